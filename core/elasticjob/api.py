@@ -1,0 +1,283 @@
+"""The Kubernetes API `elasticjob.io/v1alpha1`: the one source of the CRDs in `crds/`.
+
+A docstring or `Field(description=...)` here is what `kubectl explain` prints. Nothing here decides
+anything: rules live in `elasticjob.rendezvous`, CEL rules are checked by the API server.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+
+__all__ = [
+    "Cause",
+    "ElasticJob",
+    "ElasticJobSpec",
+    "ElasticJobStatus",
+    "ElasticWorker",
+    "ElasticWorkerSpec",
+    "ElasticWorkerStatus",
+    "Incarnation",
+    "Outcome",
+    "RendezvousPhase",
+    "RendezvousStatus",
+    "RequestType",
+    "WorkerRequest",
+]
+
+GROUP = "elasticjob.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+JOBS, WORKERS = "elasticjobs", "elasticworkers"
+
+JOB_LABEL = f"{GROUP}/job"
+INDEX_LABEL = f"{GROUP}/index"
+
+MAX_REPLICAS = 4096
+HEARTBEAT_SECONDS = 5.0
+STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
+
+Seconds = Annotated[int, Field(ge=1, le=86400)]
+Count = Annotated[int, Field(ge=0)]
+Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
+
+
+class Model(BaseModel):
+    """camelCase in JSON, snake_case in Python; unknown fields of a newer version are ignored."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore")
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any] | None) -> Self:
+        """Read `body`, an object of the API server; absent means empty. Raises pydantic.ValidationError."""
+        return cls.model_validate(body or {})
+
+    def dump(self) -> dict[str, Any]:
+        """This object as JSON, absent optional fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def rule(expression: str, message: str, field_path: str | None = None) -> dict[str, str]:
+    """A CEL rule; a message that starts with a quote or a variable is an expression itself."""
+    key = "messageExpression" if ".format(" in message else "message"
+    return {"rule": expression, key: message} | ({"fieldPath": field_path} if field_path else {})
+
+
+def validations(*rules: dict[str, str]) -> dict[str, Any]:
+    return {"x-kubernetes-validations": list(rules)}
+
+
+def while_suspended(field: str) -> dict[str, str]:
+    """`field` may change only while the job is suspended: running pods keep what they were made from."""
+    return rule(
+        f"oldSelf.suspend || self.{field} == oldSelf.{field}",
+        f"{field} can be changed only while the job is suspended: set spec.suspend to true first",
+        f".{field}",
+    )
+
+
+class RendezvousSpec(Model):
+    """Timing of the rendezvous, in seconds."""
+
+    last_call_seconds: Seconds = Field(
+        30, description="Once minReplicas have joined, how long to wait for workers that are still on their way."
+    )
+    join_timeout_seconds: Seconds = Field(
+        600, description="How long a round may take to form while every missing worker has a running pod; then the job fails."
+    )
+    rejoin_seconds: Seconds = Field(
+        75, description="How long members of the last round may take to stop their processes and join again."
+    )
+    worker_lost_seconds: Seconds = Field(
+        15, description="A worker whose heartbeat has not changed for this long is lost and replaced."
+    )
+    store_ready_seconds: Seconds = Field(
+        20, description="How long rank 0 may take to serve the round's store before it is taken out of the group."
+    )
+    restart_reset_seconds: Seconds = Field(
+        3600, description="A round that lasts this long unbroken sets the count of restarts back to zero."
+    )
+
+
+class ElasticJobSpec(Model):
+    """What the user wants to run: a pod template and the bounds of its size."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule(
+                "self.minReplicas <= self.replicas",
+                "'replicas %d is below minReplicas %d'.format([self.replicas, self.minReplicas])",
+                ".replicas",
+            ),
+            rule(
+                "!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+                "'replicas %d is above maxReplicas %d'.format([self.replicas, self.maxReplicas])",
+                ".replicas",
+            ),
+            rule(
+                "!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+                "'minReplicas %d is above maxReplicas %d'.format([self.minReplicas, self.maxReplicas])",
+                ".minReplicas",
+            ),
+            while_suspended("template"),
+            while_suspended("nprocPerNode"),
+            while_suspended("trainerContainer"),
+        )
+    )
+
+    replicas: Replicas = Field(
+        description="How many workers to run now; `kubectl scale` changes it. Each worker is one pod with one torchrun agent."
+    )
+    min_replicas: Replicas = Field(1, description="The smallest group that may train; with fewer workers the job waits.")
+    max_replicas: Replicas | None = Field(
+        None, description=f"The largest group; a scale beyond it is refused. Without it the bound is {MAX_REPLICAS}."
+    )
+    nproc_per_node: int | str = Field(
+        1,
+        description="Training processes in each worker, as torchrun's --nproc-per-node: a number, auto, cpu or gpu.",
+        json_schema_extra=validations(
+            rule(
+                "type(self) == int ? self >= 1 : self in ['auto', 'cpu', 'gpu']",
+                "nprocPerNode is a number of at least 1, or one of auto, cpu, gpu",
+            )
+        ),
+    )
+    max_restarts: Count = Field(
+        3, description="How many failures of the trainer are cured by a new round before the job fails. Lost pods do not count."
+    )
+    suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
+    ttl_seconds_after_finished: Count | None = Field(
+        None, description="Deletes the job, and with it its pods, this many seconds after it has ended."
+    )
+    trainer_container: str = Field(
+        "trainer",
+        min_length=1,
+        max_length=63,
+        description="The container of the template that runs torchrun.",
+    )
+    rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
+    template: dict[str, Any] = Field(
+        description="The pod template of a worker, as in a Deployment; its trainer container runs plain `torchrun train.py`.",
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    )
+
+
+class Incarnation(Model):
+    """One life of one worker's sidecar."""
+
+    index: Count = Field(description="The worker's index.")
+    id: str = Field(max_length=32, description="The sidecar's incarnation id, new at each of its starts.")
+
+
+def _incarnations(description: str) -> Any:
+    return Field((), description=description, json_schema_extra={"x-kubernetes-list-type": "atomic"})
+
+
+class RendezvousStatus(Model):
+    """The agreed state of the rendezvous. Every sidecar of the job watches it."""
+
+    round: Count = Field(0, description="The current round; grows by one each time a round is opened.")
+    phase: RendezvousPhase = Field(RendezvousPhase.FORMING, description="Forming, Formed or Closed.")
+    world_size: Count = Field(0, description="Workers in the formed round; 0 while forming.")
+    waiting: Count = Field(0, description="Workers that have joined and are not in the current round.")
+    participants: tuple[Incarnation, ...] = _incarnations(
+        "The members of the last formed round in rank order; while Forming they are not yet the next round's."
+    )
+    leaving: tuple[Incarnation, ...] = _incarnations("Workers told to leave: they exit and their pods go.")
+    finished: tuple[Incarnation, ...] = _incarnations("Workers whose training ended in success.")
+    store: str | None = Field(None, description="Address of rank 0's sidecar, behind which the round's TCPStore serves.")
+    reason: str = Field("", description="Why the round was formed, opened or closed.")
+    outcome: Outcome | None = Field(None, description="Why the rendezvous is Closed: Complete, Failed, Closed or RendezvousTimeout.")
+
+
+class Condition(Model):
+    """A condition in the usual Kubernetes form."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+    observed_generation: int | None = None
+    last_transition_time: str
+
+
+class RoundRecord(Model):
+    """One round that was formed."""
+
+    round: Count = Field(description="The round's number.")
+    size: Count = Field(description="How many workers it had.")
+    cause: str = Field(description="Why it was formed.")
+    seconds: float = Field(description="Seconds from its opening to its forming.")
+    time: str = Field(description="When it was formed.")
+
+
+class ElasticJobStatus(Model):
+    """What the operator has seen and decided. Only the operator writes it."""
+
+    observed_generation: int | None = Field(None, description="The generation of the spec that this status answers to.")
+    phase: str = Field("Pending", description="One word for people, derived from the conditions.")
+    conditions: tuple[Condition, ...] = Field(
+        (),
+        description="Rendezvoused, Complete, Failed, Suspended and TemplateValid; `kubectl wait` works on them.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    replicas: Count = Field(0, description="Worker pods that exist and are not on their way out.")
+    ready_replicas: Count = Field(0, description="Worker pods that are ready.")
+    selector: str = Field("", description="The worker pods' label selector, for the scale subresource.")
+    restarts: Count = Field(0, description="Failures counted against spec.maxRestarts.")
+    term: Count = Field(0, description="The operator's leadership term that wrote this: fences a leader that was replaced.")
+    rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
+    replacements: dict[str, int] = Field(
+        default_factory=dict, description="By worker index, how often its pod was replaced; the last part of the pod's name."
+    )
+    history: tuple[RoundRecord, ...] = Field(
+        (), description="The last ten formed rounds.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
+    )
+
+
+class WorkerRequest(Model):
+    """What a worker asks of the rendezvous."""
+
+    type: RequestType = Field(description="Join, Leave, Finish or Close.")
+    after: Count | None = Field(None, description="Join: the last formed round that the sidecar had seen.")
+    round: Count | None = Field(None, description="Finish: the round that ended in success.")
+    cause: str | None = Field(None, max_length=256, description="Why, in one word.")
+
+
+class ElasticWorkerSpec(Model):
+    """One worker's place in the rendezvous and what it asks for."""
+
+    job: str = Field(max_length=253, description="The ElasticJob.")
+    index: Count = Field(description="The worker's index in its job.")
+    id: str = Field(pattern="^[0-9a-f]{32}$", description="This incarnation of the sidecar: 128 random bits in hex.")
+    address: str = Field(max_length=64, description="Where the sidecar's store tunnel listens: the pod's IP address and port.")
+    node: str = Field("", max_length=253, description="The node that the pod runs on.")
+    request: WorkerRequest | None = Field(None, description="Absent until the trainer asks for something.")
+
+
+class ElasticWorkerStatus(Model):
+    """How the worker is. The operator judges a heartbeat by its change, never by a clock of the worker."""
+
+    heartbeat: Count | None = Field(None, description="Grows by one every five seconds while the sidecar lives.")
+    round: Count | None = Field(None, description="The last round handed to the trainer.")
+    rank: Count | None = Field(None, description="The agent's rank in that round.")
+    step: Count | None = Field(None, description="The last step that the training script reported.")
+    total: Count | None = Field(None, description="The steps it means to take.")
+    metrics: dict[str, float] | None = Field(None, description="Numbers that the training script reported.")
+
+
+class ElasticWorker(Model):
+    """One worker of an ElasticJob, written by the sidecar of the pod of the same name."""
+
+    spec: ElasticWorkerSpec
+    status: ElasticWorkerStatus = Field(default_factory=ElasticWorkerStatus)
+
+
+class ElasticJob(Model):
+    """Elastic PyTorch training: torchrun agents in pods, whose rendezvous lives in this object's status."""
+
+    spec: ElasticJobSpec
+    status: ElasticJobStatus = Field(default_factory=ElasticJobStatus)

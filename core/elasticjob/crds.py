@@ -1,0 +1,162 @@
+"""Writes the CRDs in `crds/` from the models of `elasticjob.api`.
+
+    python -m elasticjob.crds            writes them
+    python -m elasticjob.crds --check    fails when they differ from the models
+
+pydantic speaks JSON Schema, the API server wants a structural schema: references are inlined, titles,
+nulls and null defaults dropped, integers get a format, an integer or a string becomes int-or-string.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from elasticjob.api import GROUP, VERSION, ElasticJob, ElasticWorker, Model
+
+Schema = dict[str, Any]
+DROPPED = {"title", "$defs", "additionalProperties"}
+
+JOB_COLUMNS = [
+    ("Phase", "string", ".status.phase", 0),
+    ("Round", "integer", ".status.rendezvous.round", 0),
+    ("World", "integer", ".status.rendezvous.worldSize", 0),
+    ("Waiting", "integer", ".status.rendezvous.waiting", 0),
+    ("Ready", "integer", ".status.readyReplicas", 0),
+    ("Target", "integer", ".spec.replicas", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Restarts", "integer", ".status.restarts", 1),
+    ("Reason", "string", ".status.rendezvous.reason", 1),
+]
+WORKER_COLUMNS = [
+    ("Job", "string", ".spec.job", 0),
+    ("Rank", "integer", ".status.rank", 0),
+    ("Round", "integer", ".status.round", 0),
+    ("Request", "string", ".spec.request.type", 0),
+    ("Step", "integer", ".status.step", 1),
+    ("Node", "string", ".spec.node", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+]
+SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".status.selector",
+}
+
+
+def structural(schema: Schema, definitions: Schema) -> Schema:
+    """`schema` as the API server takes it, with every reference to `definitions` inlined."""
+    if "$ref" in schema:
+        target = definitions[schema["$ref"].rsplit("/", 1)[1]]
+        return structural({**target, **{key: value for key, value in schema.items() if key != "$ref"}}, definitions)
+    if "anyOf" in schema:
+        return structural(_one_of(schema), definitions)
+    free_form = schema.get("type") == "object" and not schema.get("properties")
+    result = {key: value for key, value in schema.items() if key not in DROPPED}
+    if result.get("default", "") is None:
+        del result["default"]
+    if free_form and isinstance(values := schema.get("additionalProperties"), dict):
+        result["additionalProperties"] = structural(values, definitions)
+    if "const" in result:
+        result["enum"] = [result.pop("const")]
+    if "properties" in result:
+        result["properties"] = {name: structural(value, definitions) for name, value in result["properties"].items()}
+    if "items" in result:
+        result["items"] = structural(result["items"], definitions)
+    if result.get("type") == "integer":
+        result.setdefault("format", "int64")
+    if result.get("type") == "number":
+        result.setdefault("format", "double")
+    return result
+
+
+def _one_of(schema: Schema) -> Schema:
+    """An optional value without its null; an integer or a string as the API server's own kind."""
+    around = {key: value for key, value in schema.items() if key != "anyOf"}
+    kinds = [kind for kind in schema["anyOf"] if kind.get("type") != "null"]
+    if {kind.get("type") for kind in kinds} == {"integer", "string"}:
+        return {**around, "x-kubernetes-int-or-string": True}
+    (kind,) = kinds
+    return {**kind, **around}
+
+
+def without_defaults(schema: Schema) -> Schema:
+    """A status says what was seen; what was not seen must not be filled in."""
+    result = {key: value for key, value in schema.items() if key != "default"}
+    if "properties" in result:
+        result["properties"] = {name: without_defaults(value) for name, value in result["properties"].items()}
+    return result
+
+
+def definition(model: type[Model], plural: str, short: str, columns: list[tuple[str, str, str, int]], **subresources: Any) -> Schema:
+    """The CustomResourceDefinition of `model`."""
+    schema = model.model_json_schema(by_alias=True, mode="validation")
+    body = structural(schema, schema.get("$defs", {}))
+    body["required"] = ["spec"]
+    body["properties"]["status"] = without_defaults(body["properties"]["status"])
+    kind = model.__name__
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}, **subresources},
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": kind_, "jsonPath": path, "priority": priority}
+                        for name, kind_, path, priority in columns
+                    ],
+                    "schema": {"openAPIV3Schema": body},
+                }
+            ],
+        },
+    }
+
+
+def definitions() -> dict[str, Schema]:
+    """File name to CRD, for everything in `crds/`."""
+    return {
+        "elasticjobs.yaml": definition(ElasticJob, "elasticjobs", "ej", JOB_COLUMNS, scale=SCALE),
+        "elasticworkers.yaml": definition(ElasticWorker, "elasticworkers", "ew", WORKER_COLUMNS),
+    }
+
+
+def render(crd: Schema) -> str:
+    header = "# Generated by `make crds` from core/elasticjob/api.py; do not edit.\n"
+    return header + yaml.safe_dump(crd, sort_keys=False, width=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m elasticjob.crds", description="Write the CRDs from the models.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
+    parser.add_argument("--directory", type=Path, default=Path("crds"), help="where the CRDs are (default: crds)")
+    arguments = parser.parse_args()
+    stale = []
+    for name, crd in definitions().items():
+        path, text = arguments.directory / name, render(crd)
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(str(path))
+        if not arguments.check:
+            path.write_text(text)
+    if arguments.check and stale:
+        sys.exit(f"out of date: {', '.join(stale)}; run `make crds` and commit the result")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The rendezvous as a pure state machine: it knows no pod, socket, clock or thread.
+
+`decide` is the whole of it; `violations` says what must hold after each of its steps.
+"""
+
+from elasticjob.rendezvous.decide import decide
+from elasticjob.rendezvous.invariants import violations
+from elasticjob.rendezvous.model import (
+    Clocks,
+    Decision,
+    Event,
+    Member,
+    PodState,
+    Request,
+    Spec,
+    State,
+    Worker,
+)
+from elasticjob.rendezvous.roster import Roster, pods_to_create, pods_to_delete, roster_of
+
+__all__ = [
+    "Clocks",
+    "Decision",
+    "Event",
+    "Member",
+    "PodState",
+    "Request",
+    "Roster",
+    "Spec",
+    "State",
+    "Worker",
+    "decide",
+    "pods_to_create",
+    "pods_to_delete",
+    "roster_of",
+    "violations",
+]

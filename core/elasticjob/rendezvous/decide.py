@@ -1,0 +1,277 @@
+"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module and in `barrier`.
+
+The rules, in the order in which a step applies them:
+
+1. A worker that ended in success has finished: from then on it is never lost, awaited or replaced.
+2. A worker whose pod is gone, going, failed or silent is lost: its pod's number is given up, for good.
+3. A worker without room in `spec.replicas` (all of them, while suspended) is told to leave, for good.
+4. When every member has finished, the rendezvous is Closed: Complete.
+5. `set_closed()` closes it for all; the formed round trains on.
+6. A formed round is broken by the loss, the leave or the return of a member, or reopened for newcomers.
+   A break by a failure of the training counts, at most once a round; past `max_restarts` the job has Failed.
+7. A forming round is formed, or timed out, by the rules of `barrier`.
+
+The workers are read, never the clock: `now` is an argument, in seconds, and only ever compared with itself.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from elasticjob.rendezvous import barrier
+from elasticjob.rendezvous.losses import Break, breaks, lost_workers
+from elasticjob.rendezvous.model import Beat, Decision, Event, PodState, Spec, State, Worker
+from elasticjob.rendezvous.roster import STUCK, current, roster_of
+from elasticjob.terms import Outcome, RendezvousPhase, RequestType
+
+FORMING, FORMED, CLOSED = RendezvousPhase
+STRAY_SUCCESS = (
+    "a worker ended in success without joining the rendezvous: its command must be torchrun, "
+    "without --standalone and --rdzv-backend"
+)
+
+
+def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Decision:
+    """The next state of a job's rendezvous, from what is known of its workers at `now` (seconds)."""
+    step = _Step(spec, state, tuple(workers), now)
+    for rule in RULES:
+        if step.state.ended:
+            break
+        rule(step)
+    step.count_waiting()
+    return Decision(step.state, step.wake_at(), tuple(step.events), step.formed_after)
+
+
+class _Step:
+    """The working copy of one call of `decide`."""
+
+    def __init__(self, spec: Spec, state: State, workers: tuple[Worker, ...], now: float) -> None:
+        self.spec, self.state, self.workers, self.now = spec, state, workers, now
+        self.events: list[Event] = []
+        self.formed_after: float | None = None
+        self.lost: dict[int, str] = {}
+
+    def set(self, **changes: object) -> None:
+        self.state = replace(self.state, **changes)
+
+    def clock(self, **changes: object) -> None:
+        self.set(clocks=replace(self.state.clocks, **changes))
+
+    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        self.events.append(Event(reason, message, warning))
+
+    def give_up(self, index: int, replacement: int) -> None:
+        """The place's next pod gets a new name; of this one nothing counts any more."""
+        self.set(replacements={**self.state.replacements, index: replacement + 1})
+
+    def open_round(self, reason: str) -> None:
+        self.set(phase=FORMING, round=self.state.round + 1, reason=reason, store=None)
+        self.clock(opened=self.now, min_reached=None, all_running=None, newcomer=None)
+
+    def close(self, outcome: Outcome, reason: str) -> None:
+        self.set(phase=CLOSED, outcome=outcome, reason=reason)
+        self.tell(outcome.value, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
+
+    def count_waiting(self) -> None:
+        joined = roster_of(self.spec, self.state, self.workers).joined
+        members = self.state.participants if self.state.phase is FORMED else ()
+        self.set(waiting=sum(worker.member not in members for worker in joined))
+
+    def wake_at(self) -> float | None:
+        """The next moment at which time alone can change something."""
+        if self.state.ended:
+            return None
+        clocks, spec = self.state.clocks, self.spec
+        moments = [clocks.opened + spec.rejoin, clocks.formed + spec.restart_reset]
+        moments += [since + spec.last_call for since in (clocks.min_reached, clocks.newcomer) if since is not None]
+        moments += [clocks.all_running + spec.join_timeout] if clocks.all_running is not None else []
+        moments += [beat.since + spec.worker_lost for beat in clocks.beats.values()]
+        moments += [since + spec.rejoin for since in clocks.leaving.values()]
+        return min((moment for moment in moments if moment > self.now), default=None)
+
+
+def note_finished(step: _Step) -> None:
+    """Rule 1. A pod that succeeded counts too, should its last word have been lost."""
+    state = step.state
+    known = {*state.finished, *state.leaving}
+    for worker in current(state, step.workers).values():
+        member = worker.member
+        if member is None or member in known or worker.deleting or step.spec.suspend:
+            continue
+        if worker.asks(RequestType.FINISH) or worker.pod is PodState.SUCCEEDED:
+            step.set(finished=(*step.state.finished, member))
+            step.tell("WorkerFinished", f"worker {worker.index} finished")
+
+
+def note_heartbeats(step: _Step) -> None:
+    """A heartbeat is judged by when this operator saw it change: clocks of two machines are never compared."""
+    known, beats = step.state.clocks.beats, {}
+    for worker in current(step.state, step.workers).values():
+        member = worker.member
+        if member is None or worker.heartbeat is None or worker.deleting or member in step.state.finished:
+            continue
+        last = known.get(member)
+        same = last is not None and last.value == worker.heartbeat
+        beats[member] = last if same and last else Beat(worker.heartbeat, step.now)
+    step.clock(beats=beats)
+
+
+def give_up_lost(step: _Step) -> None:
+    """Rule 2."""
+    for lost in lost_workers(step.spec, step.state, step.workers, step.now):
+        step.give_up(lost.index, lost.replacement)
+        step.lost[lost.index] = f"worker {lost.index} lost: {lost.why}"
+        step.tell("WorkerLost", step.lost[lost.index], warning=True)
+
+
+def send_away_excess(step: _Step) -> None:
+    """Rule 3: who has no room is told so, finally; a later scale-up makes a new pod."""
+    for worker in roster_of(step.spec, step.state, step.workers).excess:
+        step.give_up(worker.index, worker.replacement)
+        if worker.member is not None:
+            step.set(leaving=(*step.state.leaving, worker.member))
+    present = {worker.member for worker in step.workers}
+    leaving = tuple(member for member in step.state.leaving if member in present)
+    since = step.state.clocks.leaving
+    step.set(leaving=leaving)
+    step.clock(leaving={member: since.get(member, step.now) for member in leaving})
+
+
+def complete(step: _Step) -> None:
+    """Rule 4. Members told to leave are not waited for once nobody else is wanted."""
+    state, finished = step.state, set(step.state.finished)
+    if not finished or step.spec.suspend:
+        return
+    if not state.participants:
+        step.close(Outcome.FAILED, STRAY_SUCCESS)
+    elif finished.issuperset(state.participants) or _nobody_left(step):
+        step.close(Outcome.COMPLETE, f"all workers of the last round finished ({len(finished)} in all)")
+
+
+def _nobody_left(step: _Step) -> bool:
+    return step.state.phase is not CLOSED and roster_of(step.spec, step.state, step.workers).wanted == 0
+
+
+def close_on_request(step: _Step) -> None:
+    """Rule 5."""
+    state = step.state
+    if state.phase is CLOSED:
+        gone = {*state.finished, *(broken.member for broken in breaks(state, step.workers, step.lost))}
+        if gone.issuperset(state.participants):
+            step.close(Outcome.FAILED, "closed by set_closed(), and not every member of the last round finished")
+        return
+    closers = [worker for worker in current(state, step.workers).values() if worker.asks(RequestType.CLOSE)]
+    if closers and state.phase is FORMED:
+        step.close(Outcome.CLOSED, f"closed by worker {closers[0].index}; the round trains on to its end")
+    elif closers:
+        step.close(Outcome.FAILED, f"closed by worker {closers[0].index} while no round was formed")
+
+
+def break_round(step: _Step) -> None:
+    """Rule 6, its first half: a member is gone or has come back for another round."""
+    if step.state.phase is not FORMED:
+        return
+    broken = breaks(step.state, step.workers, step.lost)
+    if not broken:
+        return
+    first = next((one for one in broken if not one.counted), broken[0])
+    reason = _scaled(step, "down") if all(one.member in step.state.leaving for one in broken) else first.why
+    # the loss of what a member ran on explains the failures around it, so nothing is counted then
+    if first.counted and not _count_failure(step, first):
+        return
+    world = len(step.state.participants)
+    step.open_round(reason)
+    step.tell("RoundBroken", f"round {step.state.round - 1} of {world} ended: {reason}", warning=first.counted)
+
+
+def _count_failure(step: _Step, first: Break) -> bool:
+    """One more failure against the budget; False when that was one too many and the job has failed."""
+    restarts = step.state.restarts + 1
+    step.set(restarts=restarts)
+    if restarts <= step.spec.max_restarts:
+        return True
+    step.close(Outcome.FAILED, f"{first.why}: failure {restarts}, and maxRestarts is {step.spec.max_restarts}")
+    return False
+
+
+def _scaled(step: _Step, direction: str) -> str:
+    if step.spec.suspend:
+        return "suspended"
+    before, after = len(step.state.participants), step.spec.replicas
+    return f"scaled from {before} to {after}" if before != after else f"scaled {direction} to {after}"
+
+
+def reopen_for_newcomers(step: _Step) -> None:
+    """Rule 6, its second half: newcomers on their way together cost one round, not one each."""
+    state, now = step.state, step.now
+    if state.phase is not FORMED:
+        return
+    roster = roster_of(step.spec, state, step.workers)
+    newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
+    about_to_end = set(state.finished).intersection(state.participants)
+    if not newcomers or about_to_end:
+        step.clock(newcomer=None)
+        return
+    since = now if state.clocks.newcomer is None else state.clocks.newcomer
+    step.clock(newcomer=since)
+    coming = [worker for worker in roster.missing if worker.member not in state.participants]
+    arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
+    if not arrived and now - since < step.spec.last_call:
+        return
+    world = len(state.participants)
+    grown = step.spec.replicas > world and world + len(newcomers) == step.spec.replicas
+    names = ", ".join(str(worker.index) for worker in newcomers)
+    reason = f"scaled from {world} to {step.spec.replicas}" if grown else f"worker {names} joined"
+    step.open_round(reason)
+    step.tell("RoundReopened", f"round {state.round} of {world} ended: {reason}")
+
+
+def form_round(step: _Step) -> None:
+    """Rule 7. A suspended job waits for nobody, so its clocks stand still."""
+    if step.state.phase is not FORMING:
+        return
+    if step.spec.suspend:
+        step.clock(opened=step.now, min_reached=None, all_running=None)
+        return
+    verdict = barrier.judge(step.spec, step.state, step.workers, step.now)
+    step.clock(min_reached=verdict.min_reached, all_running=verdict.all_running)
+    if verdict.failure is not None:
+        step.close(*verdict.failure)
+    elif verdict.members:
+        _form(step, verdict.members)
+
+
+def _form(step: _Step, members: tuple[Worker, ...]) -> None:
+    """Ranks are places in this order: survivors keep theirs, newcomers follow by index."""
+    state = step.state
+    reason = {"": "first formation", "suspended": "resumed"}.get(state.reason, state.reason)
+    step.formed_after = step.now - state.clocks.opened
+    step.set(
+        phase=FORMED,
+        participants=tuple(worker.member for worker in members if worker.member),
+        store=members[0].address,
+        reason=reason,
+    )
+    step.clock(formed=step.now, newcomer=None)
+    message = f"round {step.state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
+    step.tell("RoundFormed", message)
+
+
+def reset_restarts(step: _Step) -> None:
+    """A round that lasted long enough shows that the failures before it were others."""
+    held = step.now - step.state.clocks.formed
+    if step.state.phase is FORMED and step.state.restarts and held >= step.spec.restart_reset:
+        step.set(restarts=0)
+
+
+RULES: tuple[Callable[[_Step], None], ...] = (
+    note_finished,
+    note_heartbeats,
+    give_up_lost,
+    send_away_excess,
+    complete,
+    close_on_request,
+    break_round,
+    reopen_for_newcomers,
+    form_round,
+    reset_restarts,
+)

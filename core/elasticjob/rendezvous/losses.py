@@ -1,0 +1,103 @@
+"""Who is lost, and what breaks a formed round. Pure questions; `decide` draws the consequences."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, Member, PodState, Spec, State, Worker
+from elasticjob.rendezvous.roster import current
+from elasticjob.terms import Cause, RendezvousPhase, RequestType
+
+# Two heartbeats of five seconds: silence that everybody shares for less than this is nobody's own.
+SHARED_SILENCE = 10.0
+
+
+class Lost(NamedTuple):
+    """A pod that is given up: its index and replacement number, and why."""
+
+    index: int
+    replacement: int
+    why: str
+
+
+class Break(NamedTuple):
+    """A member that no longer trains in the formed round; `counted` when the training itself failed."""
+
+    member: Member
+    why: str
+    counted: bool
+
+
+def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Iterator[Lost]:
+    """The current workers that are lost, and members of a formed round whose pod vanished unseen."""
+    present = current(state, workers)
+    silent = _silent(spec, state.clocks.beats, now)
+    finished = set(state.finished)
+    for worker in present.values():
+        if worker.member in finished:
+            continue
+        if why := _pod_fault(state, worker):
+            yield Lost(worker.index, worker.replacement, why)
+        elif worker.member in silent:
+            yield Lost(worker.index, worker.replacement, f"no heartbeat for {spec.worker_lost:g} s")
+    if state.phase is RendezvousPhase.FORMED:
+        for member in state.participants:
+            if member.index not in present and member not in finished and member not in state.leaving:
+                yield Lost(member.index, state.replacements.get(member.index, 0), "its pod is gone")
+
+
+def _pod_fault(state: State, worker: Worker) -> str | None:
+    detail = f" ({worker.detail})" if worker.detail else ""
+    if worker.deleting:
+        return "its pod was deleted" + detail
+    if worker.pod is PodState.FAILED:
+        return "its pod failed" + detail
+    if worker.pod is PodState.SUCCEEDED:
+        return "its pod ended before it had a part in a round"
+    if worker.pod is PodState.CRASH_LOOP and worker.member in state.participants:
+        return "its trainer crashed again, and a fresh pod starts sooner" + detail
+    request = worker.request
+    if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
+        return "it did not serve the round's store in time"
+    return None
+
+
+def _silent(spec: Spec, beats: Mapping[Member, Beat], now: float) -> set[Member]:
+    """Members whose heartbeat stands still while another's goes on: if all stand still, the fault is on the way."""
+    if not beats:
+        return set()
+    latest = max(beat.since for beat in beats.values())
+    return {
+        member
+        for member, beat in beats.items()
+        if now - beat.since >= spec.worker_lost and (len(beats) == 1 or latest - beat.since >= SHARED_SILENCE)
+    }
+
+
+def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, str]) -> list[Break]:
+    """Members of the last formed round, in rank order, that no longer train in it; `lost` says why, by index."""
+    present = current(state, workers)
+    found = []
+    for member in state.participants:
+        if member not in state.finished:
+            found.append(_break_of(state, member, present.get(member.index), lost))
+    return [one for one in found if one is not None]
+
+
+def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping[int, str]) -> Break | None:
+    name = f"worker {member.index}"
+    if worker is None or worker.member != member:
+        if member in state.leaving:
+            return Break(member, f"{name} was told to leave", False)
+        gone = f"{name} lost: its pod is gone" if worker is None else f"{name}'s sidecar was restarted"
+        return Break(member, lost.get(member.index, gone), False)
+    request = worker.request
+    if request is None:
+        return Break(member, f"{name}'s record was made anew", False)
+    counted = request.cause in COUNTED_CAUSES
+    detail = f" ({worker.detail})" if worker.detail and counted else ""
+    if request.type is RequestType.JOIN and request.after >= state.round:
+        failed = request.cause == Cause.WORKER_FAILED
+        return Break(member, f"{name}'s processes failed" if failed else f"{name} came back: {request.cause}", counted)
+    if request.type is RequestType.LEAVE:
+        return Break(member, f"{name} left: {request.cause}{detail}", counted)
+    return None

@@ -1,0 +1,164 @@
+"""What the state machine is given and what it returns. All of it is frozen; times are seconds of the caller's clock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """The part of an ElasticJob's spec that the rendezvous goes by; times in seconds."""
+
+    replicas: int
+    min_replicas: int = 1
+    max_restarts: int = 3
+    suspend: bool = False
+    last_call: float = 30
+    join_timeout: float = 600
+    rejoin: float = 75
+    worker_lost: float = 15
+    restart_reset: float = 3600
+
+
+class Member(NamedTuple):
+    """One incarnation of one worker."""
+
+    index: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a worker's record asks for: `after` goes with Join, `round` with Finish."""
+
+    type: RequestType
+    after: int = 0
+    round: int = 0
+    cause: str = ""
+
+
+class PodState(Enum):
+    """What the pod says of its trainer container."""
+
+    PENDING = "pending"
+    UNSCHEDULABLE = "unschedulable"
+    BLOCKED = "blocked"  # its image or configuration is wrong
+    RUNNING = "running"
+    CRASH_LOOP = "crash loop"  # the kubelet holds back its next start
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One pod of the job, with the record that its sidecar wrote, if it has.
+
+    `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started
+    again in place; `handed` the last round that its trainer was given; `detail` what its pod says of a fault.
+    """
+
+    index: int
+    replacement: int = 0
+    pod: PodState = PodState.RUNNING
+    deleting: bool = False
+    crashes: int = 0
+    id: str | None = None
+    address: str = ""
+    request: Request | None = None
+    heartbeat: int | None = None
+    handed: int = 0
+    detail: str = ""
+
+    @property
+    def member(self) -> Member | None:
+        return None if self.id is None else Member(self.index, self.id)
+
+    def asks(self, type: RequestType) -> bool:
+        return self.request is not None and self.request.type is type
+
+
+class Beat(NamedTuple):
+    """The last heartbeat of a member and when it was first seen."""
+
+    value: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """What an operator remembers between two steps and never writes down: a new one starts with `Clocks(now, now)`."""
+
+    opened: float
+    formed: float
+    min_reached: float | None = None  # forming: since when minReplicas have been there
+    all_running: float | None = None  # forming: since when every missing worker has had a running pod
+    newcomer: float | None = None  # formed: since when somebody has waited
+    beats: Mapping[Member, Beat] = field(default_factory=dict)
+    leaving: Mapping[Member, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The agreed state, as it is kept in an ElasticJob's status, and the clocks beside it.
+
+    `participants` are the last formed round's, in rank order. `replacements` holds, by index, how often a
+    pod was given up: pods of an older number count for nothing any more.
+    """
+
+    clocks: Clocks
+    round: int = 1
+    phase: RendezvousPhase = RendezvousPhase.FORMING
+    participants: tuple[Member, ...] = ()
+    leaving: tuple[Member, ...] = ()
+    finished: tuple[Member, ...] = ()
+    replacements: Mapping[int, int] = field(default_factory=dict)
+    restarts: int = 0
+    waiting: int = 0
+    store: str | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+
+    @property
+    def last_formed(self) -> int:
+        """Number of the last formed round, 0 before the first."""
+        return self.round - 1 if self.phase is RendezvousPhase.FORMING else self.round
+
+    @property
+    def ended(self) -> bool:
+        """Nothing can happen any more; `set_closed()` alone lets the formed round train to its end."""
+        return self.phase is RendezvousPhase.CLOSED and self.outcome is not Outcome.CLOSED
+
+    def rank(self, member: Member | None) -> int | None:
+        return self.participants.index(member) if member in self.participants else None
+
+
+class Event(NamedTuple):
+    """Something that a user should read on the ElasticJob: `reason` in one CamelCase word, `message` a sentence."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The next state; when to ask again even if nothing happens; what happened, for people.
+
+    `formed_after` is set by the step that formed a round: seconds since the round was opened.
+    """
+
+    state: State
+    wake_at: float | None = None
+    events: tuple[Event, ...] = ()
+    formed_after: float | None = None
+
+    @property
+    def reason(self) -> str:
+        return self.events[-1].message if self.events else self.state.reason
+
+
+# A failure of the training itself, as opposed to the loss of what it runs on.
+COUNTED_CAUSES = frozenset({Cause.WORKER_FAILED, Cause.AGENT_LOST, Cause.TRAINER_LEFT})

@@ -1,0 +1,111 @@
+"""Who counts: the workers that a job wants, those it is still waiting for, and those it has given up.
+
+Everything here is derived from spec, state and workers at the moment of asking; nothing is decided.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count, islice
+
+from elasticjob.rendezvous.model import PodState, Spec, State, Worker
+from elasticjob.terms import RendezvousPhase, RequestType
+
+STUCK = frozenset({PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP})
+ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """`kept` and `owed` are the wanted workers: those with a pod (members of the last round first, in rank
+    order), and the indices that still need one. `excess` has no room in `spec.replicas`."""
+
+    kept: tuple[Worker, ...]
+    owed: tuple[int, ...]
+    excess: tuple[Worker, ...]
+    joined: tuple[Worker, ...]
+
+    @property
+    def wanted(self) -> int:
+        return len(self.kept) + len(self.owed)
+
+    @property
+    def missing(self) -> tuple[Worker, ...]:
+        return tuple(worker for worker in self.kept if worker not in self.joined)
+
+    @property
+    def all_arrived(self) -> bool:
+        """Nobody is on the way: no pod to come, and whoever has not joined is stuck."""
+        return not self.owed and all(worker.pod in STUCK for worker in self.missing)
+
+
+def is_current(state: State, worker: Worker) -> bool:
+    """Whether `worker` is the newest pod of its index; of an older one nothing counts."""
+    return worker.replacement >= state.replacements.get(worker.index, 0)
+
+
+def current(state: State, workers: Iterable[Worker]) -> dict[int, Worker]:
+    """By index, the newest pod's worker."""
+    newest_last = sorted(workers, key=lambda worker: worker.replacement)
+    return {worker.index: worker for worker in newest_last if is_current(state, worker)}
+
+
+def has_joined(state: State, worker: Worker) -> bool:
+    """Whether the join counts for the round after the last formed one: none was formed since it was made."""
+    request = worker.request
+    return (
+        worker.pod is PodState.RUNNING
+        and request is not None
+        and request.type is RequestType.JOIN
+        and request.after >= state.last_formed
+    )
+
+
+def min_members(spec: Spec, state: State) -> int:
+    """The least that may form a round: each finished worker lowers it by one."""
+    return max(1, spec.min_replicas - len(state.finished))
+
+
+def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
+    """Assign the places: members of the last round first, then who has joined, then by index."""
+    if state.phase is RendezvousPhase.CLOSED:
+        return Roster((), (), (), ())
+    finished = {member.index for member in state.finished}
+    places = 0 if spec.suspend else max(0, spec.replicas - len(finished))
+    alive = [
+        worker
+        for worker in current(state, workers).values()
+        if worker.index not in finished and not worker.deleting and worker.pod not in ENDED
+    ]
+    ranks = {member: rank for rank, member in enumerate(state.participants)}
+    last = len(ranks)
+    alive.sort(
+        key=lambda worker: (
+            ranks.get(worker.member, last) if worker.member else last,
+            not has_joined(state, worker),
+            worker.index,
+        )
+    )
+    kept = tuple(alive[:places])
+    taken = finished | {worker.index for worker in kept}
+    owed = tuple(islice((index for index in count() if index not in taken), places - len(kept)))
+    return Roster(kept, owed, tuple(alive[places:]), tuple(w for w in kept if has_joined(state, w)))
+
+
+def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker]) -> tuple[tuple[int, int], ...]:
+    """Index and replacement number of each pod that should exist and does not."""
+    owed = roster_of(spec, state, workers).owed
+    return tuple((index, state.replacements.get(index, 0)) for index in owed)
+
+
+def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
+    """Pods that have served: given up, told to leave and gone or overdue, or left over after the end."""
+
+    def served(worker: Worker) -> bool:
+        if worker.member in state.leaving:
+            overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
+            return overdue or worker.pod is not PodState.RUNNING
+        if state.ended and worker.pod not in ENDED:
+            return worker.member not in state.finished
+        return not is_current(state, worker)
+
+    return tuple(worker for worker in workers if not worker.deleting and served(worker))

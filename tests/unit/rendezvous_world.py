@@ -1,0 +1,135 @@
+"""A job on paper: pods and records change by hand, and `decide` runs after each change, its invariants checked."""
+
+from dataclasses import replace
+
+from elasticjob.rendezvous import (
+    Clocks,
+    Decision,
+    Member,
+    PodState,
+    Request,
+    Spec,
+    State,
+    Worker,
+    decide,
+    pods_to_create,
+    pods_to_delete,
+    violations,
+)
+from elasticjob.terms import Cause, RequestType
+
+Place = tuple[int, int]  # index, replacement: what a pod's name says
+
+
+class World:
+    def __init__(self, **spec: object) -> None:
+        self.spec = Spec(**spec)  # type: ignore[arg-type]
+        self.now = 1000.0
+        self.state = State(clocks=Clocks(opened=self.now, formed=self.now))
+        self.workers: dict[Place, Worker] = {}
+        self.log: list[str] = []
+        self.ids = 0
+        self.step()
+
+    def step(self) -> Decision:
+        """Decide, check, and do to the pods what an operator and a cluster would do at once."""
+        workers = tuple(self.workers.values())
+        decision = decide(self.spec, self.state, workers, self.now)
+        assert violations(self.spec, self.state, workers, decision) == []
+        self.state = decision.state
+        self.log += [event.message for event in decision.events]
+        for place in pods_to_create(self.spec, self.state, workers):
+            self.workers[place] = Worker(index=place[0], replacement=place[1], pod=PodState.PENDING)
+        for worker in pods_to_delete(self.spec, self.state, self.workers.values(), self.now):
+            del self.workers[worker.index, worker.replacement]
+        return decision
+
+    def place(self, index: int) -> Place:
+        return max(place for place in self.workers if place[0] == index)
+
+    def change(self, index: int, **changes: object) -> None:
+        place = self.place(index)
+        self.workers[place] = replace(self.workers[place], **changes)  # type: ignore[arg-type]
+        self.step()
+
+    def start(self, *indices: int) -> None:
+        """The pods run and their sidecars have written their records."""
+        for index in indices:
+            self.ids += 1
+            self.change(index, pod=PodState.RUNNING, id=f"{self.ids:x}", address=f"10.0.0.{self.ids}:29402", heartbeat=0)
+
+    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None) -> None:
+        for index in indices:
+            seen = self.state.last_formed if after is None else after
+            self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause))
+
+    def rejoin(self, *indices: int) -> None:
+        self.join(*indices, cause=Cause.MEMBERSHIP_CHANGED)
+
+    def up(self, *indices: int) -> None:
+        for index in indices:
+            self.start(index)
+            self.join(index)
+
+    def leave(self, index: int, cause: str = Cause.AGENT_LOST) -> None:
+        self.change(index, request=Request(type=RequestType.LEAVE, cause=cause))
+
+    def finish(self, *indices: int) -> None:
+        for index in indices:
+            self.change(index, request=Request(type=RequestType.FINISH, round=self.state.last_formed))
+
+    def close(self, index: int) -> None:
+        self.change(index, request=Request(type=RequestType.CLOSE))
+
+    def delete(self, index: int) -> None:
+        """`kubectl delete pod`: first it is being deleted, then it is gone."""
+        place = self.place(index)
+        self.workers[place] = replace(self.workers[place], deleting=True)
+        self.step()
+        del self.workers[place]
+        self.step()
+
+    def scale(self, replicas: int) -> None:
+        self.spec = replace(self.spec, replicas=replicas)
+        self.step()
+
+    def suspend(self, suspended: bool) -> None:
+        self.spec = replace(self.spec, suspend=suspended)
+        self.step()
+
+    def beat(self, *indices: int) -> None:
+        """The heartbeats of those workers that still have a pod."""
+        for index in indices:
+            if any(place[0] == index for place in self.workers):
+                worker = self.workers[self.place(index)]
+                self.change(index, heartbeat=(worker.heartbeat or 0) + 1)
+
+    def wait(self, seconds: float, beating: tuple[int, ...] = ()) -> None:
+        """Time passes; the workers named go on beating."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + 5, end)
+            self.beat(*beating)
+            self.step()
+
+    @property
+    def phase(self) -> str:
+        return f"{self.state.round} {self.state.phase}"
+
+    @property
+    def ranks(self) -> list[int]:
+        """The members' indices in rank order."""
+        return [member.index for member in self.state.participants]
+
+    def member(self, index: int) -> Member:
+        member = self.workers[self.place(index)].member
+        assert member is not None
+        return member
+
+
+def formed(size: int, **spec: object) -> World:
+    """A job whose first round is formed by workers 0 to `size` - 1."""
+    world = World(replicas=size, **spec)
+    world.up(*range(size))
+    assert world.phase == "1 Formed"
+    return world

@@ -1,0 +1,379 @@
+"""The rendezvous, rule by rule: each test is a story of one job."""
+
+import pytest
+from rendezvous_world import World, formed
+
+from elasticjob.rendezvous import PodState
+from elasticjob.terms import Cause, Outcome
+
+
+class TestBarrier:
+    def test_round_forms_when_all_replicas_have_joined(self) -> None:
+        world = World(replicas=3)
+        world.up(0, 1)
+        assert world.phase == "1 Forming"
+        world.up(2)
+        assert world.phase == "1 Formed"
+        assert world.ranks == [0, 1, 2]
+        assert world.state.store == "10.0.0.1:29402"
+        assert world.log[-1] == "round 1 formed with 3 workers in 0.0 s: first formation"
+
+    def test_at_min_it_waits_for_a_pod_on_its_way_but_not_for_an_unschedulable_one(self) -> None:
+        world = World(replicas=3, min_replicas=2)
+        world.up(0, 1)
+        assert world.phase == "1 Forming"
+        world.change(2, pod=PodState.UNSCHEDULABLE)
+        assert world.phase == "1 Formed"
+        assert world.ranks == [0, 1]
+
+    def test_last_call_runs_from_the_moment_min_is_there(self) -> None:
+        world = World(replicas=3, min_replicas=2, last_call=30)
+        world.up(0)
+        world.wait(100, beating=(0,))
+        world.up(1)
+        world.wait(29, beating=(0, 1))
+        assert world.phase == "1 Forming"
+        world.wait(1, beating=(0, 1))
+        assert world.phase == "1 Formed"
+
+    def test_last_call_waits_for_members_that_still_stop_their_processes(self) -> None:
+        world = formed(3, min_replicas=1)
+        world.delete(2)
+        world.rejoin(0)
+        world.wait(74, beating=(0, 1))
+        assert world.phase == "2 Forming"
+        world.wait(1, beating=(0, 1))
+        assert (world.phase, world.ranks) == ("2 Formed", [0])
+
+    def test_join_timeout_runs_only_while_every_missing_worker_has_a_running_pod(self) -> None:
+        world = World(replicas=2, min_replicas=2, join_timeout=600)
+        world.up(0)
+        world.change(1, pod=PodState.UNSCHEDULABLE)
+        world.wait(10_000, beating=(0,))
+        assert world.phase == "1 Forming"
+        world.start(1)
+        world.wait(599, beating=(0, 1))
+        assert world.phase == "1 Forming"
+        world.wait(1, beating=(0, 1))
+        assert world.state.outcome is Outcome.TIMEOUT
+        assert world.state.reason == "1 of at least 2 workers joined within 600 s; missing: 1"
+
+    def test_a_join_made_before_the_last_formed_round_does_not_count(self) -> None:
+        world = formed(2)
+        world.scale(3)
+        world.start(2)
+        world.join(2, after=0)
+        assert (world.phase, world.state.waiting) == ("1 Formed", 0)
+        world.join(2, after=1, cause=Cause.RENEWED)
+        assert world.phase == "2 Forming"
+
+
+class TestScaling:
+    def test_up_costs_one_round_when_the_newcomers_arrive_apart(self) -> None:
+        world = formed(2)
+        world.scale(4)
+        world.up(2)
+        assert (world.phase, world.state.waiting) == ("1 Formed", 1)
+        world.wait(10, beating=(0, 1, 2, 3))
+        world.up(3)
+        assert (world.phase, world.state.reason) == ("2 Forming", "scaled from 2 to 4")
+        world.rejoin(0, 1)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1, 2, 3])
+
+    def test_newcomers_wait_no_longer_than_the_last_call_for_one_another(self) -> None:
+        world = formed(2, last_call=30)
+        world.scale(4)
+        world.up(2)
+        world.wait(30, beating=(0, 1, 2))
+        assert (world.phase, world.state.reason) == ("2 Forming", "worker 2 joined")
+
+    def test_down_takes_the_waiting_first_then_the_highest_ranks(self) -> None:
+        world = formed(3, max_restarts=0)
+        leaver = world.member(2)
+        world.scale(2)
+        assert world.state.leaving == (leaver,)
+        assert (world.phase, world.state.reason) == ("2 Forming", "scaled from 3 to 2")
+        world.rejoin(0, 1)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 0)
+
+    def test_a_victim_keeps_its_pod_until_its_trainer_is_gone(self) -> None:
+        world = formed(2)
+        world.scale(1)
+        assert (1, 0) in world.workers
+        world.change(1, pod=PodState.SUCCEEDED)
+        assert (1, 0) not in world.workers
+        world.step()
+        assert world.state.leaving == ()
+        assert world.state.outcome is None
+
+    def test_a_victim_that_does_not_go_is_deleted_after_rejoin_seconds(self) -> None:
+        world = formed(2, rejoin=75)
+        world.scale(1)
+        world.wait(74, beating=(0, 1))
+        assert (1, 0) in world.workers
+        world.wait(1, beating=(0, 1))
+        assert (1, 0) not in world.workers
+
+    def test_up_and_down_before_the_pod_joined_breaks_nothing(self) -> None:
+        world = formed(2)
+        world.scale(3)
+        world.start(2)
+        world.scale(2)
+        assert world.phase == "1 Formed"
+
+    def test_down_and_up_makes_a_new_pod_for_the_place(self) -> None:
+        world = formed(3)
+        world.scale(1)
+        world.scale(3)
+        assert {(1, 1), (2, 1)} <= set(world.workers)
+        world.rejoin(0)
+        world.up(1, 2)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1, 2])
+
+    def test_survivors_keep_their_order_and_newcomers_follow_by_number(self) -> None:
+        world = formed(12)
+        world.delete(0)
+        world.rejoin(*range(11, 0, -1))
+        world.up(0)
+        assert world.ranks == [*range(1, 12), 0]
+
+
+class TestLosses:
+    def test_a_deleted_pod_breaks_the_round_at_once_and_is_replaced(self) -> None:
+        world = formed(2, max_restarts=0)
+        world.delete(1)
+        assert (world.phase, world.state.reason) == ("2 Forming", "worker 1 lost: its pod was deleted")
+        assert (1, 1) in world.workers
+        world.rejoin(0)
+        world.up(1)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 0)
+
+    def test_a_pod_that_vanished_unseen_is_lost_too(self) -> None:
+        world = formed(2)
+        del world.workers[0, 0]
+        world.step()
+        assert (world.phase, world.state.reason) == ("2 Forming", "worker 0 lost: its pod is gone")
+        assert (0, 1) in world.workers
+
+    def test_a_silent_worker_is_lost_and_its_late_heartbeat_changes_nothing(self) -> None:
+        world = formed(3, min_replicas=2, worker_lost=15)
+        zombie = world.workers[2, 0]
+        world.wait(14, beating=(0, 1))
+        assert world.phase == "1 Formed"
+        world.wait(5, beating=(0, 1))
+        assert (world.phase, world.state.reason) == ("2 Forming", "worker 2 lost: no heartbeat for 15 s")
+        world.workers[2, 0] = zombie
+        world.beat(0, 1)
+        assert (2, 0) not in world.workers
+
+    def test_when_all_stand_still_together_nobody_is_lost(self) -> None:
+        world = formed(3)
+        world.wait(300)
+        assert world.phase == "1 Formed"
+
+    def test_silence_that_began_together_is_shared_although_the_heartbeats_are_staggered(self) -> None:
+        world = formed(2)
+        world.wait(4)
+        world.beat(1)
+        world.wait(300)
+        assert world.phase == "1 Formed"
+
+    def test_a_restarted_sidecar_is_another_incarnation(self) -> None:
+        world = formed(2)
+        world.start(1)
+        assert (world.phase, world.state.reason) == ("2 Forming", "worker 1's sidecar was restarted")
+        world.join(1)
+        world.rejoin(0)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1])
+        assert (1, 0) in world.workers
+
+    def test_rank_0_is_lost_like_any_other(self) -> None:
+        world = formed(3, min_replicas=2)
+        world.delete(0)
+        world.change(0, pod=PodState.UNSCHEDULABLE)
+        world.rejoin(1, 2)
+        assert (world.phase, world.ranks, world.state.store) == ("2 Formed", [1, 2], "10.0.0.2:29402")
+
+    def test_a_rank_0_without_a_store_gets_a_fresh_pod(self) -> None:
+        world = formed(2)
+        world.leave(0, Cause.STORE_NOT_READY)
+        assert world.state.reason == "worker 0 lost: it did not serve the round's store in time"
+        assert (0, 1) in world.workers
+
+
+class TestFailureBudget:
+    def test_one_failure_a_round_is_counted_however_many_processes_failed(self) -> None:
+        world = formed(2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.join(1, cause=Cause.WORKER_FAILED, after=1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 1)
+
+    def test_past_the_budget_the_job_has_failed_and_its_pods_go(self) -> None:
+        world = formed(2, max_restarts=1)
+        world.join(0, 1, cause=Cause.WORKER_FAILED)
+        assert world.phase == "2 Formed"
+        world.join(1, cause=Cause.WORKER_FAILED)
+        assert world.state.outcome is Outcome.FAILED
+        assert world.state.reason == "worker 1's processes failed: failure 2, and maxRestarts is 1"
+        assert world.workers == {}
+
+    def test_a_killed_agent_counts_and_restarts_in_its_pod(self) -> None:
+        world = formed(2)
+        world.leave(1)
+        assert (world.phase, world.state.restarts) == ("2 Forming", 1)
+        world.rejoin(0)
+        world.join(1)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1])
+        assert (1, 0) in world.workers
+
+    def test_a_failure_beside_a_lost_pod_is_not_counted(self) -> None:
+        world = formed(2)
+        world.workers[0, 0] = world.workers[0, 0].__class__(index=0, deleting=True, id=world.member(0).id)
+        world.join(1, cause=Cause.WORKER_FAILED)
+        assert (world.phase, world.state.restarts) == ("2 Forming", 0)
+
+    def test_a_member_in_the_kubelets_back_off_gets_a_fresh_pod(self) -> None:
+        world = formed(2)
+        world.leave(1)
+        world.change(1, pod=PodState.CRASH_LOOP, crashes=1)
+        assert (1, 1) in world.workers
+
+    def test_a_crash_looping_newcomer_costs_the_group_nothing(self) -> None:
+        world = formed(2, max_restarts=1)
+        world.scale(3)
+        world.start(2)
+        world.change(2, pod=PodState.CRASH_LOOP, crashes=7)
+        world.wait(600, beating=(0, 1))
+        assert (world.phase, world.state.restarts) == ("1 Formed", 0)
+
+    def test_crashes_before_the_first_round_end_the_job_too(self) -> None:
+        world = World(replicas=1, max_restarts=2)
+        world.start(0)
+        world.change(0, pod=PodState.CRASH_LOOP, crashes=2)
+        assert world.state.outcome is None
+        world.change(0, pod=PodState.CRASH_LOOP, crashes=3, detail="exit code 2: no such file: train.py")
+        assert world.state.outcome is Outcome.FAILED
+        assert world.state.reason == (
+            "worker 0 ended 3 times before it joined, and maxRestarts is 2: exit code 2: no such file: train.py"
+        )
+
+    def test_a_long_unbroken_round_starts_the_count_anew(self) -> None:
+        world = formed(1, restart_reset=3600)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        assert world.state.restarts == 1
+        world.wait(3600, beating=(0,))
+        assert world.state.restarts == 0
+
+
+class TestFinish:
+    def test_complete_only_after_the_last_member_has_finished(self) -> None:
+        world = formed(2)
+        world.finish(1)
+        world.change(1, pod=PodState.SUCCEEDED)
+        world.wait(1000, beating=(0,))
+        assert world.phase == "1 Formed"
+        world.finish(0)
+        assert world.state.outcome is Outcome.COMPLETE
+
+    def test_a_pod_that_succeeded_has_finished_even_if_its_last_word_was_lost(self) -> None:
+        world = formed(2)
+        world.change(0, pod=PodState.SUCCEEDED)
+        world.change(1, pod=PodState.SUCCEEDED)
+        assert world.state.outcome is Outcome.COMPLETE
+        assert set(world.workers) == {(0, 0), (1, 0)}
+
+    def test_a_finished_member_is_neither_awaited_nor_replaced_in_the_next_round(self) -> None:
+        world = formed(3, min_replicas=3)
+        world.finish(2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.rejoin(1)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1])
+        assert set(world.workers) == {(0, 0), (1, 0), (2, 0)}
+        world.finish(0, 1)
+        assert world.state.outcome is Outcome.COMPLETE
+
+    def test_a_round_about_to_end_is_not_broken_for_newcomers(self) -> None:
+        world = formed(2)
+        world.finish(1)
+        world.scale(3)
+        world.up(2)
+        world.wait(300, beating=(0, 2))
+        assert world.phase == "1 Formed"
+        world.finish(0)
+        assert world.state.outcome is Outcome.COMPLETE
+        assert (2, 0) not in world.workers
+
+    def test_success_without_a_rendezvous_is_a_mistake_of_the_command(self) -> None:
+        world = World(replicas=1)
+        world.start(0)
+        world.change(0, pod=PodState.SUCCEEDED)
+        assert world.state.outcome is Outcome.FAILED
+        assert "--standalone" in world.state.reason
+
+    def test_after_the_end_nothing_is_replaced(self) -> None:
+        world = formed(1)
+        world.finish(0)
+        world.delete(0)
+        assert world.workers == {}
+
+
+class TestClose:
+    def test_close_lets_the_round_train_on_and_nobody_join_another(self) -> None:
+        world = formed(2)
+        world.scale(3)
+        world.close(0)
+        assert (world.phase, world.state.outcome) == ("1 Closed", Outcome.CLOSED)
+        world.finish(0)
+        assert world.state.outcome is Outcome.CLOSED
+        world.finish(1)
+        assert world.state.outcome is Outcome.COMPLETE
+
+    def test_a_member_that_fails_after_close_cannot_come_back(self) -> None:
+        world = formed(2)
+        world.close(0)
+        world.finish(0)
+        world.join(1, cause=Cause.WORKER_FAILED, after=1)
+        assert world.state.outcome is Outcome.FAILED
+
+    @pytest.mark.parametrize("last_word", ["join", "finish"])
+    def test_closed_is_final(self, last_word: str) -> None:
+        world = formed(1)
+        world.finish(0)
+        before = world.state
+        getattr(world, last_word)(0)
+        assert world.state == before
+
+
+class TestSuspend:
+    def test_all_leave_as_planned_and_resume_forms_the_next_round(self) -> None:
+        world = formed(2, max_restarts=0)
+        world.suspend(True)
+        assert (world.phase, world.state.reason) == ("2 Forming", "suspended")
+        assert len(world.state.leaving) == 2
+        world.change(0, pod=PodState.SUCCEEDED)
+        world.change(1, pod=PodState.SUCCEEDED)
+        assert (world.workers, world.state.outcome) == ({}, None)
+        world.wait(10_000)
+        world.suspend(False)
+        world.up(0, 1)
+        assert world.phase == "2 Formed"
+        assert world.log[-1] == "round 2 formed with 2 workers in 0.0 s: resumed"
+
+    def test_a_suspended_job_starts_no_pod(self) -> None:
+        world = World(replicas=2, suspend=True)
+        assert world.workers == {}
+        world.suspend(False)
+        assert set(world.workers) == {(0, 0), (1, 0)}
+
+
+def test_a_new_operator_goes_on_where_the_old_one_was() -> None:
+    """Only the clocks are lost with an operator: nothing is broken by their absence."""
+    from dataclasses import replace
+
+    from elasticjob.rendezvous import Clocks
+
+    world = formed(3)
+    world.state = replace(world.state, clocks=Clocks(opened=5.0, formed=5.0))
+    world.now = 5.0
+    world.step()
+    assert (world.phase, world.ranks) == ("1 Formed", [0, 1, 2])
