@@ -83,10 +83,12 @@ class RendezvousSpec(Model):
     """Timing of the rendezvous, in seconds."""
 
     last_call_seconds: Seconds = Field(
-        30, description="Once minReplicas have joined, how long to wait for workers that are still on their way."
+        30,
+        description="Once minReplicas have joined, how long to wait for workers that are still on their way.",
     )
     join_timeout_seconds: Seconds = Field(
-        600, description="How long a round may take to form while every missing worker has a running pod; then the job fails."
+        600,
+        description="How long a round may form while all missing workers have running pods; then the job fails.",
     )
     rejoin_seconds: Seconds = Field(
         75, description="How long members of the last round may take to stop their processes and join again."
@@ -95,7 +97,8 @@ class RendezvousSpec(Model):
         15, description="A worker whose heartbeat has not changed for this long is lost and replaced."
     )
     store_ready_seconds: Seconds = Field(
-        20, description="How long rank 0 may take to serve the round's store before it is taken out of the group."
+        20,
+        description="How long rank 0 may take to serve the round's store before it is taken out of the group.",
     )
     restart_reset_seconds: Seconds = Field(
         3600, description="A round that lasts this long unbroken sets the count of restarts back to zero."
@@ -129,11 +132,14 @@ class ElasticJobSpec(Model):
     )
 
     replicas: Replicas = Field(
-        description="How many workers to run now; `kubectl scale` changes it. Each worker is one pod with one torchrun agent."
+        description="How many workers to run now; `kubectl scale` changes it. Each is one pod with one torchrun agent."
     )
-    min_replicas: Replicas = Field(1, description="The smallest group that may train; with fewer workers the job waits.")
+    min_replicas: Replicas = Field(
+        1, description="The smallest group that may train; with fewer workers the job waits."
+    )
     max_replicas: Replicas | None = Field(
-        None, description=f"The largest group; a scale beyond it is refused. Without it the bound is {MAX_REPLICAS}."
+        None,
+        description=f"The largest group; a scale beyond it is refused. Without it the bound is {MAX_REPLICAS}.",
     )
     nproc_per_node: int | str = Field(
         1,
@@ -146,7 +152,8 @@ class ElasticJobSpec(Model):
         ),
     )
     max_restarts: Count = Field(
-        3, description="How many failures of the trainer are cured by a new round before the job fails. Lost pods do not count."
+        3,
+        description="How many failures of the trainer may be cured before the job fails. Lost pods do not count.",
     )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
     ttl_seconds_after_finished: Count | None = Field(
@@ -160,7 +167,7 @@ class ElasticJobSpec(Model):
     )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     template: dict[str, Any] = Field(
-        description="The pod template of a worker, as in a Deployment; its trainer container runs plain `torchrun train.py`.",
+        description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
         json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
     )
 
@@ -188,9 +195,13 @@ class RendezvousStatus(Model):
     )
     leaving: tuple[Incarnation, ...] = _incarnations("Workers told to leave: they exit and their pods go.")
     finished: tuple[Incarnation, ...] = _incarnations("Workers whose training ended in success.")
-    store: str | None = Field(None, description="Address of rank 0's sidecar, behind which the round's TCPStore serves.")
+    store: str | None = Field(
+        None, description="Address of rank 0's sidecar, behind which the round's TCPStore serves."
+    )
     reason: str = Field("", description="Why the round was formed, opened or closed.")
-    outcome: Outcome | None = Field(None, description="Why the rendezvous is Closed: Complete, Failed, Closed or RendezvousTimeout.")
+    outcome: Outcome | None = Field(
+        None, description="Why the rendezvous is Closed: Complete, Failed, Closed or RendezvousTimeout."
+    )
 
 
 class Condition(Model):
@@ -228,10 +239,13 @@ class ElasticJobStatus(Model):
     ready_replicas: Count = Field(0, description="Worker pods that are ready.")
     selector: str = Field("", description="The worker pods' label selector, for the scale subresource.")
     restarts: Count = Field(0, description="Failures counted against spec.maxRestarts.")
-    term: Count = Field(0, description="The operator's leadership term that wrote this: fences a leader that was replaced.")
+    term: Count = Field(
+        0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
+    )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
     replacements: dict[str, int] = Field(
-        default_factory=dict, description="By worker index, how often its pod was replaced; the last part of the pod's name."
+        default_factory=dict,
+        description="By worker index, how often its pod was replaced; the last part of the pod's name.",
     )
     history: tuple[RoundRecord, ...] = Field(
         (), description="The last ten formed rounds.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
@@ -253,7 +267,9 @@ class ElasticWorkerSpec(Model):
     job: str = Field(max_length=253, description="The ElasticJob.")
     index: Count = Field(description="The worker's index in its job.")
     id: str = Field(pattern="^[0-9a-f]{32}$", description="This incarnation of the sidecar: 128 random bits in hex.")
-    address: str = Field(max_length=64, description="Where the sidecar's store tunnel listens: the pod's IP address and port.")
+    address: str = Field(
+        max_length=64, description="Where the sidecar's store tunnel listens: the pod's IP address and port."
+    )
     node: str = Field("", max_length=253, description="The node that the pod runs on.")
     request: WorkerRequest | None = Field(None, description="Absent until the trainer asks for something.")
 

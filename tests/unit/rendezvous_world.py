@@ -56,7 +56,13 @@ class World:
         """The pods run and their sidecars have written their records."""
         for index in indices:
             self.ids += 1
-            self.change(index, pod=PodState.RUNNING, id=f"{self.ids:x}", address=f"10.0.0.{self.ids}:29402", heartbeat=0)
+            self.change(
+                index,
+                pod=PodState.RUNNING,
+                id=f"{self.ids:x}",
+                address=f"10.0.0.{self.ids}:29402",
+                heartbeat=0,
+            )
 
     def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None) -> None:
         for index in indices:

@@ -1,4 +1,4 @@
-"""Random lives of a job: whatever happens in whatever order, no invariant breaks, and calm leads to Formed or Closed."""
+"""Random lives of a job: no order of events breaks an invariant, and calm leads to Formed or Closed."""
 
 from dataclasses import replace
 

@@ -62,13 +62,13 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
     if looping:
         worker = looping[0]
         detail = f": {worker.detail}" if worker.detail else ""
-        why = f"worker {worker.index} ended {worker.crashes} times before it joined, and maxRestarts is {spec.max_restarts}"
-        return Verdict(failure=(Outcome.FAILED, why + detail))
+        why = f"worker {worker.index} ended {worker.crashes} times before it joined"
+        return Verdict(failure=(Outcome.FAILED, f"{why}, and maxRestarts is {spec.max_restarts}{detail}"))
     if roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing):
         return Verdict()
     since = now if state.clocks.all_running is None else state.clocks.all_running
     if now - since >= spec.join_timeout:
         missing = ", ".join(str(worker.index) for worker in roster.missing)
-        why = f"{len(roster.joined)} of at least {least} workers joined within {spec.join_timeout:g} s; missing: {missing}"
-        return Verdict(failure=(Outcome.TIMEOUT, why))
+        why = f"{len(roster.joined)} of at least {least} workers joined within {spec.join_timeout:g} s"
+        return Verdict(failure=(Outcome.TIMEOUT, f"{why}; missing: {missing}"))
     return Verdict(all_running=since)

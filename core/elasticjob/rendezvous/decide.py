@@ -16,6 +16,7 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from elasticjob.rendezvous import barrier
 from elasticjob.rendezvous.losses import Break, breaks, lost_workers
@@ -50,10 +51,10 @@ class _Step:
         self.formed_after: float | None = None
         self.lost: dict[int, str] = {}
 
-    def set(self, **changes: object) -> None:
+    def set(self, **changes: Any) -> None:
         self.state = replace(self.state, **changes)
 
-    def clock(self, **changes: object) -> None:
+    def clock(self, **changes: Any) -> None:
         self.set(clocks=replace(self.state.clocks, **changes))
 
     def tell(self, reason: str, message: str, *, warning: bool = False) -> None:

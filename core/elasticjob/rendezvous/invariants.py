@@ -1,4 +1,4 @@
-"""What must hold after every step, as one pure function. Tests call it after each; `docs/protocol.md` says it in words."""
+"""What must hold after every step, as one pure function; tests call it after each."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,6 +1,7 @@
 """Who is lost, and what breaks a formed round. Pure questions; `decide` draws the consequences."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, Member, PodState, Spec, State, Worker
@@ -11,7 +12,8 @@ from elasticjob.terms import Cause, RendezvousPhase, RequestType
 SHARED_SILENCE = 10.0
 
 
-class Lost(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Lost:
     """A pod that is given up: its index and replacement number, and why."""
 
     index: int

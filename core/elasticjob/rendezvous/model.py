@@ -23,7 +23,8 @@ class Spec:
     restart_reset: float = 3600
 
 
-class Member(NamedTuple):
+@dataclass(frozen=True, order=True, slots=True)
+class Member:
     """One incarnation of one worker."""
 
     index: int
@@ -57,7 +58,7 @@ class Worker:
     """One pod of the job, with the record that its sidecar wrote, if it has.
 
     `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started
-    again in place; `handed` the last round that its trainer was given; `detail` what its pod says of a fault.
+    again in place; `detail` what its pod says of a fault.
     """
 
     index: int
@@ -69,7 +70,6 @@ class Worker:
     address: str = ""
     request: Request | None = None
     heartbeat: int | None = None
-    handed: int = 0
     detail: str = ""
 
     @property

@@ -53,7 +53,7 @@ def has_joined(state: State, worker: Worker) -> bool:
     """Whether the join counts for the round after the last formed one: none was formed since it was made."""
     request = worker.request
     return (
-        worker.pod is PodState.RUNNING
+        worker.pod not in STUCK | ENDED
         and request is not None
         and request.type is RequestType.JOIN
         and request.after >= state.last_formed
@@ -103,7 +103,7 @@ def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: flo
     def served(worker: Worker) -> bool:
         if worker.member in state.leaving:
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
-            return overdue or worker.pod is not PodState.RUNNING
+            return overdue or worker.pod in STUCK | ENDED
         if state.ended and worker.pod not in ENDED:
             return worker.member not in state.finished
         return not is_current(state, worker)

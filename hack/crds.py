@@ -1,7 +1,7 @@
 """Writes the CRDs in `crds/` from the models of `elasticjob.api`.
 
-    python -m elasticjob.crds            writes them
-    python -m elasticjob.crds --check    fails when they differ from the models
+    python hack/crds.py            writes them
+    python hack/crds.py --check    fails when they differ from the models
 
 pydantic speaks JSON Schema, the API server wants a structural schema: references are inlined, titles,
 nulls and null defaults dropped, integers get a format, an integer or a string becomes int-or-string.
@@ -90,7 +90,9 @@ def without_defaults(schema: Schema) -> Schema:
     return result
 
 
-def definition(model: type[Model], plural: str, short: str, columns: list[tuple[str, str, str, int]], **subresources: Any) -> Schema:
+def definition(
+    model: type[Model], plural: str, short: str, columns: list[tuple[str, str, str, int]], **subresources: Any
+) -> Schema:
     """The CustomResourceDefinition of `model`."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     body = structural(schema, schema.get("$defs", {}))
@@ -142,7 +144,7 @@ def render(crd: Schema) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m elasticjob.crds", description="Write the CRDs from the models.")
+    parser = argparse.ArgumentParser(prog="python hack/crds.py", description="Write the CRDs from the models.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
     parser.add_argument("--directory", type=Path, default=Path("crds"), help="where the CRDs are (default: crds)")
     arguments = parser.parse_args()

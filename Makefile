@@ -1,0 +1,63 @@
+# Every target makes what it needs on a fresh machine. Slow things are kept in ~/.cache/elasticjob (ELASTICJOB_CACHE).
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+export ELASTICJOB_STARTED := $(shell date +%s)
+export PYTHONPATH := $(CURDIR)/core:$(CURDIR)/operator:$(CURDIR)/sidecar:$(CURDIR)/trainer
+export PYTHONDONTWRITEBYTECODE := 1
+
+# `source` sets KUBECONFIG and PATH; `venv` puts the development environment first on PATH
+cluster := source hack/cluster/env.sh;
+venv := PATH="$$(hack/venv.sh)/bin:$$PATH";
+select = $(if $(K),-k '$(K)')
+
+.PHONY: help
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup venv
+setup: venv cluster  ## the development environment and the cluster
+venv:  ## the development environment (Python, from locks/dev.txt)
+	@hack/venv.sh
+
+.PHONY: cluster images install demo
+cluster:  ## the local kind cluster: 1 control plane, 2 workers
+	@hack/cluster/up.sh
+images: cluster  ## build the images and load the changed ones into the cluster
+	@hack/cluster/images.sh
+install: images  ## install or upgrade ElasticJob in the cluster
+	@hack/cluster/install.sh
+demo: install  ## train on the cluster, scale it, kill a worker, and watch
+	@$(cluster) hack/demo/demo.sh
+
+.PHONY: test unit e2e lint
+test: lint unit e2e  ## everything that CI runs
+unit:  ## unit tests (K=expression selects)
+	@$(venv) pytest tests/unit $(select)
+e2e: install  ## tests on the cluster (K=expression selects)
+	@$(cluster) $(venv) pytest tests/e2e $(select)
+lint:  ## style, types, import rules, chart, generated files
+	@$(venv) ruff check .
+	@$(venv) ruff format --check .
+	@$(venv) mypy core operator sidecar
+	@$(venv) mypy --python-version 3.10 trainer
+	@$(venv) lint-imports --no-logo
+	@$(venv) python hack/crds.py --check
+	@hack/cluster/tools.sh helm
+	@$(cluster) helm lint --strict --quiet charts/elasticjob
+
+.PHONY: crds format lock
+crds:  ## write crds/ from the API types
+	@$(venv) python hack/crds.py
+format:  ## reformat the Python sources
+	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
+lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
+	@hack/lock.sh $(if $(UPGRADE),--upgrade)
+
+.PHONY: clean-cluster clean-all
+clean-cluster:  ## delete the cluster and its checkpoints; what is slow to make stays
+	@hack/cluster/down.sh
+clean-all:  ## delete the caches and images too (making them again takes minutes)
+	@hack/cluster/down.sh all

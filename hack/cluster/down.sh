@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Deletes the cluster and its checkpoints. What is slow to make again stays: the node image, the torch
+# directory, the tools, the virtual environment. `down.sh all` removes those as well.
+. "$(dirname "$0")/env.sh"
+
+if docker info >/dev/null 2>&1; then
+  # pods wrote the checkpoints as users of their own; a node is root over them
+  docker exec "$cluster-control-plane" find /var/lib/elasticjob/checkpoints -mindepth 1 -delete 2>/dev/null || true
+  [ -z "$(nodes)" ] || quietly kind delete cluster --name "$cluster"
+  if [ "${1:-}" = all ]; then
+    quietly docker rmi --force "$node_image" elasticjob/{operator,sidecar,digits,torch-builder}:dev || true
+  fi
+fi
+rm -rf "$checkpoint_dir" "$cache/kind.yaml" "$KUBECONFIG"
+say "cluster: deleted"
+[ "${1:-}" != all ] || { rm -rf "$cache"; say "cache: deleted $cache"; }

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Installs or upgrades ElasticJob in the local cluster from charts/elasticjob and the images tagged dev.
+. "$(dirname "$0")/env.sh"
+
+namespace=elasticjob-system release=elasticjob seconds=120
+
+# helm installs CRDs but never upgrades them
+quietly kubectl apply --server-side --force-conflicts --filename "$root/crds"
+quietly kubectl wait --for condition=Established --timeout 30s --filename "$root/crds"
+
+# The tag stays `dev`, so an annotation tells the deployment that the image behind it is another one.
+quietly helm upgrade --install "$release" "$root/charts/elasticjob" --namespace "$namespace" --create-namespace \
+  --set image.operator.tag=dev --set image.sidecar.tag=dev \
+  --set-string "podAnnotations.image-id=$(image_id elasticjob/operator:dev)" \
+  --wait --timeout "${seconds}s" || {
+  kubectl get pods --namespace "$namespace" >&2
+  kubectl logs --namespace "$namespace" --selector "app.kubernetes.io/instance=$release" --tail 20 >&2 || true
+  fail "the operator is not available after $seconds s; its pods and the end of their logs are above"
+}
+say "install: elasticjob is running in namespace $namespace"

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Writes the locks anew: versions and hashes of everything that CI and the images install, and no index
+# addresses. Existing versions are kept unless --upgrade is given.
+. "$(dirname "$0")/cluster/env.sh"
+
+uv_version=0.13.8
+uv=$cache/uv-$uv_version/bin/uv
+[ -x "$uv" ] || {
+  quietly "${PYTHON:-python3}" -m venv --clear "$cache/uv-$uv_version"
+  quietly "$cache/uv-$uv_version/bin/pip" install "uv==$uv_version"
+}
+
+cd "$root"
+export UV_CUSTOM_COMPILE_COMMAND="make lock"
+compile() { # OUTPUT PYTHON SOURCE [EXTRA...]
+  local output=$1 python=$2 source=$3 extras=(); shift 3
+  for extra in "$@"; do extras+=(--extra "$extra"); done
+  say "lock: $output"
+  quietly "$uv" pip compile --universal --generate-hashes --no-emit-index-url --python-version "$python" \
+    ${upgrade:+--upgrade} "$source" ${extras[@]+"${extras[@]}"} --output-file "$output"
+}
+upgrade=; [ "${1:-}" != --upgrade ] || upgrade=yes
+
+debian_python=3.13 # that of debian:trixie-slim
+compile locks/operator.txt $debian_python pyproject.toml operator
+compile locks/sidecar.txt $debian_python pyproject.toml sidecar
+compile locks/digits.txt $debian_python locks/digits.in
+compile locks/dev.txt 3.11 pyproject.toml operator sidecar dev

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Makes the development environment from locks/dev.txt and prints its path. It holds no project code: the
+# checkout's folders are on PYTHONPATH, so one environment serves every clone with the same lock.
+. "$(dirname "$0")/cluster/env.sh"
+
+python=${PYTHON:-python3}
+lock=$root/locks/dev.txt
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || fail "'$python' does not run; set PYTHON"
+((${version#3.} >= 11)) || fail "Python 3.11 or newer is needed ('$python' is $version); set PYTHON to one"
+venv=$cache/venv-$version-$(grep -v '^ *#' "$lock" | sha256 | cut -c1-12)
+
+if [ ! -e "$venv/.complete" ]; then
+  say "venv: installing locks/dev.txt" >&2
+  quietly "$python" -m venv --clear "$venv"
+  quietly "$venv/bin/pip" install --require-hashes --requirement "$lock"
+  touch "$venv/.complete"
+fi
+echo "$venv"

@@ -1,0 +1,1 @@
+"""The operator: runs the worker pods of ElasticJobs and keeps the agreed rendezvous state in their status."""

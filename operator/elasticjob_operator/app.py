@@ -1,0 +1,66 @@
+"""Puts the parts together and runs them until the Lease is lost or a signal says to stop."""
+
+import asyncio
+import logging
+import signal
+
+import kopf
+
+from elasticjob_operator import health, metrics
+from elasticjob_operator.cache import Cache, Key
+from elasticjob_operator.events import Announcer
+from elasticjob_operator.handlers import register, settings
+from elasticjob_operator.kube import Kube
+from elasticjob_operator.leader import Leadership, LeaseLost, lead
+from elasticjob_operator.options import Options
+from elasticjob_operator.pods import SidecarImage
+from elasticjob_operator.reconciler import Reconciler
+from elasticjob_operator.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+
+async def run(options: Options) -> int:
+    """Stands by, leads, and returns the exit code: 0 after a signal, 1 when the Lease or the API server was lost."""
+    kube = await Kube.connect()
+    runner = await health.serve(options.health_port)
+    leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
+    leading = asyncio.create_task(lead(leadership, lambda: _start(options, kube, leadership)), name="lead")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):  # while leading, kopf stops at them by itself
+        loop.add_signal_handler(number, leading.cancel)
+    try:
+        await leading
+    except LeaseLost:
+        return 1
+    except asyncio.CancelledError:
+        pass
+    except Exception:
+        log.exception("the watches failed")
+        return 1
+    finally:
+        await runner.cleanup()
+        await kube.close()
+    log.info("stopped by a signal")
+    return 0
+
+
+def _start(options: Options, kube: Kube, leadership: Leadership) -> asyncio.Task[None]:
+    """The watches and the work that they cause, as one task."""
+    metrics.LEADER.set(1)
+    cache = Cache()
+    metrics.JOBS.set_function(lambda: len(cache))
+    image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy)
+    reconciler = Reconciler(kube, cache, leadership, Announcer(kube, options.identity), image)
+    queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
+    registry = kopf.OperatorRegistry()
+    register(registry, cache, queue)
+    watching = kopf.operator(
+        registry=registry,
+        settings=settings(),
+        standalone=True,
+        identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name, and a pod has none
+        clusterwide=not options.namespaces,
+        namespaces=options.namespaces,
+    )
+    return asyncio.create_task(watching, name="kopf")

@@ -1,0 +1,49 @@
+"""kopf's part: three watches that fill the cache and wake the queue. Handlers decide, write and return nothing.
+
+Only `on.event` is used: kopf then adds no annotation, finalizer or status of its own. It does not retry such a
+handler and runs those of two objects at the same time, so retries and order are the queue's.
+"""
+
+from typing import Any
+
+import kopf
+
+from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob_operator.cache import Cache, Key
+from elasticjob_operator.workqueue import WorkQueue
+
+HEARTBEAT_SECONDS = 1.0
+
+
+def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key]) -> None:
+    """Put the handlers into `registry`."""
+
+    @kopf.on.login(registry=registry)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.event(GROUP, VERSION, JOBS, registry=registry)
+    async def job_event(event: kopf.RawEvent, **_: Any) -> None:
+        queue.add(cache.note_job(dict(event["object"]), deleted=event["type"] == "DELETED"))
+
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
+        queue.add(cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED"))
+
+    @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
+    async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
+        key, asks = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if asks else HEARTBEAT_SECONDS)
+
+
+def settings() -> kopf.OperatorSettings:
+    """Watches filtered by the server, bounded requests, and none of kopf's own marks on the objects."""
+    result = kopf.OperatorSettings()
+    result.watching.label_selectors["v1", "pods"] = JOB_LABEL
+    result.watching.label_selectors[GROUP, VERSION, WORKERS] = JOB_LABEL
+    result.watching.connect_timeout = 5
+    result.networking.connect_timeout = 5
+    result.networking.request_timeout = 30
+    result.scanning.disabled = True
+    result.posting.enabled = False
+    return result

@@ -1,0 +1,156 @@
+"""The few calls to the API server that the operator makes, as plain JSON. Retries nothing: that is the queue's work."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from elasticjob.api import API_VERSION, GROUP, JOBS, VERSION, WORKERS
+
+Object = dict[str, Any]
+
+REQUEST_SECONDS = 10.0
+
+CORE = "/api/v1"
+CUSTOM = f"/apis/{GROUP}/{VERSION}"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+COORDINATION = "/apis/coordination.k8s.io/v1"
+
+
+class ApiError(Exception):
+    """The API server refused a request.
+
+    ApiError
+     + Conflict   409: the object has changed, or exists already
+     + NotFound   404
+     + Invalid    400, 403, 422: asking again without a change is of no use
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Conflict(ApiError):
+    pass
+
+
+class NotFound(ApiError):
+    pass
+
+
+class Invalid(ApiError):
+    pass
+
+
+KINDS: Mapping[int, type[ApiError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict, 422: Invalid}
+
+
+class Kube:
+    """One connection pool to the API server."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    @classmethod
+    async def connect(cls) -> Self:
+        """In-cluster configuration where there is one, else the kubeconfig. Raises `config.ConfigException`."""
+        configuration = Configuration()
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+        except config.ConfigException:
+            await config.load_kube_config(client_configuration=configuration)
+        return cls(ApiClient(configuration))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        seconds: float = REQUEST_SECONDS,
+    ) -> Object:
+        """One request; returns the answer's JSON. Raises ApiError, OSError, aiohttp.ClientError or TimeoutError."""
+        url = f"{path}?{urlencode(query)}" if query else path
+        parts = await self._client.param_serialize(
+            method,
+            url,
+            body=body,
+            auth_settings=["BearerToken"],
+            query_params=[],
+            header_params={"Accept": "application/json"},
+        )
+        response = await self._client.call_api(*parts, _request_timeout=seconds)
+        text = await response.read()
+        if response.status >= 400:
+            raise KINDS.get(response.status, ApiError)(response.status, message_of(text))
+        answer: Object = json.loads(text)
+        return answer
+
+    async def job(self, namespace: str, name: str) -> Object:
+        return await self.request("GET", f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}")
+
+    async def replace_job_status(self, job: Object, status: Object) -> Object:
+        """Writes `status` if the job is still the one that `job` was read as. Raises Conflict otherwise."""
+        meta = job["metadata"]
+        path = f"{CUSTOM}/namespaces/{meta['namespace']}/{JOBS}/{meta['name']}/status"
+        return await self.request(
+            "PUT", path, {**job, "apiVersion": API_VERSION, "kind": "ElasticJob", "status": status}
+        )
+
+    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
+        await self._delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
+
+    async def pods(self, namespace: str, selector: str) -> list[Object]:
+        return await self._list(f"{CORE}/namespaces/{namespace}/pods", selector)
+
+    async def workers(self, namespace: str, selector: str) -> list[Object]:
+        return await self._list(f"{CUSTOM}/namespaces/{namespace}/{WORKERS}", selector)
+
+    async def create_pod(self, pod: Object, *, dry_run: bool = False) -> Object:
+        path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"
+        return await self.request("POST", path, pod, {"dryRun": "All"} if dry_run else None)
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        await self._delete(f"{CORE}/namespaces/{namespace}/pods/{name}", uid)
+
+    async def create(self, path: str, body: Object) -> None:
+        """Creates `body` in its namespace's collection at `path`; one that is there already is left as it is."""
+        with suppress(Conflict):
+            await self.request("POST", path, body)
+
+    async def lease(self, namespace: str, name: str, seconds: float) -> Object:
+        path = f"{COORDINATION}/namespaces/{namespace}/leases/{name}"
+        return await self.request("GET", path, seconds=seconds)
+
+    async def write_lease(self, lease: Object, seconds: float) -> Object:
+        """Creates or replaces a Lease; its resourceVersion guards it. Raises Conflict."""
+        path = f"{COORDINATION}/namespaces/{lease['metadata']['namespace']}/leases"
+        if "resourceVersion" not in lease["metadata"]:
+            return await self.request("POST", path, lease, seconds=seconds)
+        return await self.request("PUT", f"{path}/{lease['metadata']['name']}", lease, seconds=seconds)
+
+    async def _list(self, path: str, selector: str) -> list[Object]:
+        items: list[Object] = (await self.request("GET", path, query={"labelSelector": selector}))["items"]
+        return items
+
+    async def _delete(self, path: str, uid: str) -> None:
+        """Deletes exactly the object with `uid`; one that is gone, or another by now, is no error."""
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        with suppress(NotFound, Conflict):
+            await self.request("DELETE", path, options)
+
+
+def message_of(text: bytes) -> str:
+    """The sentence in an answer of the API server; of anything else its beginning."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text[:256].decode(errors="replace")

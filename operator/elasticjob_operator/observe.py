@@ -1,0 +1,130 @@
+"""Reads pods and ElasticWorkers into what the state machine is given. Pure; trusts a record only for its own pod."""
+
+import logging
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from elasticjob.api import INDEX_LABEL, ElasticWorker, WorkerRequest
+from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob_operator.cache import JobView
+from elasticjob_operator.kube import Object
+
+# waiting reasons of the kubelet after which only a change by the user helps
+BLOCKED_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+DETAIL_LENGTH = 300
+
+log = logging.getLogger(__name__)
+
+
+def workers_of(view: JobView, trainer: str) -> tuple[Worker, ...]:
+    """The workers of the job in `view`, whose trainer container is named `trainer`."""
+    if view.job is None:
+        return ()
+    uid = view.job["metadata"]["uid"]
+    pods = (pod for pod in view.pods.values() if is_owned_by(pod, uid))
+    return tuple(worker_of(pod, view.workers.get(pod["metadata"]["name"]), trainer) for pod in pods)
+
+
+def is_owned_by(body: Object, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
+
+
+def worker_of(pod: Object, record: Object | None, trainer: str) -> Worker:
+    """One pod and its record; a record that another pod of this name wrote, or that makes no sense, is none."""
+    meta = pod["metadata"]
+    state, crashes, detail = pod_state(pod, trainer)
+    worker = _parse(record) if record is not None and is_owned_by(record, meta["uid"]) else None
+    return Worker(
+        index=int(meta["labels"][INDEX_LABEL]),
+        replacement=int(meta["name"].rsplit("-", 1)[1]),
+        pod=state,
+        deleting="deletionTimestamp" in meta,
+        crashes=crashes,
+        id=worker.spec.id if worker else None,
+        address=worker.spec.address if worker else "",
+        request=_request(worker.spec.request) if worker and worker.spec.request else None,
+        heartbeat=worker.status.heartbeat if worker else None,
+        detail=detail,
+    )
+
+
+def _request(said: WorkerRequest) -> Request:
+    return Request(type=said.type, after=said.after or 0, round=said.round or 0, cause=said.cause or "")
+
+
+def _parse(record: Object) -> ElasticWorker | None:
+    try:
+        return ElasticWorker.parse(record)
+    except ValidationError as error:
+        name, first = record["metadata"]["name"], error.errors()[0]
+        log.warning("ElasticWorker %s counts as absent: %s: %s", name, first["loc"], first["msg"])
+        return None
+
+
+def pod_state(pod: Object, trainer: str) -> tuple[PodState, int, str]:
+    """State of the trainer container, how often it was started again, and what is wrong.
+
+    The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
+    """
+    status = pod.get("status", {})
+    container = _container(status, trainer)
+    crashes = container.get("restartCount", 0)
+    ended = container.get("state", {}).get("terminated")
+    if status.get("phase") == "Failed":
+        return PodState.FAILED, crashes, _joined(status.get("reason"), status.get("message")) or _exit(ended)
+    if status.get("phase") == "Succeeded" or (ended and ended["exitCode"] == 0 and ended.get("reason") != "OOMKilled"):
+        return PodState.SUCCEEDED, crashes, ""
+    for reason, message in _waiting(status):
+        if reason in BLOCKED_REASONS:
+            return PodState.BLOCKED, crashes, _joined(reason, message)
+    waiting = container.get("state", {}).get("waiting", {})
+    if waiting.get("reason") == "CrashLoopBackOff" and crashes > 0:
+        return PodState.CRASH_LOOP, crashes, _exit(container.get("lastState", {}).get("terminated"))
+    if ended or "running" in container.get("state", {}):
+        return PodState.RUNNING, crashes, _exit(ended)
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return PodState.UNSCHEDULABLE, crashes, _joined("Unschedulable", condition.get("message"))
+    return PodState.PENDING, crashes, ""
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _container(status: Object, name: str) -> Object:
+    return next((one for one in status.get("containerStatuses", ()) if one["name"] == name), {})
+
+
+def _waiting(status: Object) -> Iterator[tuple[str, str]]:
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind, ()):
+            waiting = container.get("state", {}).get("waiting", {})
+            yield waiting.get("reason", ""), waiting.get("message", "")
+
+
+def _exit(ended: Object | None) -> str:
+    """`exit code 1: last line of its message`, or the signal's or OOM's name where there is one."""
+    if not ended or ended["exitCode"] == 0:
+        return ""
+    reason = ended.get("reason", "Error")
+    said = [line for line in ended.get("message", "").splitlines() if line.strip()]
+    code = f"exit code {ended['exitCode']}" + ("" if reason == "Error" else f", {reason}")
+    return _joined(code, said[-1].strip() if said else None)
+
+
+def _joined(*parts: str | None) -> str:
+    return ": ".join(part for part in parts if part)[:DETAIL_LENGTH]

@@ -1,0 +1,63 @@
+"""The command line, each flag with its environment variable ELASTICJOB_<FLAG>."""
+
+import argparse
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    sidecar_image: str
+    sidecar_pull_policy: str
+    namespaces: tuple[str, ...]
+    lease_namespace: str
+    lease_name: str
+    health_port: int
+    log_level: str
+    identity: str
+
+
+def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.environ) -> Options:
+    """Reads the command line; exits with a sentence that names the flag when it is wrong."""
+    parser = argparse.ArgumentParser(prog="elasticjob-operator", description="Runs ElasticJobs.")
+
+    def flag(name: str, help: str, default: str | None = None, choices: Sequence[str] | None = None) -> None:
+        variable = "ELASTICJOB_" + name.upper().replace("-", "_")
+        default = environment.get(variable, default)
+        parser.add_argument(f"--{name}", help=f"{help} [{variable}]", default=default, choices=choices)
+
+    flag("sidecar-image", "image of the sidecar that each worker pod gets (required)")
+    flag(
+        "sidecar-pull-policy",
+        "when the kubelet pulls it",
+        "IfNotPresent",
+        ("Always", "IfNotPresent", "Never"),
+    )
+    flag("namespaces", "watch only these namespaces, separated by commas (default: all)", "")
+    flag("lease-namespace", "where the leader's Lease is (default: the operator's own namespace)")
+    flag("lease-name", "name of the leader's Lease", "elasticjob-operator")
+    flag("health-port", "port of /healthz, /readyz and /metrics", "8080")
+    flag("log-level", "how much to log", "info", ("debug", "info", "warning", "error"))
+    given = parser.parse_args(arguments)
+    if not given.sidecar_image:
+        parser.error("--sidecar-image is missing: name the image of the sidecar that each worker pod gets")
+    if not given.health_port.isdigit() or not 0 < int(given.health_port) < 65536:
+        parser.error(f"--health-port {given.health_port!r} is not a port number")
+    namespace = given.lease_namespace or (OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "")
+    if not namespace:
+        parser.error("--lease-namespace is missing, and this process runs in no pod from which to take it")
+    return Options(
+        sidecar_image=given.sidecar_image,
+        sidecar_pull_policy=given.sidecar_pull_policy,
+        namespaces=tuple(name.strip() for name in given.namespaces.split(",") if name.strip()),
+        lease_namespace=namespace,
+        lease_name=given.lease_name,
+        health_port=int(given.health_port),
+        log_level=given.log_level,
+        identity=environment.get("POD_NAME") or socket.gethostname(),
+    )

@@ -1,0 +1,251 @@
+"""One job at a time: gather what is known, decide, write the status once, then act on pods, then tell.
+
+The status goes first, guarded by its resourceVersion: what a pod is named after is agreed before the pod is made,
+and an operator that no longer leads stops at the write. Everything else can be done twice without harm.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.rendezvous import Clocks, Decision, Worker, decide, pods_to_create, pods_to_delete
+from elasticjob_operator import metrics, template
+from elasticjob_operator.access import render_access
+from elasticjob_operator.cache import Cache, JobView, Key
+from elasticjob_operator.events import Announcer
+from elasticjob_operator.kube import Conflict, Invalid, Kube, NotFound, Object
+from elasticjob_operator.leader import Leadership
+from elasticjob_operator.observe import is_ready, workers_of
+from elasticjob_operator.pods import SidecarImage, pod_name, render_pod, selector
+from elasticjob_operator.status import Report, is_urgent, rendezvous_spec, state_of, status_of
+
+COUNTERS_SECONDS = 1.0
+RELIST_SECONDS = 300.0
+REFUSED_AGAIN_SECONDS = 10.0
+SHORTEST_WAIT_SECONDS = 0.2
+PODS_AT_ONCE = 32
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What this operator keeps of a job between two rounds of work; all of it can be lost."""
+
+    uid: str
+    clocks: Clocks
+    epoch: int
+    listed_at: float
+    written_at: float = 0.0
+    access_ready: bool = False
+    checked: str = ""
+    problem: str | None = None
+    refused: set[str] = field(default_factory=set)
+
+
+class Reconciler:
+    def __init__(
+        self, kube: Kube, cache: Cache, leadership: Leadership, announcer: Announcer, image: SidecarImage
+    ) -> None:
+        self._kube, self._cache, self._leadership = kube, cache, leadership
+        self._announcer, self._image = announcer, image
+        self._memories: dict[Key, Memory] = {}
+        self._pod_slots = asyncio.Semaphore(PODS_AT_ONCE)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring job `key` one step further; returns in how many seconds to look again, None for not by time alone."""
+        with metrics.RECONCILE_SECONDS.time():
+            memory = await self._recall(key)
+            if memory is None:
+                return None
+            return await self._step(key, memory, self._cache.view(key))
+
+    async def _recall(self, key: Key) -> Memory | None:
+        """This job's memory, after a fresh listing where there is none or where it has aged."""
+        view, memory = self._cache.view(key), self._memories.get(key)
+        now = time.monotonic()
+        if view.job is None or "deletionTimestamp" in view.job["metadata"]:
+            self._forget(key)
+            return None
+        fresh = memory is not None and memory.uid == view.job["metadata"]["uid"]
+        if (
+            memory
+            and fresh
+            and memory.epoch == self._leadership.clock.epoch
+            and now - memory.listed_at < RELIST_SECONDS
+        ):
+            return memory
+        if not await self._list(key):
+            self._forget(key)
+            return None
+        if memory is None or not fresh or memory.epoch != self._leadership.clock.epoch:
+            at, uid = self._leadership.clock.now(), str(view.job["metadata"]["uid"])
+            memory = Memory(uid, Clocks(opened=at, formed=at), self._leadership.clock.epoch, now)
+            self._memories[key] = memory
+        memory.listed_at = now
+        return memory
+
+    def _forget(self, key: Key) -> None:
+        self._memories.pop(key, None)
+        if self._cache.view(key).job is None:
+            self._cache.forget(key)
+
+    async def _list(self, key: Key) -> bool:
+        """Read the job and all that belongs to it anew; False when it is gone."""
+        wanted = selector(key.name)
+        try:
+            job, pods, workers = await asyncio.gather(
+                self._kube.job(*key),
+                self._kube.pods(key.namespace, wanted),
+                self._kube.workers(key.namespace, wanted),
+            )
+        except NotFound:
+            self._cache.view(key).job = None
+            return False
+        self._cache.replace(key, job, pods, workers)
+        return True
+
+    async def _step(self, key: Key, memory: Memory, view: JobView) -> float | None:
+        job = view.job
+        assert job is not None
+        try:
+            spec, before = ElasticJobSpec.parse(job.get("spec")), ElasticJobStatus.parse(job.get("status"))
+        except ValidationError as error:
+            log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
+            return None
+        now = self._leadership.clock.now()
+        workers = workers_of(view, spec.trainer_container)
+        await self._check_template(job, spec, memory)
+        state = state_of(before, memory.clocks)
+        decision = decide(rendezvous_spec(spec), state, workers, now)
+        ready = sum(is_ready(pod) for pod in view.pods.values())
+        report = Report(
+            job, spec, workers, ready, decision, before, memory.problem, self._leadership.term, _wall_clock()
+        )
+        wait = await self._write(key, memory, view, report)
+        if wait is not None:
+            return wait
+        memory.clocks = decision.state.clocks
+        self._announce(job, memory, decision)
+        again = await self._act(job, spec, memory, decision, workers)
+        return self._next(decision, again, await self._expire(job, spec, view))
+
+    async def _write(self, key: Key, memory: Memory, view: JobView, report: Report) -> float | None:
+        """Write the status if it has changed; a number is when to try again, and nothing may be done before."""
+        after, since = status_of(report), time.monotonic() - memory.written_at
+        if report.before.term > self._leadership.term:
+            log.error("%s: term %d has taken over from term %d", key, report.before.term, self._leadership.term)
+            return REFUSED_AGAIN_SECONDS
+        if after == report.before:
+            return None
+        if not is_urgent(report.before, after) and since < COUNTERS_SECONDS:
+            return COUNTERS_SECONDS - since
+        try:
+            written = await self._kube.replace_job_status(report.job, after.dump())
+        except Conflict:
+            metrics.STATUS_CONFLICTS.inc()
+            self._cache.note_job(await self._kube.job(*key))
+            return 0.0
+        self._cache.note_job(written)
+        memory.written_at = time.monotonic()
+        return None
+
+    async def _check_template(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:
+        """Ask the API server once per template what it thinks of a pod made from it."""
+        form = json.dumps(spec.template, sort_keys=True) + spec.trainer_container
+        if form == memory.checked:
+            return
+        memory.problem = template.problem(spec)
+        if memory.problem is None:
+            await self._grant_access(job, spec, memory)
+            try:
+                with suppress(Conflict):  # a name that is taken, by our own pod: the form was good
+                    await self._kube.create_pod(render_pod(job, spec, 0, 0, self._image), dry_run=True)
+            except Invalid as error:
+                memory.problem = f"the API server refuses a pod of spec.template: {error}"
+        memory.checked = form
+        if memory.problem:
+            self._announcer.tell(job, "TemplateInvalid", memory.problem, warning=True)
+
+    async def _grant_access(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:
+        """A pod is refused, even in a dry run, before its service account is there."""
+        if not memory.access_ready:
+            for path, body in render_access(job, spec):
+                await self._kube.create(path, body)
+            memory.access_ready = True
+
+    def _announce(self, job: Object, memory: Memory, decision: Decision) -> None:
+        for event in decision.events:
+            log.info("%s/%s: %s", job["metadata"]["namespace"], job["metadata"]["name"], event.message)
+            self._announcer.tell(job, event.reason, event.message, warning=event.warning)
+            metrics.EVENTS.labels(event.reason).inc()
+        if decision.formed_after is not None:
+            metrics.ROUND_SECONDS.observe(decision.formed_after)
+
+    async def _act(
+        self,
+        job: Object,
+        spec: ElasticJobSpec,
+        memory: Memory,
+        decision: Decision,
+        workers: tuple[Worker, ...],
+    ) -> float | None:
+        """Make and remove pods as the agreed state says; a number is when to try again what was refused."""
+        bounds, now = rendezvous_spec(spec), self._leadership.clock.now()
+        old = pods_to_delete(bounds, decision.state, workers, now)
+        await asyncio.gather(*(self._delete_pod(job, worker) for worker in old))
+        new = () if memory.problem else pods_to_create(bounds, decision.state, workers)
+        made = await asyncio.gather(*(self._create_pod(job, spec, memory, *place) for place in new))
+        return None if all(made) else REFUSED_AGAIN_SECONDS
+
+    async def _create_pod(self, job: Object, spec: ElasticJobSpec, memory: Memory, index: int, number: int) -> bool:
+        pod = render_pod(job, spec, index, number, self._image)
+        async with self._pod_slots:
+            try:
+                self._cache.note_pod(await self._kube.create_pod(pod))
+            except Conflict:
+                return False  # one of that name is still going, or the watch has not shown ours yet
+            except Invalid as error:
+                if str(error) not in memory.refused:
+                    memory.refused.add(str(error))
+                    self._announcer.tell(job, "CreateFailed", f"worker {index}: {error}", warning=True)
+                return False
+        return True
+
+    async def _delete_pod(self, job: Object, worker: Worker) -> None:
+        meta = job["metadata"]
+        name = pod_name(meta["name"], worker.index, worker.replacement)
+        pod = self._cache.view(Key(meta["namespace"], meta["name"])).pods.get(name)
+        if pod is not None:
+            async with self._pod_slots:
+                await self._kube.delete_pod(meta["namespace"], name, pod["metadata"]["uid"])
+
+    async def _expire(self, job: Object, spec: ElasticJobSpec, view: JobView) -> float | None:
+        """Delete an ended job after its time to live; returns the seconds left."""
+        status = ElasticJobStatus.parse((view.job or job).get("status"))
+        ended = [one for one in status.conditions if one.type in ("Complete", "Failed") and one.status == "True"]
+        if spec.ttl_seconds_after_finished is None or not ended:
+            return None
+        age = datetime.now(UTC) - datetime.fromisoformat(ended[0].last_transition_time)
+        left = spec.ttl_seconds_after_finished - age.total_seconds()
+        if left <= 0:
+            await self._kube.delete_job(job["metadata"]["namespace"], job["metadata"]["name"], job["metadata"]["uid"])
+            return None
+        return left
+
+    def _next(self, decision: Decision, *others: float | None) -> float | None:
+        wakes = [other for other in others if other is not None]
+        if decision.wake_at is not None:
+            wakes.append(decision.wake_at - self._leadership.clock.now())
+        return max(min(wakes), SHORTEST_WAIT_SECONDS) if wakes else None
+
+
+def _wall_clock() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

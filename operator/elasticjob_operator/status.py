@@ -1,0 +1,207 @@
+"""Between an ElasticJob's status and the state machine's state, and what people read of it. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from elasticjob.api import (
+    Condition,
+    ElasticJobSpec,
+    ElasticJobStatus,
+    Incarnation,
+    RendezvousStatus,
+    RoundRecord,
+)
+from elasticjob.rendezvous import Clocks, Decision, Member, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous.roster import current, min_members
+from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.kube import Object
+from elasticjob_operator.pods import selector
+
+HISTORY_LENGTH = 10
+MISSING_SHOWN = 3
+
+Truth = Literal["True", "False"]
+
+
+class Finding(NamedTuple):
+    """A condition before it has a time."""
+
+    type: str
+    status: Truth
+    reason: str
+    message: str
+
+
+def rendezvous_spec(spec: ElasticJobSpec) -> Spec:
+    timing = spec.rendezvous
+    return Spec(
+        replicas=spec.replicas,
+        min_replicas=spec.min_replicas,
+        max_restarts=spec.max_restarts,
+        suspend=spec.suspend,
+        last_call=timing.last_call_seconds,
+        join_timeout=timing.join_timeout_seconds,
+        rejoin=timing.rejoin_seconds,
+        worker_lost=timing.worker_lost_seconds,
+        restart_reset=timing.restart_reset_seconds,
+    )
+
+
+def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
+    """The state that a status tells, with this operator's own clocks."""
+    agreed = status.rendezvous
+    return State(
+        clocks=clocks,
+        round=max(1, agreed.round),
+        phase=agreed.phase,
+        participants=_members(agreed.participants),
+        leaving=_members(agreed.leaving),
+        finished=_members(agreed.finished),
+        replacements={int(index): number for index, number in status.replacements.items()},
+        restarts=status.restarts,
+        waiting=agreed.waiting,
+        store=agreed.store,
+        outcome=agreed.outcome,
+        reason=agreed.reason,
+    )
+
+
+class Report(NamedTuple):
+    """All that a status is made of."""
+
+    job: Object
+    spec: ElasticJobSpec
+    workers: tuple[Worker, ...]
+    ready: int
+    decision: Decision
+    before: ElasticJobStatus
+    problem: str | None
+    term: int
+    now: str
+
+
+def status_of(report: Report) -> ElasticJobStatus:
+    """The status after `report.decision`; `report.now` is wall-clock time in RFC 3339, for people only."""
+    state = report.decision.state
+    alive = [w for w in current(state, report.workers).values() if not w.deleting and w.pod is not PodState.FAILED]
+    findings = tuple(_findings(report))
+    return ElasticJobStatus(
+        observed_generation=report.job["metadata"].get("generation"),
+        phase=_phase(state, report.spec, alive),
+        conditions=_conditions(findings, report),
+        replicas=len(alive),
+        ready_replicas=report.ready,
+        selector=selector(report.job["metadata"]["name"]),
+        restarts=state.restarts,
+        term=report.term,
+        rendezvous=RendezvousStatus(
+            round=state.round,
+            phase=state.phase,
+            world_size=len(state.participants) if state.phase is RendezvousPhase.FORMED else 0,
+            waiting=state.waiting,
+            participants=_incarnations(state.participants),
+            leaving=_incarnations(state.leaving),
+            finished=_incarnations(state.finished),
+            store=state.store,
+            reason=state.reason,
+            outcome=state.outcome,
+        ),
+        replacements={str(index): number for index, number in state.replacements.items()},
+        history=_history(report),
+    )
+
+
+def is_urgent(before: ElasticJobStatus, after: ElasticJobStatus) -> bool:
+    """Whether a trainer, or the making of pods, waits for this write; counters alone can wait a second."""
+    return _essence(before) != _essence(after)
+
+
+def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
+    agreed = status.rendezvous
+    members = (agreed.participants, agreed.leaving, agreed.store)
+    return (
+        agreed.round,
+        agreed.phase,
+        agreed.outcome,
+        *members,
+        status.replacements,
+        status.term,
+        status.restarts,
+    )
+
+
+def _members(incarnations: Iterable[Incarnation]) -> tuple[Member, ...]:
+    return tuple(Member(one.index, one.id) for one in incarnations)
+
+
+def _incarnations(members: Iterable[Member]) -> tuple[Incarnation, ...]:
+    return tuple(Incarnation(index=member.index, id=member.id) for member in members)
+
+
+def _history(report: Report) -> tuple[RoundRecord, ...]:
+    decision, state = report.decision, report.decision.state
+    if decision.formed_after is None:
+        return report.before.history
+    record = RoundRecord(
+        round=state.round,
+        size=len(state.participants),
+        cause=state.reason,
+        seconds=round(decision.formed_after, 3),
+        time=report.now,
+    )
+    return (*report.before.history, record)[-HISTORY_LENGTH:]
+
+
+def _phase(state: State, spec: ElasticJobSpec, alive: list[Worker]) -> str:
+    if state.ended:
+        return "Complete" if state.outcome is Outcome.COMPLETE else "Failed"
+    if spec.suspend:
+        return "Suspended"
+    if state.phase is not RendezvousPhase.FORMING:
+        return "Running"
+    return "Forming" if state.last_formed or any(worker.pod is PodState.RUNNING for worker in alive) else "Pending"
+
+
+def _findings(report: Report) -> Iterator[Finding]:
+    state, problem = report.decision.state, report.problem
+    yield Finding("TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or "")
+    yield _rendezvoused(report)
+    if state.ended:
+        complete = state.outcome is Outcome.COMPLETE
+        reason = "AllFinished" if complete else str(state.outcome)
+        yield Finding("Complete" if complete else "Failed", "True", reason, state.reason)
+    if report.spec.suspend:
+        yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
+    elif any(condition.type == "Suspended" for condition in report.before.conditions):
+        yield Finding("Suspended", "False", "Resumed", "")
+
+
+def _rendezvoused(report: Report) -> Finding:
+    state, name = report.decision.state, "Rendezvoused"
+    if state.phase is RendezvousPhase.FORMED:
+        return Finding(name, "True", "Formed", f"round {state.round} of {len(state.participants)}: {state.reason}")
+    if state.phase is RendezvousPhase.CLOSED:
+        return Finding(name, "False", "Closed", state.reason)
+    if report.spec.suspend:
+        return Finding(name, "False", "Suspended", "")
+    roster = roster_of(rendezvous_spec(report.spec), state, report.workers)
+    least = min_members(rendezvous_spec(report.spec), state)
+    reason = "Forming" if len(roster.joined) >= least else "InsufficientMembers"
+    message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
+    stuck = [f"worker {worker.index}: {worker.detail}" for worker in roster.missing if worker.detail]
+    return Finding(name, "False", reason, "; ".join([message, *stuck[:MISSING_SHOWN]]))
+
+
+def _conditions(findings: tuple[Finding, ...], report: Report) -> tuple[Condition, ...]:
+    known = {condition.type: condition for condition in report.before.conditions}
+
+    def timed(finding: Finding) -> Condition:
+        before = known.get(finding.type)
+        same = before is not None and before.status == finding.status
+        return Condition(
+            **finding._asdict(),
+            observed_generation=report.job["metadata"].get("generation"),
+            last_transition_time=before.last_transition_time if same and before else report.now,
+        )
+
+    return tuple(timed(finding) for finding in findings)

@@ -1,0 +1,73 @@
+"""Runs one piece of work per key at a time, soon after it was asked for, and again when it fails.
+
+It knows nothing of jobs. Work that was asked for while it runs is done once more afterwards.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+LONGEST_RETRY_SECONDS = 3.0
+FIRST_RETRY_SECONDS = 0.05
+
+K = TypeVar("K", bound=Hashable)
+
+log = logging.getLogger(__name__)
+
+
+class WorkQueue(Generic[K]):
+    """`work(key)` returns after how many seconds it wants to be called again, or None."""
+
+    def __init__(self, work: Callable[[K], Awaitable[float | None]]) -> None:
+        self._work = work
+        self._due: dict[K, float] = {}
+        self._wakes: dict[K, asyncio.Event] = {}
+        self._tasks: dict[K, asyncio.Task[None]] = {}
+
+    def add(self, key: K, delay: float = 0.0) -> None:
+        """Ask for `key` to be worked on within `delay` seconds."""
+        due = asyncio.get_running_loop().time() + delay
+        if due >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = due
+        self._wakes.setdefault(key, asyncio.Event()).set()
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.create_task(self._run(key), name=f"work {key}")
+
+    def forget(self, key: K) -> None:
+        """Drop what is asked for; to be called by the work itself when its key is no more."""
+        self._due.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    async def _run(self, key: K) -> None:
+        failures = 0
+        try:
+            while key in self._due:
+                await self._until_due(key)
+                del self._due[key]
+                delay, failed = await self._attempt(key, failures)
+                failures = failures + 1 if failed else 0
+                if delay is not None:
+                    self.add(key, delay)
+        finally:
+            del self._tasks[key]
+
+    async def _until_due(self, key: K) -> None:
+        loop = asyncio.get_running_loop()
+        while (left := self._due[key] - loop.time()) > 0:
+            self._wakes[key].clear()
+            try:
+                await asyncio.wait_for(self._wakes[key].wait(), left)
+            except TimeoutError:
+                return
+
+    async def _attempt(self, key: K, failures: int) -> tuple[float | None, bool]:
+        try:
+            return await self._work(key), False
+        except Exception as error:
+            delay = min(FIRST_RETRY_SECONDS * 2**failures, LONGEST_RETRY_SECONDS)
+            log.warning("%s: %s; again in %.2g s", key, error or type(error).__name__, delay, exc_info=failures == 3)
+            return delay, True

@@ -1,0 +1,1 @@
+"""ElasticJob's sidecar: a worker's membership through the Kubernetes API, its round's store on loopback."""

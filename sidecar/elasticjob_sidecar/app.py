@@ -1,0 +1,127 @@
+"""Puts the sidecar's parts together, runs them until the pod stops, and says goodbye."""
+
+import asyncio
+import logging
+import secrets
+import signal
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Incarnation
+from elasticjob_sidecar.config import Config, ConfigError
+from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.health import health_app
+from elasticjob_sidecar.job_watch import JobWatch
+from elasticjob_sidecar.kube import Kube, KubeApi
+from elasticjob_sidecar.membership import Membership
+from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.trainer_api import TrainerApi
+from elasticjob_sidecar.transport import Prelude, Transport
+from elasticjob_sidecar.tunnel import Tunnel
+from elasticjob_sidecar.worker_record import Identity, WorkerRecord
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+GOODBYE_SECONDS = 5.0
+
+
+class StartError(Exception):
+    """The sidecar cannot start; one sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the sidecar listens; other numbers are for tests, where several share one machine."""
+
+    store: int = STORE_PORT
+    trainer_api: int = TRAINER_API_PORT
+    tunnel: int = TUNNEL_PORT
+    health: int = HEALTH_PORT
+
+
+class Sidecar:
+    """The parts, wired; no input or output before `serve` and `run`."""
+
+    def __init__(self, config: Config, kube: KubeApi, ports: Ports = Ports()) -> None:
+        me = Incarnation(index=config.index, id=secrets.token_hex(16))
+        self._config, self._ports = config, ports
+        self.metrics = Metrics()
+        self.record = WorkerRecord(kube, _identity(config, me), self.metrics.api_failed)
+        self.driver = Driver(Membership(me, config.store_ready_seconds), self.record, self.metrics)
+        self.watch = JobWatch(kube, config.job, config.job_uid, self.driver.job_seen, self.metrics.api_failed)
+        self.tunnel = Tunnel(self.driver, self._transport(), self.metrics)
+        self._runners: list[web.AppRunner] = []
+
+    def _transport(self) -> Transport:
+        refused = self.metrics.tunnels_refused
+        return Prelude(self._config.job_uid, lambda code: refused.labels("peer", code.value).inc())
+
+    async def serve(self) -> None:
+        """Listen on all ports. Raises OSError."""
+        config, ports, driver = self._config, self._ports, self.driver
+        trainer_api = TrainerApi(driver, self.tunnel, config.job, config.job_uid, config.join_timeout_seconds)
+        await self.tunnel.listen((LOOPBACK, ports.store), (str(config.pod_ip), ports.tunnel))
+        await self._serve_http(trainer_api.app(), LOOPBACK, ports.trainer_api)
+        await self._serve_http(health_app(lambda: driver.ready, self.metrics.text), None, ports.health)
+
+    async def _serve_http(self, app: web.Application, host: str | None, port: int) -> None:
+        # handler_cancellation: a handler ends the moment its client is gone: so a killed trainer is noticed
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        self._runners.append(runner)
+        await runner.setup()
+        await web.TCPSite(runner, host, port).start()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
+        stopped = asyncio.create_task(stop.wait())
+        parts = [asyncio.create_task(part.run()) for part in (self.record, self.watch, self.tunnel)]
+        try:
+            done, _ = await asyncio.wait({stopped, *parts}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped}:
+                task.result()
+            await self.driver.stop(GOODBYE_SECONDS)
+        finally:
+            for task in (stopped, *parts):
+                task.cancel()
+            await asyncio.gather(stopped, *parts, return_exceptions=True)
+
+    async def close(self) -> None:
+        await self.tunnel.close()
+        for runner in self._runners:
+            await runner.cleanup()
+
+
+def _identity(config: Config, me: Incarnation) -> Identity:
+    return Identity(
+        pod_name=config.pod_name,
+        pod_uid=config.pod_uid,
+        job=config.job,
+        index=me.index,
+        id=me.id,
+        address=config.address,
+        node=config.node_name,
+    )
+
+
+async def run(config: Config) -> None:
+    """Run until SIGTERM. Raises StartError."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        kube = Kube(config.namespace)
+    except ConfigError as error:
+        raise StartError(str(error)) from None
+    sidecar = Sidecar(config, kube)
+    try:
+        await sidecar.serve()
+        log.info("worker %d of %s/%s starts", config.index, config.namespace, config.job)
+        await sidecar.run(stop)
+        log.info("stopped")
+    except OSError as error:
+        raise StartError(f"cannot listen: {error.strerror or error}; is another sidecar running in this pod?") from None
+    finally:
+        await sidecar.close()
+        await kube.close()

@@ -1,0 +1,162 @@
+"""Drives the membership state machine: feeds it what happens, and carries out what it answers.
+
+Everything that changes the machine goes through here, in the event loop's one thread; after each input its
+outputs are taken: joins are answered, the record's request is set, the timer is armed, whoever waits for a
+change is woken. Decides nothing itself.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from elasticjob.api import Cause, RendezvousStatus
+from elasticjob_sidecar.membership import Handed, Membership, Mode
+from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.refusal import Code, Refused
+from elasticjob_sidecar.worker_record import Progress, WorkerRecord
+
+log = logging.getLogger(__name__)
+
+# As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
+WRITTEN_SECONDS = 300.0
+
+
+class Driver:
+    def __init__(self, membership: Membership, record: WorkerRecord, metrics: Metrics) -> None:
+        self.membership = membership
+        self._record, self._metrics = record, metrics
+        self._bell = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = ""
+        self._mode = membership.mode
+
+    @property
+    def ready(self) -> bool:
+        """The worker's record is written and its job was seen."""
+        return self._record.established and self.membership.job is not None
+
+    @property
+    def bell(self) -> asyncio.Event:
+        """Rings once, at the next input. Take it before looking at the state, so that no change is missed."""
+        return self._bell
+
+    # --- inputs
+
+    def job_seen(self, status: RendezvousStatus) -> None:
+        self.membership.job_seen(status, self._now())
+        told = f"{status.phase} {status.round}: {status.world_size} workers" + f", {status.reason}" * bool(
+            status.reason
+        )
+        if told != self._told:
+            log.info("job is at %s", told)
+            self._told = told
+        self._settle()
+
+    def attach(self, trainer: str, round: int) -> int:
+        stream = self.membership.attached(trainer, round, self._now())
+        log.info("trainer %s is connected, holding round %d", trainer[:8], round)
+        self._settle()
+        return stream
+
+    def detach(self, trainer: str, stream: int) -> None:
+        self.membership.detached(stream, self._now())
+        log.info("trainer %s is gone", trainer[:8])
+        self._settle()
+
+    async def join(self, trainer: str, after: int, cause: Cause, patience: float) -> Handed:
+        """Wait for the trainer's next round. Raises Refused."""
+        began = self._now()
+        ticket: asyncio.Future[Handed] = asyncio.get_running_loop().create_future()
+        self.membership.join(trainer, after, cause, patience, ticket, began)
+        self._metrics.joins.labels(cause.value).inc()
+        self._settle()
+        try:
+            handed = await ticket
+        finally:
+            self.membership.join_dropped(ticket)
+        self._metrics.join_seconds.observe(self._now() - began)
+        return handed
+
+    def store_posted(self, trainer: str, round: int, port: int) -> None:
+        self.membership.store_posted(trainer, round, port)
+        log.info("this agent serves the store of round %d on loopback port %d", round, port)
+        self._settle()
+
+    async def leave(self, trainer: str, cause: Cause) -> None:
+        self.membership.leave(trainer, cause)
+        await self._settled("leave")
+
+    async def finish(self, trainer: str, round: int) -> None:
+        self.membership.finish(trainer, round)
+        await self._settled("finish")
+
+    async def close(self, trainer: str) -> None:
+        self.membership.close(trainer)
+        await self._settled("close")
+
+    def report(self, progress: Progress) -> None:
+        self._record.report(progress)
+
+    async def stop(self, seconds: float) -> None:
+        """The pod stops: say so, and give the API server `seconds` to take it."""
+        self.membership.stop()
+        self._settle()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._record.written()
+        except TimeoutError:
+            log.warning("the API server did not take the last request within %g s", seconds)
+
+    # --- outputs
+
+    async def _settled(self, what: str) -> None:
+        """As `_settle`, and wait until the API server has the request."""
+        self._settle()
+        try:
+            async with asyncio.timeout(WRITTEN_SECONDS):
+                await self._record.written()
+        except TimeoutError:
+            message = f"the API server did not take the {what} within {WRITTEN_SECONDS:g} s; it is still to be sent"
+            raise Refused(Code.API_AWAY, message) from None
+
+    def _settle(self) -> None:
+        machine = self.membership
+        for ticket, answer in machine.take_answers():
+            self._answer(ticket, answer)
+        self._record.want(machine.request)
+        if machine.mode is not self._mode:
+            log.info("worker is %s (was %s)", machine.mode.value, self._mode.value)
+            self._mode = machine.mode
+        self._arm(machine.wake_at)
+        bell, self._bell = self._bell, asyncio.Event()
+        bell.set()
+
+    def _answer(self, ticket: asyncio.Future[Any], answer: Handed | Refused) -> None:
+        if isinstance(answer, Handed):
+            log.info("round %d is handed out: rank %d of %d", answer.round, answer.rank, answer.world_size)
+            self._record.handed(answer.round, answer.rank)
+            self._metrics.rounds.inc()
+            self._metrics.round.set(answer.round)
+        else:
+            log.info("join is refused: %s", answer.message)
+        if ticket.done():
+            return
+        if isinstance(answer, Handed):
+            ticket.set_result(answer)
+        else:
+            ticket.set_exception(answer)
+
+    def _arm(self, at: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if at is None else asyncio.get_running_loop().call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        self.membership.tick(self._now())
+        if self.membership.mode is Mode.IDLE and self.membership.request is not None:
+            log.warning("time is up: %s", self.membership.request.cause)
+        self._settle()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

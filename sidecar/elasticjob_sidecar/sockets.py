@@ -1,0 +1,14 @@
+"""Socket options that every long-lived connection of the sidecar gets."""
+
+import socket
+
+IDLE, INTERVAL, PROBES = 10, 5, 3
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Notice within 25 seconds that the other end's machine is gone; send small messages at once."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in (("TCP_KEEPIDLE", IDLE), ("TCP_KEEPINTVL", INTERVAL), ("TCP_KEEPCNT", PROBES)):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,237 @@
+"""HTTP for this pod's trainer, on loopback only: the rendezvous as torchrun's plug-in sees it.
+
+The open events stream is the trainer's life: if it ends without leave or finish, the trainer was killed.
+Answers are JSON; an error is `{"error": {"code", "message"}}`. Nothing is decided here.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from elasticjob.api import STORE_PORT, Cause
+from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.refusal import Code, Refused
+from elasticjob_sidecar.tunnel import Tunnel
+from elasticjob_sidecar.view import view_of
+from elasticjob_sidecar.worker_record import Progress
+
+COMMENT_SECONDS = 10.0
+BODY_LIMIT = 64 * 1024
+STATUS = {
+    Code.BAD_REQUEST: 400,
+    Code.NO_TRAINER: 409,
+    Code.SUPERSEDED: 409,
+    Code.ROUND_BROKEN: 409,
+    Code.CLOSED: 410,
+    Code.LEAVING: 410,
+    Code.API_AWAY: 504,
+    Code.JOIN_TIMEOUT: 504,
+    Code.STORE_TIMEOUT: 504,
+}
+
+JOIN_CAUSES = (Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED)
+
+Count = Annotated[int, Field(ge=0)]
+Round = Annotated[int, Field(ge=1)]
+Wait = Annotated[float, Field(gt=0, le=86400)]
+
+
+class Body(BaseModel):
+    """Every request names its trainer: the id that the process made up at its start."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    trainer: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class Events(Body):
+    round: Count = 0
+
+
+class Join(Body):
+    after: Count = 0
+    cause: Cause = Cause.STARTED
+    timeout: Wait | None = None
+
+    @field_validator("cause")
+    @classmethod
+    def _of_a_join(cls, cause: Cause) -> Cause:
+        if cause not in JOIN_CAUSES:
+            raise ValueError(f"use one of {', '.join(JOIN_CAUSES)}")
+        return cause
+
+
+class PostedStore(Body):
+    round: Round
+    port: Annotated[int, Field(ge=1, le=65535)]
+
+
+class AskedStore(BaseModel):
+    round: Round
+    timeout: Wait = 30.0
+
+
+class Leave(Body):
+    cause: Cause = Cause.TRAINER_LEFT
+
+
+class Finish(Body):
+    round: Round
+
+
+class Report(Body):
+    step: Count | None = None
+    total: Count | None = None
+    metrics: Annotated[dict[str, float], Field(max_length=16)] = {}
+
+    @field_validator("metrics")
+    @classmethod
+    def _finite(cls, metrics: dict[str, float]) -> dict[str, float]:
+        """A loss that became NaN is no reason to stop a training, and JSON has no word for it."""
+        return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+Model = TypeVar("Model", bound=BaseModel)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class TrainerApi:
+    def __init__(self, driver: Driver, tunnel: Tunnel, job: str, run_id: str, join_timeout: float) -> None:
+        self._driver, self._tunnel = driver, tunnel
+        self._job, self._run_id, self._join_timeout = job, run_id, join_timeout
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_errors])
+        app.add_routes(
+            [
+                web.get("/v1/rendezvous/events", self.events),
+                web.post("/v1/rendezvous", self.join),
+                web.get("/v1/rendezvous", self.view),
+                web.post("/v1/store", self.post_store),
+                web.get("/v1/store", self.ask_store),
+                web.post("/v1/leave", self.leave),
+                web.post("/v1/finish", self.finish),
+                web.post("/v1/close", self.close),
+                web.post("/v1/progress", self.progress),
+            ]
+        )
+        return app
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        asked = _query(Events, request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        stream = self._driver.attach(asked.trainer, asked.round)
+        try:
+            await response.prepare(request)
+            await self._tell(response, stream)
+        except ConnectionError:
+            pass
+        finally:  # the server cancels this handler the moment the connection is lost
+            self._driver.detach(asked.trainer, stream)
+        return response
+
+    async def _tell(self, response: web.StreamResponse, stream: int) -> None:
+        """Send the view now, at each change, and a comment now and then, until a newer stream takes over."""
+        last = None
+        while self._driver.membership.is_current(stream):
+            bell, view = self._driver.bell, view_of(self._driver.membership)
+            if view is not None and view != last:
+                await response.write(f"data: {json.dumps(view)}\n\n".encode())
+                last = view
+            try:
+                async with asyncio.timeout(COMMENT_SECONDS):
+                    await bell.wait()
+            except TimeoutError:
+                await response.write(b": still here\n\n")
+
+    async def join(self, request: web.Request) -> web.Response:
+        asked = await _body(Join, request)
+        timeout = self._join_timeout if asked.timeout is None else asked.timeout
+        handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout)
+        answer = {
+            "round": handed.round,
+            "rank": handed.rank,
+            "worldSize": handed.world_size,
+            "runId": self._run_id,
+        }
+        return web.json_response(answer)
+
+    async def view(self, request: web.Request) -> web.Response:
+        machine = self._driver.membership
+        handed = machine.handed
+        rank = handed.rank if handed is not None and machine.in_round(handed.round) else None
+        return web.json_response((view_of(machine) or {}) | {"rank": rank, "job": self._job, "runId": self._run_id})
+
+    async def post_store(self, request: web.Request) -> web.Response:
+        asked = await _body(PostedStore, request)
+        self._driver.store_posted(asked.trainer, asked.round, asked.port)
+        return web.Response(status=204)
+
+    async def ask_store(self, request: web.Request) -> web.Response:
+        asked = _query(AskedStore, request)
+        await self._tunnel.wait_for_store(asked.round, asked.timeout)
+        return web.json_response({"host": "127.0.0.1", "port": STORE_PORT})
+
+    async def leave(self, request: web.Request) -> web.Response:
+        asked = await _body(Leave, request)
+        await self._driver.leave(asked.trainer, asked.cause)
+        return web.Response(status=204)
+
+    async def finish(self, request: web.Request) -> web.Response:
+        asked = await _body(Finish, request)
+        await self._driver.finish(asked.trainer, asked.round)
+        return web.Response(status=204)
+
+    async def close(self, request: web.Request) -> web.Response:
+        asked = await _body(Body, request)
+        await self._driver.close(asked.trainer)
+        return web.Response(status=204)
+
+    async def progress(self, request: web.Request) -> web.Response:
+        asked = await _body(Report, request)
+        self._driver.report(Progress(asked.step, asked.total, asked.metrics))
+        return web.Response(status=204)
+
+
+async def _body(model: type[Model], request: web.Request) -> Model:
+    body = await request.read()
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise _bad(error) from None
+
+
+def _query(model: type[Model], request: web.Request) -> Model:
+    try:
+        return model.model_validate(dict(request.query))
+    except ValidationError as error:
+        raise _bad(error) from None
+
+
+def _bad(error: ValidationError) -> Refused:
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return Refused(Code.BAD_REQUEST, f"{field}: {first['msg']}" if field else first["msg"])
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every refusal, and every wrong path or method, in the one form that the plug-in reads."""
+    try:
+        return await handler(request)
+    except Refused as refused:
+        return _error(STATUS.get(refused.code, 500), refused.code, refused.message, refused.outcome)
+    except web.HTTPException as error:
+        return _error(error.status, Code.BAD_REQUEST, f"{request.method} {request.path}: {error.reason}")
+
+
+def _error(status: int, code: Code, message: str, outcome: str | None = None) -> web.Response:
+    error: dict[str, Any] = {"code": code.value, "message": message}
+    if outcome is not None:
+        error["outcome"] = outcome
+    return web.json_response({"error": error}, status=status)

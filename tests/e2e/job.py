@@ -1,0 +1,244 @@
+"""An ElasticJob and what a person does to it: apply, scale, kill, look."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from e2e.kube import Namespace, Object, Sighting, Watch, succeed, wait_until
+
+TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
+IMAGE = "elasticjob/digits:dev"
+
+STARTED_SECONDS = 120  # pods made, torch imported several times over, on a machine of two busy cores
+ROUND_SECONDS = 90
+TRAINING_SECONDS = 60
+
+LINE = re.compile(r"\[pod/(\S+)/trainer\] group=(\w+) world_size=(\d+) rank=(\d+) step=(\d+)")
+
+
+class Round(NamedTuple):
+    """A round that was formed, and when (monotonic seconds)."""
+
+    number: int
+    members: tuple[int, ...]
+    reason: str
+    at: float
+
+
+class Training(NamedTuple):
+    """The newest step that all members have taken together."""
+
+    group: str
+    world_size: int
+    step: int
+
+
+def manifest(name: str, *, env: Mapping[str, str] | None = None, **spec: Any) -> Object:
+    """An ElasticJob whose trainer is train.py; `spec` is merged over its defaults."""
+    trainer = {
+        "name": TRAINER,
+        "image": IMAGE,
+        "command": ["torchrun", "/test/train.py"],
+        "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+        "volumeMounts": [
+            {"name": "torch", "mountPath": "/opt/torch", "readOnly": True},
+            {"name": "script", "mountPath": "/test"},
+        ],
+    }
+    template = {
+        "spec": {
+            "terminationGracePeriodSeconds": 10,
+            "containers": [trainer],
+            "volumes": [
+                {"name": "torch", "hostPath": {"path": "/opt/torch", "type": "Directory"}},
+                {"name": "script", "configMap": {"name": "train"}},
+            ],
+        }
+    }
+    return {
+        "apiVersion": "elasticjob.io/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": name},
+        "spec": {"replicas": 2, "template": template, **spec},
+    }
+
+
+@dataclass(slots=True)
+class Job:
+    """One ElasticJob in the cluster. Moments are in monotonic seconds of the test's clock."""
+
+    namespace: Namespace
+    name: str
+    jobs: Watch
+    pod_states: Watch
+
+    # what a person does
+
+    def apply(self, *, env: Mapping[str, str] | None = None, **spec: Any) -> float:
+        """Apply the job; return the moment before."""
+        now = time.monotonic()
+        self.namespace.apply(manifest(self.name, env=env, **spec))
+        return now
+
+    def scale(self, replicas: int) -> float:
+        """`kubectl scale`; return the moment before."""
+        now = time.monotonic()
+        self.namespace.kubectl("scale", f"elasticjob/{self.name}", f"--replicas={replicas}")
+        return now
+
+    def patch(self, patch: str) -> float:
+        """A merge patch in JSON; return the moment before."""
+        now = time.monotonic()
+        self.namespace.kubectl("patch", "elasticjob", self.name, "--type", "merge", "--patch", patch)
+        return now
+
+    def delete_pod(self, pod: Object) -> float:
+        """`kubectl delete pod`, without waiting for its end; return the moment before."""
+        now = time.monotonic()
+        self.namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+        return now
+
+    def kill_trainer(self, pod: Object) -> float:
+        """kill -9 of the trainer container's first process, the agent; return the moment before.
+
+        From the node, because inside the container the kernel protects the first process.
+        """
+        container = container_status(pod, TRAINER)["containerID"].removeprefix("containerd://")
+        now = time.monotonic()
+        command = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", container]
+        succeed("docker", "exec", pod["spec"]["nodeName"], *command)
+        return now
+
+    def finish_training(self) -> None:
+        """Let the training end in success, in all workers after the same step."""
+        pod = next(iter(self.pods().values()))
+        self.namespace.kubectl("exec", pod["metadata"]["name"], "--container", TRAINER, "--", "touch", "/tmp/finish")
+
+    # what is to be seen
+
+    @property
+    def status(self) -> Object:
+        return status_of(self.jobs.of(self.name)[-1]) if self.jobs.of(self.name) else {}
+
+    @property
+    def rendezvous(self) -> Object:
+        status: Object = self.status.get("rendezvous", {})
+        return status
+
+    def pods(self) -> dict[int, Object]:
+        """The workers' pods that are not on their way out, by index."""
+        alive = [pod for pod in self.pod_states.present().values() if "deletionTimestamp" not in pod["metadata"]]
+        return {int(pod["metadata"]["labels"]["elasticjob.io/index"]): pod for pod in alive}
+
+    def member_pods(self) -> list[Object]:
+        """The pods of the current round's members, in rank order."""
+        pods = self.pods()
+        return [pods[member["index"]] for member in self.rendezvous["participants"]]
+
+    def condition(self, kind: str) -> Object:
+        found = [condition for condition in self.status.get("conditions", ()) if condition["type"] == kind]
+        return found[0] if found else {"status": "Unknown", "reason": "", "message": ""}
+
+    def events(self) -> list[Object]:
+        selector = f"involvedObject.kind=ElasticJob,involvedObject.name={self.name}"
+        return self.namespace.list("events", f"--field-selector={selector}")
+
+    def rounds(self) -> list[Round]:
+        """All rounds that were seen formed."""
+        formed: dict[int, Round] = {}
+        for sighting in self.jobs.of(self.name):
+            agreed = status_of(sighting).get("rendezvous", {})
+            if agreed.get("phase") == "Formed" and agreed["round"] not in formed:
+                members = tuple(member["index"] for member in agreed["participants"])
+                formed[agreed["round"]] = Round(agreed["round"], members, agreed["reason"], sighting.at)
+        return list(formed.values())
+
+    def told(self, round_: Round) -> float | None:
+        """When the status, which every sidecar watches, said that `round_` is over."""
+        for sighting in self.jobs.of(self.name):
+            if status_of(sighting).get("rendezvous", {}).get("round", 0) > round_.number:
+                return sighting.at
+        return None
+
+    # waits
+
+    def wait_for_round(
+        self, size: int, after: Round | None = None, seconds: float = ROUND_SECONDS
+    ) -> Round:
+        """The first round of `size` members formed after `after`."""
+        last = after.number if after else 0
+
+        def formed() -> Round | None:
+            return next((one for one in self.rounds() if one.number > last and len(one.members) == size), None)
+
+        return wait_until(f"a round of {size} after round {last}", formed, seconds, self.summary)
+
+    def wait_for_condition(self, kind: str, status: str = "True", seconds: float = ROUND_SECONDS) -> Object:
+        def met() -> Object | None:
+            condition = self.condition(kind)
+            return condition if condition["status"] == status else None
+
+        return wait_until(f"condition {kind}={status} of job {self.name}", met, seconds, self.summary)
+
+    def wait_for_training(self, world_size: int, other_than: Training | None = None) -> Training:
+        """Wait until all members take steps together, in another group than before if one is given."""
+
+        def together() -> Training | None:
+            steps = self._newest_steps()
+            groups = {(step.group, step.world_size) for step in steps}
+            if len(steps) != world_size or len(groups) != 1 or steps[0].world_size != world_size:
+                return None
+            if other_than is not None and steps[0].group == other_than.group:
+                return None
+            return Training(steps[0].group, world_size, min(step.step for step in steps))
+
+        what = f"{world_size} workers that train together"
+        return wait_until(what, together, TRAINING_SECONDS, lambda: f"{self._newest_steps()}; {self.summary()}")
+
+    def wait_for_steps(self, training: Training, steps: int) -> None:
+        """Wait until the same group has taken `steps` more steps."""
+        wanted = training.step + steps
+
+        def done() -> bool:
+            taken = [step.step for step in self._newest_steps() if step.group == training.group]
+            return len(taken) == training.world_size and min(taken) >= wanted
+
+        wait_until(f"step {wanted} of group {training.group}", done, TRAINING_SECONDS, self._newest_steps)
+
+    def wait_for_no_pods(self, seconds: float = 60) -> None:
+        def gone() -> bool:
+            return not self.pod_states.present()
+
+        wait_until("all pods to be gone", gone, seconds, lambda: list(self.pod_states.present()))
+
+    def summary(self) -> str:
+        conditions = [f"{one['type']}={one['status']} ({one['message']})" for one in self.status.get("conditions", ())]
+        return f"{self.status.get('phase')}, {self.rendezvous}, {'; '.join(conditions)}"
+
+    def _newest_steps(self) -> list[Training]:
+        """The newest step that each worker has printed."""
+        command = ["logs", "--selector", f"elasticjob.io/job={self.name}", "--container", TRAINER]
+        command += ["--prefix", "--tail=5", "--max-log-requests=20"]
+        newest = {}
+        # not every container may have started
+        for match in LINE.finditer(self.namespace.try_kubectl(*command).output):
+            newest[match[1]] = Training(match[2], int(match[3]), int(match[5]))
+        alive = {pod["metadata"]["name"] for pod in self.pods().values()}
+        return [step for name, step in newest.items() if name in alive]
+
+
+def status_of(sighting: Sighting) -> Object:
+    status: Object = sighting.body.get("status", {})
+    return status
+
+
+def container_status(pod: Object, name: str) -> Object:
+    statuses = pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", [])
+    status: Object = next(one for one in statuses if one["name"] == name)
+    return status
+
+
+def restarts(pod: Object, container: str = TRAINER) -> int:
+    return int(container_status(pod, container)["restartCount"])

@@ -1,0 +1,162 @@
+"""kubectl as a user types it, watches that remember what they saw, and waits that say what they waited for.
+
+Works on the local cluster of `make cluster` only, whatever cluster the user's own kubeconfig names.
+"""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+Object = dict[str, Any]
+
+CACHE = Path(
+    os.environ.get("ELASTICJOB_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elasticjob"
+)
+ENVIRONMENT = {
+    **os.environ,
+    "KUBECONFIG": str(CACHE / "kubeconfig"),
+    "PATH": f"{CACHE / 'bin'}{os.pathsep}{os.environ['PATH']}",
+}
+
+
+class Failed(AssertionError):
+    """A command ended with an error; the message is what it printed."""
+
+
+class Answer(NamedTuple):
+    code: int
+    output: str
+    errors: str
+
+
+def run(*command: str, stdin: str | None = None, seconds: float = 60) -> Answer:
+    """Run a command to its end, whatever that is."""
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=seconds, env=ENVIRONMENT, check=False
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def succeed(*command: str, stdin: str | None = None, seconds: float = 60) -> str:
+    """Run a command and return what it prints. Raises Failed."""
+    answer = run(*command, stdin=stdin, seconds=seconds)
+    if answer.code:
+        raise Failed(f"{' '.join(command)}\n{answer.errors}")
+    return answer.output
+
+
+def kubectl(*arguments: str, stdin: str | None = None) -> str:
+    return succeed("kubectl", *arguments, stdin=stdin)
+
+
+def wait_until[T](
+    what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None
+) -> T:
+    """Ask `probe` five times a second until it gives something; after `seconds` fail with `what` and `seen`."""
+    deadline = time.monotonic() + seconds
+    while not (found := probe()):
+        if time.monotonic() >= deadline:
+            pytest.fail(f"waited {seconds:g} s for {what}" + (f"; last seen: {seen()}" if seen else ""))
+        time.sleep(0.2)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace of one test or test module."""
+
+    name: str
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return kubectl("--namespace", self.name, *arguments, stdin=stdin)
+
+    def try_kubectl(self, *arguments: str, stdin: str | None = None) -> Answer:
+        return run("kubectl", "--namespace", self.name, *arguments, stdin=stdin)
+
+    def apply(self, *objects: Mapping[str, Any], dry_run: bool = False) -> str:
+        """`kubectl apply` of one or more objects. Raises Failed."""
+        bodies = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        return self.kubectl("apply", "--filename", "-", *(["--dry-run=server"] if dry_run else []), stdin=bodies)
+
+    def refusal(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl says when it refuses; fails when it does not."""
+        answer = self.try_kubectl(*arguments, stdin=stdin)
+        assert answer.code, f"kubectl {' '.join(arguments)} was not refused: {answer.output}"
+        return answer.errors
+
+    def get(self, kind: str, name: str) -> Object:
+        body: Object = json.loads(self.kubectl("get", kind, name, "--output", "json"))
+        return body
+
+    def list(self, kind: str, *arguments: str) -> list[Object]:
+        items: list[Object] = json.loads(self.kubectl("get", kind, "--output", "json", *arguments))["items"]
+        return items
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One state of an object, and when (monotonic seconds) the watch told of it."""
+
+    at: float
+    deleted: bool
+    body: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+class Watch:
+    """All states of the objects of one kind in a namespace, as `kubectl get --watch` tells them."""
+
+    def __init__(self, namespace: Namespace, kind: str) -> None:
+        self.sightings: list[Sighting] = []
+        command = ["kubectl", "get", kind, "--namespace", namespace.name]
+        command += ["--watch", "--output-watch-events", "--output", "json"]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, bufsize=0
+        )
+        self._reader = threading.Thread(target=self._read, name=f"watch {kind}", daemon=True)
+        self._reader.start()
+
+    def of(self, name: str) -> list[Sighting]:
+        return [sighting for sighting in list(self.sightings) if sighting.name == name]
+
+    def present(self) -> dict[str, Object]:
+        """The objects that exist, by name."""
+        latest = {sighting.name: sighting for sighting in list(self.sightings)}
+        return {name: sighting.body for name, sighting in latest.items() if not sighting.deleted}
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=10)
+        self._reader.join(timeout=10)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        for event in _documents(self._process.stdout):
+            self.sightings.append(Sighting(time.monotonic(), event["type"] == "DELETED", event["object"]))
+
+
+def _documents(stream: Any) -> Iterator[Object]:
+    """The JSON documents of a stream that writes one after the other."""
+    decoder, text = json.JSONDecoder(), ""
+    while chunk := stream.read(1 << 20):
+        text += chunk.decode()
+        while text := text.lstrip():
+            try:
+                document, end = decoder.raw_decode(text)
+            except ValueError:
+                break  # not whole yet
+            yield document
+            text = text[end:]

@@ -1,0 +1,92 @@
+"""Runs calls that may hang in C++ on a thread of their own, so that the caller never hangs with them.
+
+torch's TCPStore blocks without limit, deaf to signals, on a connection that stays open but silent. The agent's
+main thread therefore waits here, in Python, where a signal or the end of the round interrupts it. A call that
+hangs keeps its thread; the thread is a daemon and serves nothing else afterwards.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_SLICE_SECONDS = 0.1
+
+
+class Interrupted(Exception):
+    """The call was given up: the round ended, or the time ran out. Nothing is known of its effect."""
+
+
+class _Task(Generic[T]):
+    def __init__(self, run: Callable[[], T]) -> None:
+        self._run = run
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self.done = threading.Event()
+
+    def execute(self) -> None:
+        try:
+            self._result = self._run()
+        except BaseException as error:  # handed to the waiting caller whatever it is
+            self._error = error
+        self.done.set()
+
+    def outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+
+class CallThread:
+    """One daemon thread that makes calls in order.
+
+    Args:
+        has_ended: asked ten times a second during a call; True gives the call up.
+    """
+
+    def __init__(self, has_ended: Callable[[], bool]) -> None:
+        self._has_ended = has_ended
+        self._stuck = False
+        self._tasks: queue.SimpleQueue[_Task[Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="elasticjob-store", daemon=True)
+        self._thread.start()
+
+    def call(self, run: Callable[[], T], seconds: float) -> T:
+        """Make the call and return its result, or raise what it raised.
+
+        Raises:
+            Interrupted: the round ended, or the call took more than ``seconds``.
+        """
+        if self._stuck:
+            raise Interrupted("an earlier call to the store has not returned")
+        task = _Task(run)
+        give_up = time.monotonic() + seconds
+        self._stuck = True  # until the result is here: an interruption leaves the thread busy
+        self._tasks.put(task)
+        while not task.done.wait(_SLICE_SECONDS):
+            if self._has_ended():
+                raise Interrupted("the round ended")
+            if time.monotonic() > give_up:
+                raise Interrupted(f"the store did not answer within {seconds:g} s")
+        self._stuck = False
+        return task.outcome()
+
+    def end(self, last: Callable[[], None]) -> None:
+        """Run ``last`` when the thread is free, then end the thread; returns at once."""
+        self._tasks.put(_Task(last))
+        self._tasks.put(None)
+
+    def _work(self) -> None:
+        while True:
+            task = self._tasks.get()
+            if task is None:
+                return
+            task.execute()
+            del task  # a held result would keep a store, and its server, alive

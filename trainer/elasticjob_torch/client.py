@@ -1,0 +1,241 @@
+"""Calls to the sidecar's trainer API: one HTTP request to loopback each.
+
+Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a
+round means. Each call may be repeated without harm, and is repeated here when the sidecar restarts.
+
+Errors::
+
+    SidecarError
+    ├── SidecarUnavailable      nothing answers, or no sense in the answer
+    └── SidecarRefusal          the sidecar answered with an error; .code names it
+        ├── RoundBroken         the round asked about is no longer the current one
+        ├── NoTrainer           this trainer's event stream is not open
+        ├── Superseded          a newer torchrun of this pod has taken this one's place
+        ├── Closed              the rendezvous is closed; .outcome says how
+        ├── Leaving             this worker is scaled away and has to end
+        ├── JoinTimeout         no round was formed in the time given
+        └── StoreTimeout        the round's store did not serve in the time given
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 10.0  # for calls that do not block
+_MARGIN_SECONDS = 10.0  # what a blocking call may take over the time it was given
+_MAX_ANSWER_BYTES = 1 << 20
+
+
+class SidecarError(Exception):
+    """Base of what a call to the sidecar can raise."""
+
+
+class SidecarUnavailable(SidecarError):
+    """Nothing answers at the sidecar's address, or not in its language."""
+
+    def __init__(self, message: str, *, passing: bool = True) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
+class SidecarRefusal(SidecarError):
+    """The sidecar answered with an error."""
+
+    def __init__(self, code: str, message: str, outcome: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.outcome = outcome
+
+
+class RoundBroken(SidecarRefusal):
+    """The round asked about is no longer the current one."""
+
+
+class NoTrainer(SidecarRefusal):
+    """The event stream of this trainer is not open."""
+
+
+class Superseded(SidecarRefusal):
+    """A newer torchrun of this pod has taken this one's place."""
+
+
+class Closed(SidecarRefusal):
+    """The rendezvous is closed."""
+
+
+class Leaving(SidecarRefusal):
+    """This worker is scaled away."""
+
+
+class JoinTimeout(SidecarRefusal):
+    """No round was formed in the time given."""
+
+
+class StoreTimeout(SidecarRefusal):
+    """The round's store did not serve in the time given."""
+
+
+_REFUSALS: dict[str, type[SidecarRefusal]] = {
+    kind.__name__: kind
+    for kind in (RoundBroken, NoTrainer, Superseded, Closed, Leaving, JoinTimeout, StoreTimeout)
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """A formed round, as handed to this trainer."""
+
+    number: int
+    rank: int
+    world_size: int
+    run_id: str
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """Where the round's store is reached from inside this pod."""
+
+    host: str
+    port: int
+
+
+class SidecarClient:
+    """The trainer's side of the sidecar's API.
+
+    Args:
+        host, port: where the sidecar listens.
+        trainer: the id of this torchrun, made up once per process.
+        patience: seconds for which the sidecar may be unreachable before a call gives up.
+
+    Every method raises `SidecarUnavailable` after that time, and `SidecarRefusal` as the sidecar says.
+    """
+
+    def __init__(self, host: str, port: int, trainer: str, patience: float) -> None:
+        self.host = host
+        self.port = port
+        self.trainer = trainer
+        self.patience = patience
+
+    def view(self) -> dict[str, Any]:
+        """Return the current view of the rendezvous."""
+        return self._call("GET", "/v1/rendezvous")
+
+    def join(self, after: int, cause: str, timeout: float) -> Round:
+        """Ask for the next round and wait for it, at most ``timeout`` seconds.
+
+        ``after`` is the last round that this trainer has used (0: none).
+        """
+        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout}
+        answer = self._call("POST", "/v1/rendezvous", body, answer_within=timeout + _MARGIN_SECONDS)
+        try:
+            return Round(
+                number=int(answer["round"]),
+                rank=int(answer["rank"]),
+                world_size=int(answer["worldSize"]),
+                run_id=str(answer["runId"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error
+
+    def post_store(self, round_number: int, port: int) -> None:
+        """Tell that this agent, rank 0 of the round, serves the round's store at a loopback port."""
+        self._call("POST", "/v1/store", {"trainer": self.trainer, "round": round_number, "port": port})
+
+    def await_store(self, round_number: int, timeout: float) -> StoreAddress:
+        """Wait, at most ``timeout`` seconds, until the round's store answers; return where."""
+        query = urlencode({"trainer": self.trainer, "round": round_number, "timeout": timeout})
+        answer = self._call("GET", f"/v1/store?{query}", answer_within=timeout + _MARGIN_SECONDS)
+        try:
+            return StoreAddress(str(answer["host"]), int(answer["port"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SidecarUnavailable(f"the sidecar's answer about the store lacks {error}", passing=False) from error
+
+    def leave(self, cause: str, timeout: float) -> None:
+        """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
+        self._record("/v1/leave", {"cause": cause}, timeout)
+
+    def finish(self, round_number: int, timeout: float) -> None:
+        """Tell that this agent's work of the round is done; return when it is recorded."""
+        self._record("/v1/finish", {"round": round_number}, timeout)
+
+    def close(self, timeout: float) -> None:
+        """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
+        self._record("/v1/close", {}, timeout)
+
+    def _record(self, path: str, body: dict[str, Any], timeout: float) -> None:
+        patience = min(timeout, self.patience)
+        self._call("POST", path, {"trainer": self.trainer, **body}, answer_within=timeout, patience=patience)
+
+    def _call(
+        self,
+        method: str,
+        target: str,
+        body: dict[str, Any] | None = None,
+        *,
+        answer_within: float = _ANSWER_SECONDS,
+        patience: float | None = None,
+    ) -> dict[str, Any]:
+        """Make the call; while the sidecar restarts, make it again."""
+        patience = self.patience if patience is None else patience
+        give_up = time.monotonic() + patience
+        pause = 0.05
+        while True:
+            began = time.monotonic()
+            try:
+                return self._call_once(method, target, body, answer_within)
+            except SidecarUnavailable as error:
+                now = time.monotonic()
+                if now - began > 1:  # it was there until now: the outage starts here
+                    give_up = now + patience
+                    pause = 0.05
+                if not error.passing or now + pause > give_up:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, 0.5)
+
+    def _call_once(
+        self, method: str, target: str, body: dict[str, Any] | None, answer_within: float
+    ) -> dict[str, Any]:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_CONNECT_SECONDS)
+        where = f"{self.host}:{self.port}"
+        try:
+            connection.connect()
+            connection.sock.settimeout(answer_within)
+            headers = {"Connection": "close", "Content-Type": "application/json"}
+            payload = None if body is None else json.dumps(body).encode()
+            connection.request(method, target, body=payload, headers=headers)
+            response = connection.getresponse()
+            return _read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
+        except TimeoutError as error:
+            message = f"{where} did not answer {method} {target} within {answer_within:g} s"
+            raise SidecarUnavailable(message, passing=False) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise SidecarUnavailable(f"nothing answers at {where} ({error or type(error).__name__})") from error
+        finally:
+            connection.close()
+
+
+def _read_answer(status: int, payload: bytes) -> dict[str, Any]:
+    if status == 204:
+        return {}
+    try:
+        answer = json.loads(payload)
+    except ValueError:
+        answer = None
+    if status == 200 and isinstance(answer, dict):
+        return answer
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, dict) and status not in (500, 502, 503):
+        code = str(error.get("code", ""))
+        message = str(error.get("message", "")) or f"the sidecar refused with {status} {code}"
+        kind = _REFUSALS.get(code, SidecarRefusal)
+        raise kind(code, message, str(error.get("outcome", "")))
+    # A sidecar that cannot serve yet, or fails inside, is asked again; any other stranger is not.
+    said = payload[:200].decode("utf-8", "replace").strip()
+    raise SidecarUnavailable(f"the sidecar answered {status}: {said}", passing=status >= 500)

@@ -1,0 +1,196 @@
+"""The event stream from the sidecar, held open by a thread for the agent's whole life.
+
+It has two uses. The open connection is how the sidecar knows that this agent lives: when the process is
+killed, the kernel closes it within milliseconds. And it keeps the newest view of the rendezvous in memory,
+where the agent reads it ten times a second without a lock, a call or a wait.
+
+A child made by fork would keep the connection open after the agent's death, so it is closed there.
+Children that exec (torch's workers) never inherit it. While the stream is down, the last view stands.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable, Iterator
+
+log = logging.getLogger(__name__)
+
+_SILENCE_SECONDS = 30.0  # the sidecar says something every 10
+_MAX_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class View:
+    """The rendezvous as the sidecar last told it."""
+
+    round: int = 0
+    phase: str = ""
+    waiting: int = 0
+    world_size: int = 0
+    leaving: bool = False
+    closed: bool = False
+    outcome: str = ""
+    reason: str = ""
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> View:
+        """Read an event's data; raises ValueError when it makes no sense."""
+        try:
+            return cls(
+                round=int(data["round"]),
+                phase=str(data["phase"]),
+                waiting=int(data.get("waiting", 0)),
+                world_size=int(data.get("worldSize", 0)),
+                leaving=bool(data.get("leaving", False)),
+                closed=bool(data.get("closed", False)),
+                outcome=str(data.get("outcome", "")),
+                reason=str(data.get("reason", "")),
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"event without {error}") from error
+
+    def ends_round(self, number: int) -> bool:
+        """Say whether the round ``number``, handed to this trainer, is no longer the formed one.
+
+        Judged here rather than taken from the event's ``changed``: an event sent before the hand-over may
+        be read after it, and must not cost the new round a restart. As opening a round increments its
+        number, "Forming" under the same number can only be such an old event.
+        """
+        return self.leaving or self.round > number
+
+
+class EventStream:
+    """Follows ``/v1/rendezvous/events`` until `stop`, through restarts of the sidecar.
+
+    Attributes:
+        view: the newest view, or None before the first. Replaced whole, so reading needs no lock.
+        handed: the last round handed to this trainer, told to the sidecar at a reconnect.
+        connected: set while the stream is open.
+        superseded: True once the sidecar has said that a newer torchrun took this one's place.
+    """
+
+    def __init__(self, host: str, port: int, trainer: str) -> None:
+        self.view: View | None = None
+        self.handed = 0
+        self.connected = threading.Event()
+        self.superseded = False
+        self._host = host
+        self._port = port
+        self._trainer = trainer
+        self._socket: socket.socket | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="elasticjob-events", daemon=True)
+        _streams.add(self)
+
+    def start(self) -> None:
+        """Open the stream; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the stream for good; returns within a second."""
+        self._stopping.set()
+        _shut(self._socket)
+        if self._thread.is_alive():
+            self._thread.join(timeout=1)
+
+    def close_in_child(self) -> None:
+        """Let go of the connection in a forked child, where the thread does not exist."""
+        held, self._socket = self._socket, None
+        if held is not None:
+            # close() alone would keep the descriptor while the response still refers to the socket
+            os.close(held.detach())
+
+    def _run(self) -> None:
+        pause = 0.05
+        while not self._stopping.is_set():
+            self.connected.clear()
+            try:
+                if self._follow():
+                    pause = 0.05
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                log.debug("event stream: %s", error)
+            self.connected.clear()
+            if self.superseded:
+                return
+            self._stopping.wait(pause)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+
+    def _follow(self) -> bool:
+        """Read one connection to its end; return whether it had been opened."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_SILENCE_SECONDS)
+        try:
+            connection.connect()
+            self._socket = connection.sock
+            if self._stopping.is_set():
+                return False
+            query = urlencode({"trainer": self._trainer, "round": self.handed})
+            headers = {"Accept": "text/event-stream"}
+            connection.request("GET", f"/v1/rendezvous/events?{query}", headers=headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                self.superseded = _names_superseded(response.read(4096))
+                return False
+            self.connected.set()
+            self._read(response)
+            return True
+        finally:
+            self._socket = None
+            connection.close()
+
+    def _read(self, response: http.client.HTTPResponse) -> None:
+        for data in parse_events(iter(response.readline, b"")):
+            try:
+                self.view = View.from_json(json.loads(data))
+            except ValueError as error:
+                log.warning("ignored an event that makes no sense: %s", error)
+
+
+def parse_events(lines: Iterable[bytes]) -> Iterator[str]:
+    """Yield the data of each server-sent event; comments and other fields are passed over."""
+    data: list[str] = []
+    for raw in lines:
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if not line:
+            if data:
+                yield "\n".join(data)
+            data = []
+        elif line.startswith("data:"):
+            text = line[len("data:") :]
+            data.append(text[1:] if text.startswith(" ") else text)
+
+
+def _names_superseded(payload: bytes) -> bool:
+    try:
+        return bool(json.loads(payload)["error"]["code"] == "Superseded")
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _shut(held: socket.socket | None) -> None:
+    if held is not None:
+        try:
+            held.shutdown(2)  # SHUT_RDWR: wakes the reading thread; close() would not
+        except OSError:
+            pass  # it had ended by itself
+
+
+_streams: weakref.WeakSet[EventStream] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for stream in list(_streams):
+        stream.close_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,232 @@
+"""torch's `RendezvousHandler` over the sidecar: what the agent calls, in torch's terms.
+
+All knowledge of rounds is the sidecar's, all of this agent's membership is `Membership`'s. This module joins
+the two with the round's store and decides how the process ends: with ``SystemExit(0)`` when the worker is
+scaled away or the job is complete (torch's own graceful-exit error exits 1), with one sentence on stderr when
+torchrun runs where it cannot work, else with torch's rendezvous errors.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+
+from elasticjob_torch.client import (
+    Closed,
+    JoinTimeout,
+    Leaving,
+    Round,
+    RoundBroken,
+    SidecarError,
+    SidecarUnavailable,
+    StoreAddress,
+)
+from elasticjob_torch.membership import Membership, Misplaced
+from elasticjob_torch.orphans import end_orphans, leave_mark
+from elasticjob_torch.settings import Settings, SettingsError, parse_settings
+from elasticjob_torch.stopping import signals_heard
+from elasticjob_torch.store import AgentStore, StoreBroken
+
+if TYPE_CHECKING:
+    import signal
+
+log = logging.getLogger(__name__)
+
+BACKEND = "elasticjob"
+_STORE_SECONDS = 300.0  # the operator ends a round without a store long before
+
+
+def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
+    """Make the handler of this process; called by torch.
+
+    Raises:
+        SystemExit: with one sentence, when an option is wrong or no sidecar of this job answers
+            within ``sidecar_timeout`` (30 seconds).
+    """
+    _show_log()
+    try:
+        settings = parse_settings(params.endpoint, params.run_id, params.config)
+        for sentence in settings.ignored:
+            log.warning(sentence)
+        membership = Membership(settings)
+        membership.open()
+    except (SettingsError, Misplaced) as error:
+        raise SystemExit(f"{BACKEND}: {error}") from None
+    end_orphans(settings.run_id)
+    leave_mark(settings.run_id)
+    return ElasticJobRendezvousHandler(settings, membership)
+
+
+class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
+    """Rendezvous of an ElasticJob's workers, kept in the Kubernetes API and reached through the sidecar."""
+
+    def __init__(self, settings: Settings, membership: Membership) -> None:
+        self._settings = settings
+        self._membership = membership
+        self._store: AgentStore | None = None
+
+    def get_backend(self) -> str:
+        """Return the value of ``--rdzv-backend``."""
+        return BACKEND
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Tell torch that the workers use the round's store, which the agent of rank 0 serves."""
+        return True
+
+    def get_run_id(self) -> str:
+        """Return the run id, the job's UID."""
+        return self._settings.run_id
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Wait for the next round, and return when its store answers.
+
+        May be called again after it was interrupted. A round that ends before it is in use, or whose store
+        fails, is passed over for the next one.
+
+        Raises:
+            SystemExit: code 0 when this worker is scaled away or the job is complete; with one sentence when
+                the sidecar belongs to another job.
+            RendezvousClosedError: the rendezvous is closed.
+            RendezvousTimeoutError: no round within ``join_timeout`` seconds (default: no limit here; the job
+                has its own ``spec.rendezvous.joinTimeoutSeconds``).
+            RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
+        """
+        limit = self._settings.join_timeout
+        deadline = None if limit is None else time.monotonic() + limit
+        with signals_heard(_signal_error):
+            while True:
+                self._drop_store()
+                handed = self._join(deadline)
+                try:
+                    return self._enter(handed)
+                except (RoundBroken, StoreBroken, RuntimeError) as error:
+                    log.info("round %d is not used: %s", handed.number, error)
+                    self._membership.give_up(handed)
+                except SidecarUnavailable as error:
+                    raise RendezvousConnectionError(str(error)) from None
+                except SidecarError as error:
+                    raise RendezvousError(str(error)) from None
+
+    def num_nodes_waiting(self) -> int:
+        """Return more than 0 exactly when the round in use is no longer the formed one.
+
+        From memory, without lock or call; raises nothing.
+        """
+        return self._membership.notice_change()
+
+    def is_closed(self) -> bool:
+        """Say whether the rendezvous is closed, as far as the sidecar has told."""
+        view = self._membership.view
+        return view is not None and view.closed
+
+    def set_closed(self) -> None:
+        """Close the rendezvous for all: the formed round goes on to its end, nobody joins another.
+
+        Returns when that is recorded, within ``close_timeout`` seconds (30).
+
+        Raises:
+            RendezvousConnectionError: it could not be recorded in that time.
+        """
+        try:
+            self._membership.close()
+        except SidecarError as error:
+            raise RendezvousConnectionError(f"the rendezvous could not be closed: {error}") from error
+
+    def shutdown(self) -> bool:
+        """End this agent's membership: finish after success, else leave; the job itself goes on.
+
+        torch calls this in its ``finally``, so the exception in flight tells how the agent ended.
+        Takes at most ``close_timeout`` seconds (30) and raises nothing. Returns whether it is recorded.
+        """
+        kind = sys.exc_info()[0]
+        stopped = kind is not None and issubclass(kind, SignalException)
+        recorded = self._membership.end(success=kind is None, stopped=stopped)
+        self._drop_store()
+        return recorded
+
+    def _join(self, deadline: float | None) -> Round:
+        try:
+            return self._membership.join(deadline)
+        except Leaving as error:
+            log.info("this worker ends: %s", error)
+            raise SystemExit(0) from None
+        except Closed as error:
+            if error.outcome == "Complete":
+                log.info("nothing left to do: %s", error)
+                raise SystemExit(0) from None
+            raise RendezvousClosedError(str(error)) from None
+        except Misplaced as error:
+            raise SystemExit(f"{BACKEND}: {error}") from None
+        except JoinTimeout as error:
+            raise RendezvousTimeoutError(str(error)) from None
+        except SidecarUnavailable as error:
+            raise RendezvousConnectionError(str(error)) from None
+        except SidecarError as error:
+            raise RendezvousError(str(error)) from None
+
+    def _enter(self, handed: Round) -> RendezvousInfo:
+        """Bring the round's store up and take the round into use."""
+        membership = self._membership
+        number = handed.number
+        store = AgentStore(
+            handed.world_size, lambda: membership.has_ended(number), membership.is_over, membership.finish
+        )
+        self._store = store
+        deadline = time.monotonic() + _STORE_SECONDS
+        if handed.rank == 0:
+            membership.post_store(handed, store.serve())
+        address = self._connect(handed, store, deadline)
+        membership.use(handed)
+        log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
+        return RendezvousInfo(
+            store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port)
+        )
+
+    def _connect(self, handed: Round, store: AgentStore, deadline: float) -> StoreAddress:
+        while True:
+            # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
+            address = self._membership.await_store(handed, deadline)
+            try:
+                store.connect(address.host, address.port)
+                return address
+            except StoreBroken:
+                raise
+            except RuntimeError as error:
+                log.info("connecting to the store of round %d again: %s", handed.number, error)
+                time.sleep(0.1)
+
+    def _drop_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def _signal_error(number: signal.Signals) -> Exception:
+    return SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
+
+
+def _show_log() -> None:
+    """Show this package's few lines on stderr, unless the program has set up logging itself."""
+    package = logging.getLogger("elasticjob_torch")
+    if not package.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{BACKEND}: %(message)s"))
+        package.addHandler(handler)
+        package.setLevel(logging.INFO)
+        package.propagate = False

@@ -1,0 +1,227 @@
+"""One agent's membership in the rendezvous, from its start to its end, without torch.
+
+Holds what the sidecar cannot know: which round this trainer has used, whether it was told of a change,
+and how it ends. The handler turns this into torch's terms. Used from one thread, the agent's main thread;
+a signal's exception may surface in any line, so state changes are single assignments, made last.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from elasticjob_torch.client import (
+    Closed,
+    JoinTimeout,
+    Leaving,
+    NoTrainer,
+    Round,
+    RoundBroken,
+    SidecarClient,
+    SidecarError,
+    SidecarUnavailable,
+    StoreAddress,
+    StoreTimeout,
+    Superseded,
+)
+from elasticjob_torch.events import EventStream, View
+
+if TYPE_CHECKING:
+    from elasticjob_torch.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# How long a join may block when the user set no limit; then it is simply asked again. The job's own
+# joinTimeoutSeconds is judged by the operator, who knows whether there are pods to wait for.
+_JOIN_SLICE_SECONDS = 24 * 3600.0
+_STORE_SLICE_SECONDS = 20.0
+# The loss of a peer reaches an agent twice: through its workers' broken connections and through the
+# sidecar. Taken for a worker's failure it would be counted against the job, so the news may arrive first.
+_NEWS_SECONDS = 0.3
+
+
+class Misplaced(Exception):
+    """This process runs where it cannot work; the message is one sentence for the user."""
+
+
+class Membership:
+    """Joins, watches and ends this agent's part in the rendezvous through the sidecar."""
+
+    def __init__(self, settings: Settings) -> None:
+        trainer = uuid.uuid4().hex
+        self._settings = settings
+        self._events = EventStream(settings.host, settings.port, trainer)
+        self._client = SidecarClient(settings.host, settings.port, trainer, settings.sidecar_timeout)
+        self._used = 0  # the last round that this trainer has used or given up
+        self._told = False  # the agent was told that its round ended
+        self._departed = False  # told that there is no next round: the end is no failure of this worker
+        self._finished = 0  # the round whose work is done
+
+    def open(self) -> None:
+        """Make sure that a sidecar of the right job answers, and open the event stream.
+
+        Raises:
+            Misplaced: no sidecar, or one of another job.
+        """
+        settings = self._settings
+        try:
+            view = self._client.view()
+        except SidecarError as error:
+            raise Misplaced(
+                f"no ElasticJob sidecar at {settings.host}:{settings.port} ({error}); this backend works only "
+                "in a worker pod of an ElasticJob, elsewhere use another --rdzv-backend"
+            ) from error
+        self._check_run_id(str(view.get("runId") or settings.run_id))
+        self._events.start()
+
+    @property
+    def view(self) -> View | None:
+        """The newest view of the rendezvous, None before the first."""
+        return self._events.view
+
+    def notice_change(self) -> int:
+        """Return how many nodes to report as waiting: 0 while the round in use is the formed one."""
+        view = self._events.view
+        if view is None or not self._used or not view.ends_round(self._used):
+            return 0
+        self._told = True
+        return max(1, view.waiting)
+
+    def has_ended(self, number: int) -> bool:
+        """Say whether the round ``number`` is known to be over for this agent."""
+        view = self._events.view
+        return view is not None and view.ends_round(number)
+
+    def is_over(self) -> bool:
+        """Say whether the whole job has ended, so that no agent has to be waited for."""
+        view = self._events.view
+        return view is not None and view.closed and view.outcome in ("Complete", "Failed")
+
+    def join(self, deadline: float | None) -> Round:
+        """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
+
+        Asking again after an interruption gives the same round, as long as it stands.
+
+        Raises:
+            Leaving, Closed: there is no next round for this worker.
+            JoinTimeout: the deadline passed.
+            SidecarUnavailable: the sidecar stayed away.
+            Misplaced: the sidecar belongs to another job, or a newer torchrun has taken over.
+        """
+        self._await_stream()  # first, as it may bring the news that decides the cause
+        cause = self._cause()
+        while True:
+            self._await_stream()
+            left = _JOIN_SLICE_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
+            try:
+                handed = self._client.join(self._used, cause, left)
+            except NoTrainer:
+                self._events.connected.clear()
+                continue
+            except JoinTimeout:
+                if deadline is None or time.monotonic() < deadline:
+                    continue
+                raise
+            except Superseded as error:
+                raise Misplaced(str(error)) from error
+            except (Closed, Leaving):
+                self._departed = True
+                raise
+            self._check_run_id(handed.run_id)
+            self._events.handed = handed.number
+            return handed
+
+    def use(self, handed: Round) -> None:
+        """Take the round into use; from now on its end is reported by `notice_change`."""
+        self._told = False
+        self._used = handed.number
+
+    def give_up(self, handed: Round) -> None:
+        """Ask for a later round next time: this one's store did not come or broke."""
+        self._told = self.has_ended(handed.number)
+        self._used = handed.number
+
+    def post_store(self, handed: Round, port: int) -> None:
+        """Tell that this agent serves the round's store; raises `RoundBroken` when it came too late."""
+        self._client.post_store(handed.number, port)
+
+    def await_store(self, handed: Round, deadline: float) -> StoreAddress:
+        """Wait until the round's store answers.
+
+        Raises:
+            RoundBroken: the round ended before, or the store had not come by the deadline.
+        """
+        while True:
+            if self.has_ended(handed.number):
+                raise RoundBroken("RoundBroken", f"round {handed.number} ended before its store served")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise RoundBroken("RoundBroken", f"the store of round {handed.number} did not come")
+            try:
+                return self._client.await_store(handed.number, min(left, _STORE_SLICE_SECONDS))
+            except StoreTimeout:
+                continue
+
+    def finish(self) -> bool:
+        """Tell that the work of the round in use is done; return whether that is recorded. Never raises."""
+        if not self._used or self._finished == self._used:
+            return self._finished == self._used and bool(self._used)
+        try:
+            self._client.finish(self._used, self._settings.close_timeout)
+        except SidecarError as error:
+            log.warning("could not record the success of round %d: %s", self._used, error)
+            return False
+        self._finished = self._used
+        return True
+
+    def close(self) -> None:
+        """Close the rendezvous for all; raises `SidecarError`."""
+        self._client.close(self._settings.close_timeout)
+
+    def end(self, *, success: bool, stopped: bool = False) -> bool:
+        """End the membership in the way that fits; return whether it is recorded. Never raises.
+
+        Args:
+            success: the agent's work is done.
+            stopped: the agent was stopped by a signal; the sidecar sees the pod's end by itself.
+        """
+        try:
+            if success and self._used:
+                return self.finish()
+            if stopped or self._finished:
+                return True
+            self._client.leave("PodStopping" if self._departed else "TrainerLeft", self._settings.close_timeout)
+            return True
+        except SidecarError as error:
+            log.warning("could not record the leave: %s", error)
+            return False
+        finally:
+            self._events.stop()
+
+    def _cause(self) -> str:
+        if not self._used:
+            return "Started"
+        give_up = time.monotonic() + _NEWS_SECONDS
+        while not (self._told or self.has_ended(self._used)):
+            if time.monotonic() > give_up:
+                return "WorkerFailed"
+            time.sleep(0.01)
+        return "MembershipChanged"
+
+    def _await_stream(self) -> None:
+        give_up = time.monotonic() + self._settings.sidecar_timeout
+        while not self._events.connected.wait(0.1):
+            if self._events.superseded:
+                raise Misplaced("a newer torchrun in this pod has taken this one's place")
+            if time.monotonic() > give_up:
+                seconds = self._settings.sidecar_timeout
+                raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s")
+
+    def _check_run_id(self, run_id: str) -> None:
+        if run_id != self._settings.run_id:
+            raise Misplaced(
+                f"this pod's ElasticJob has the run id {run_id}, but torchrun was started with "
+                f"--rdzv-id={self._settings.run_id}; leave that option out"
+            )

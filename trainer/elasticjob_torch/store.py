@@ -1,0 +1,224 @@
+"""The round's TCPStore: the server on loopback, and the store that agents get to see.
+
+Rank 0's agent serves it with the trainer's own torch, on a socket bound to loopback (``host_name`` alone
+would still bind every address), at a fresh port each round. All reach it through their sidecars.
+`AgentStore` is what torch's agent works with: it passes each call on, but its waits end with the round,
+where torch's own would sit for up to 300 seconds in C++.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from torch.distributed import DistStoreError, Store, TCPStore
+
+from elasticjob_torch.calls import CallThread, Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# The keys of the barrier that torch's agent enters when its workers have succeeded
+# (torch.distributed.elastic: agent.server.api._TERMINAL_STATE_SYNC_ID, utils.store.barrier).
+_EXIT_BARRIER = "torchelastic/agent/terminal_state"
+_GOODBYES = "elasticjob/agents_past_the_exit_barrier"
+_CALL_SECONDS = 30.0
+_CONNECT_SECONDS = 15.0
+_MAX_PAUSE_SECONDS = 0.25
+_GOODBYE_SECONDS = 2.0
+
+
+class StoreBroken(DistStoreError):  # type: ignore[misc]
+    """The round's store is gone, because the round ended or rank 0 did."""
+
+
+def serve_store() -> TCPStore:
+    """Start a server for one round, on a free loopback port (``.port``); it lives as long as the object."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(4096)
+        port = listener.getsockname()[1]
+        return TCPStore(
+            "127.0.0.1",
+            port,
+            is_master=True,
+            timeout=timedelta(seconds=_CONNECT_SECONDS),
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
+        )
+    finally:
+        listener.close()
+
+
+def connect_store(host: str, port: int) -> TCPStore:
+    """Connect to the round's store; blocks, so call it on a `CallThread`."""
+    return TCPStore(
+        host, port, is_master=False, timeout=timedelta(seconds=_CONNECT_SECONDS), wait_for_workers=False
+    )
+
+
+class AgentStore(Store):  # type: ignore[misc]
+    """The round's store for this agent.
+
+    Args:
+        world_size: the number of agents in the round.
+        has_ended: whether the round is over; asked during every wait.
+        is_over: whether the whole job has ended.
+        on_finish: called once, before this agent enters the exit barrier.
+
+    Every method that waits raises `StoreBroken` when the round ends, and torch's own ``DistStoreError`` after
+    the store's timeout. Timeouts are ``timedelta``.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        has_ended: Callable[[], bool],
+        is_over: Callable[[], bool],
+        on_finish: Callable[[], object],
+    ) -> None:
+        super().__init__()
+        self._world_size = world_size
+        self._has_ended = has_ended
+        self._is_over = is_over
+        self._on_finish = on_finish
+        self._limit = timedelta(seconds=300)
+        self._serves = False
+        self._inner: TCPStore | None = None
+        self._thread = CallThread(has_ended)
+
+    def serve(self) -> int:
+        """Start the round's server in this process; return its loopback port. Raises `StoreBroken`."""
+        self._serves = True
+        self._inner = self._run(serve_store)
+        return int(self._inner.port)
+
+    def connect(self, host: str, port: int) -> None:
+        """Connect to the round's server, unless it is in this process. Raises `StoreBroken`."""
+        if not self._serves:
+            self._inner = self._run(lambda: connect_store(host, port))
+
+    def close(self) -> None:
+        """Let go of the connection, and of the server if it is here. Returns at once; raises nothing."""
+        held, self._inner = [self._inner], None
+        self._thread.end(held.clear)  # its destructor waits for the server's thread: not here
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long `get` and `wait` wait for a key."""
+        return self._limit
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set `timeout`."""
+        self._limit = timeout
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Write a key."""
+        self._pass_on(lambda inner: inner.set(key, value))
+
+    def get(self, key: str) -> bytes:
+        """Wait for a key and return its value."""
+        self.wait([key])
+        return bytes(self._pass_on(lambda inner: inner.get(key)))
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter and return it. On the exit barrier's counter, tell first that this agent is done."""
+        if not key.startswith(_EXIT_BARRIER):
+            return int(self._pass_on(lambda inner: inner.add(key, amount)))
+        self._on_finish()
+        try:
+            return int(self._pass_on(lambda inner: inner.add(key, amount)))
+        except RuntimeError as error:
+            log.info("the other agents go on without this one, whose work is done (%s)", error)
+            return 0  # torch then waits for the last member, which returns at once
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Say whether all the keys exist."""
+        return bool(self._pass_on(lambda inner: inner.check(list(keys))))
+
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        """Write a key if it has the expected value; return the value it has then."""
+        return bytes(self._pass_on(lambda inner: inner.compare_set(key, expected_value, desired_value)))
+
+    def delete_key(self, key: str) -> bool:
+        """Delete a key; return whether it existed."""
+        return bool(self._pass_on(lambda inner: inner.delete_key(key)))
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Append to a key's value."""
+        self._pass_on(lambda inner: inner.append(key, value))
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """Wait for the keys and return their values."""
+        self.wait(keys)
+        return list(self._pass_on(lambda inner: inner.multi_get(list(keys))))
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Write several keys."""
+        self._pass_on(lambda inner: inner.multi_set(list(keys), list(values)))
+
+    def num_keys(self) -> int:
+        """Return the number of keys in the store."""
+        return int(self._pass_on(lambda inner: inner.num_keys()))
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Wait until all the keys exist."""
+        limit = (self._limit if timeout is None else timeout).total_seconds()
+        if all(key.startswith(_EXIT_BARRIER) for key in keys):
+            self._wait_at_exit(keys, limit)
+        elif not self._poll(keys, limit, self._has_ended):
+            if self._has_ended():
+                raise StoreBroken(f"the round ended while waiting for {', '.join(keys)}")
+            raise DistStoreError(f"waited {limit:g} s for {', '.join(keys)} in the round's store")
+
+    def _wait_at_exit(self, keys: Sequence[str], limit: float) -> None:
+        """Wait for the other agents' success; their failure is no concern of this one, whose work is done.
+
+        The agent that serves the store stays as long as the round stands: others may still be saving.
+        """
+        try:
+            seconds = float("inf") if self._serves else limit
+            if self._poll(keys, seconds, lambda: self._has_ended() or self._is_over()):
+                self._part()
+            else:
+                log.info("no longer waiting for the other agents to finish")
+        except RuntimeError:
+            log.info("the round's store has ended, as rank 0 did")
+
+    def _part(self) -> None:
+        """Let the server outlive the other agents' last calls, which would else fail noisily."""
+        past = self._pass_on(lambda inner: inner.add(_GOODBYES, 1))
+        give_up = time.monotonic() + _GOODBYE_SECONDS
+        while self._serves and past < self._world_size and time.monotonic() < give_up:
+            time.sleep(0.01)
+            past = self._pass_on(lambda inner: inner.add(_GOODBYES, 0))
+
+    def _poll(self, keys: Sequence[str], seconds: float, stop: Callable[[], bool]) -> bool:
+        give_up = time.monotonic() + seconds
+        pause = 0.001
+        while not self.check(keys):
+            if stop() or time.monotonic() > give_up:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+        return True
+
+    def _pass_on(self, use: Callable[[TCPStore], T]) -> T:
+        inner = self._inner
+        if inner is None:
+            raise StoreBroken("the round's store is closed")
+        return self._run(lambda: use(inner))
+
+    def _run(self, run: Callable[[], T]) -> T:
+        try:
+            return self._thread.call(run, _CALL_SECONDS)
+        except Interrupted as error:
+            raise StoreBroken(str(error)) from error
