@@ -18,6 +18,7 @@ REQUEST_SECONDS = 3.0
 LOST_AFTER_SECONDS = 8.0  # without a renewal; before DURATION_SECONDS, so that two never lead
 DURATION_SECONDS = 10.0
 LONGEST_STEP_SECONDS = 5.0
+LONGEST_LEAD_SECONDS = 1.5 * RENEW_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -29,26 +30,30 @@ class LeaseLost(Exception):
 class LeaseClock:
     """Seconds that were proved to pass while this process led and the API server answered.
 
-    It advances from renewal to renewal. A gap of more than five seconds is not counted and begins a new `epoch`:
-    what was measured before it must be measured anew.
+    It advances from renewal to renewal, and beyond the last one by no more than the next should take. A gap of more
+    than five seconds is not counted and begins a new `epoch`: what was measured before it must be measured anew.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.epoch = 0
+        self._monotonic = monotonic
         self._seconds = 0.0
         self._last: float | None = None
 
     def now(self) -> float:
-        return self._seconds
+        return self._seconds + self._unproved()
 
     def renewed(self, at: float) -> None:
         """Note a successful renewal that was sent at `at` (monotonic seconds)."""
         step = 0.0 if self._last is None else at - self._last
-        self._last = at
         if step > LONGEST_STEP_SECONDS:
             self.epoch += 1
-        else:
-            self._seconds += step
+            step = LONGEST_LEAD_SECONDS
+        self._seconds += step
+        self._last = at
+
+    def _unproved(self) -> float:
+        return 0.0 if self._last is None else min(self._monotonic() - self._last, LONGEST_LEAD_SECONDS)
 
 
 class Leadership:

@@ -10,6 +10,7 @@
 Only CustomObjectsApi is imported: another API class costs 25 MiB. Only the in-cluster configuration is known.
 """
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable
@@ -26,6 +27,7 @@ from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
 from elasticjob_sidecar.config import HINT, ConfigError
 from elasticjob_sidecar.sockets import keep_alive
 
+CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel
 REQUEST_SECONDS = 5.0
 
 Json = dict[str, Any]
@@ -114,9 +116,8 @@ class Kube:
         call = self._api.list_namespaced_custom_object_without_preload_content
         watch = {"watch": True, "allow_watch_bookmarks": True, "resource_version": resource_version}
         limits = {"timeout_seconds": seconds, "_request_timeout": seconds + REQUEST_SECONDS}
-        response: aiohttp.ClientResponse = await _answered(
-            call(**{**self._job, **watch, **limits}, field_selector=f"metadata.name={name}")
-        )
+        opening = call(**{**self._job, **watch, **limits}, field_selector=f"metadata.name={name}")
+        response: aiohttp.ClientResponse = await _answered(asyncio.wait_for(opening, REQUEST_SECONDS))
         try:
             if response.status != 200:
                 raise _failure(response.status, await _answered(response.text()))
@@ -130,10 +131,23 @@ class Kube:
 
 
 class _Rest(RESTClientObject):
-    """The client's transport with TCP keepalive: a watch whose other end vanished ends in 25 seconds."""
+    """The client's transport: no attempt to connect lasts long, and a connection to nowhere ends in 25 seconds."""
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(ssl=self.ssl_context, socket_factory=_socket)
+
+    async def request(
+        self,
+        method: Any,
+        url: Any,
+        headers: Any = None,
+        body: Any = None,
+        post_params: Any = None,
+        _request_timeout: Any = None,
+    ) -> Any:
+        limits = aiohttp.ClientTimeout(total=_request_timeout, connect=CONNECT_SECONDS)
+        send: Any = super().request  # has no types
+        return await send(method, url, headers, body, post_params, limits)
 
 
 def _socket(info: aiohttp.AddrInfoType) -> socket.socket:
@@ -159,6 +173,10 @@ async def _answered(call: Awaitable[Any]) -> Any:
 
 
 def _unreachable(error: Exception) -> Unreachable:
+    if isinstance(error, TimeoutError):
+        return Unreachable("the API server did not answer in time")
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return Unreachable("the connection to the API server broke off")
     return Unreachable(f"the API server does not answer: {str(error) or type(error).__name__}")
 
 

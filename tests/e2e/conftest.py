@@ -1,10 +1,9 @@
-"""Fixtures of the tests on the cluster. They expect what `make install` has made, and make a namespace for each test."""
+"""Fixtures of the cluster tests. They expect what `make install` has made, and make a namespace for each test."""
 
-import json
 import re
 import secrets
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from e2e.timings import Timings
 HERE = Path(__file__).parent
 TIMINGS = pytest.StashKey[Timings]()
 
-MakeJob = Callable[..., Job]
+_alive: list[Namespace] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +56,7 @@ def new_namespace(title: str) -> Iterator[Namespace]:
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].rstrip("-")
     namespace = Namespace(f"e2e-{slug}-{secrets.token_hex(2)}")
     kubectl("create", "namespace", namespace.name)
+    _alive.append(namespace)
     try:
         namespace.apply(
             {
@@ -68,6 +68,7 @@ def new_namespace(title: str) -> Iterator[Namespace]:
         )
         yield namespace
     finally:
+        _alive.remove(namespace)
         run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
 
 
@@ -117,13 +118,11 @@ def timings(request: pytest.FixtureRequest) -> Timings:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to a failure's report what the cluster says about it."""
     report = yield
-    arguments = getattr(item, "funcargs", {}).values()
-    namespaces = {one if isinstance(one, Namespace) else one.namespace for one in arguments if isinstance(one, Namespace | Job)}
     if report.failed and report.when != "teardown":
-        for namespace in namespaces - {diagnosis.SYSTEM}:
+        for namespace in _alive:
             report.sections += [(f"{namespace.name}: {title}", text) for title, text in diagnosis.explain(namespace)]
     return report
 

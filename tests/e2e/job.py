@@ -164,9 +164,7 @@ class Job:
 
     # waits
 
-    def wait_for_round(
-        self, size: int, after: Round | None = None, seconds: float = ROUND_SECONDS
-    ) -> Round:
+    def wait_for_round(self, size: int, after: Round | None = None, seconds: float = ROUND_SECONDS) -> Round:
         """The first round of `size` members formed after `after`."""
         last = after.number if after else 0
 

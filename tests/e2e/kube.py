@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 CACHE = Path(
     os.environ.get("ELASTICJOB_CACHE")
@@ -58,9 +59,7 @@ def kubectl(*arguments: str, stdin: str | None = None) -> str:
     return succeed("kubectl", *arguments, stdin=stdin)
 
 
-def wait_until[T](
-    what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None
-) -> T:
+def wait_until(what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None) -> T:
     """Ask `probe` five times a second until it gives something; after `seconds` fail with `what` and `seen`."""
     deadline = time.monotonic() + seconds
     while not (found := probe()):
@@ -84,7 +83,7 @@ class Namespace:
 
     def apply(self, *objects: Mapping[str, Any], dry_run: bool = False) -> str:
         """`kubectl apply` of one or more objects. Raises Failed."""
-        bodies = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        bodies = "\n---\n".join(json.dumps(body) for body in objects)
         return self.kubectl("apply", "--filename", "-", *(["--dry-run=server"] if dry_run else []), stdin=bodies)
 
     def refusal(self, *arguments: str, stdin: str | None = None) -> str:

@@ -26,9 +26,10 @@ def main() -> None:
     dist.broadcast(group, src=0)
     for step in range(1, STEPS + 1):
         time.sleep(STEP_SECONDS)
-        workers, finish = sums = torch.tensor([1, int(FINISH.exists())])
+        sums = torch.tensor([1, int(FINISH.exists())])
         dist.all_reduce(sums)
-        print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
+        workers, finish = sums.tolist()
+        print(f"group={group.item():08x} world_size={workers} rank={rank} step={step}", flush=True)
         if step == FAIL_AT_STEP:
             raise RuntimeError(f"FAIL_AT_STEP is {step}")
         if finish:

@@ -82,8 +82,7 @@ class StoreTimeout(SidecarRefusal):
 
 
 _REFUSALS: dict[str, type[SidecarRefusal]] = {
-    kind.__name__: kind
-    for kind in (RoundBroken, NoTrainer, Superseded, Closed, Leaving, JoinTimeout, StoreTimeout)
+    kind.__name__: kind for kind in (RoundBroken, NoTrainer, Superseded, Closed, Leaving, JoinTimeout, StoreTimeout)
 }
 
 
@@ -199,9 +198,7 @@ class SidecarClient:
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
 
-    def _call_once(
-        self, method: str, target: str, body: dict[str, Any] | None, answer_within: float
-    ) -> dict[str, Any]:
+    def _call_once(self, method: str, target: str, body: dict[str, Any] | None, answer_within: float) -> dict[str, Any]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_CONNECT_SECONDS)
         where = f"{self.host}:{self.port}"
         try:

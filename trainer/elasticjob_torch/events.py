@@ -38,6 +38,8 @@ class View:
     phase: str = ""
     waiting: int = 0
     world_size: int = 0
+    handed: int = 0
+    changed: bool = False
     leaving: bool = False
     closed: bool = False
     outcome: str = ""
@@ -52,6 +54,8 @@ class View:
                 phase=str(data["phase"]),
                 waiting=int(data.get("waiting", 0)),
                 world_size=int(data.get("worldSize", 0)),
+                handed=int(data.get("handed", 0)),
+                changed=bool(data.get("changed", False)),
                 leaving=bool(data.get("leaving", False)),
                 closed=bool(data.get("closed", False)),
                 outcome=str(data.get("outcome", "")),
@@ -63,11 +67,10 @@ class View:
     def ends_round(self, number: int) -> bool:
         """Say whether the round ``number``, handed to this trainer, is no longer the formed one.
 
-        Judged here rather than taken from the event's ``changed``: an event sent before the hand-over may
-        be read after it, and must not cost the new round a restart. As opening a round increments its
-        number, "Forming" under the same number can only be such an old event.
+        An event sent before the hand-over may be read after it, and must not cost the new round a restart. So
+        ``changed`` counts only when it speaks of this round; a later round says it by itself.
         """
-        return self.leaving or self.round > number
+        return self.leaving or self.round > number or (self.changed and self.handed == number)
 
 
 class EventStream:

@@ -115,8 +115,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
                 handed = self._join(deadline)
                 try:
                     return self._enter(handed)
-                except (RoundBroken, StoreBroken, RuntimeError) as error:
-                    log.info("round %d is not used: %s", handed.number, error)
+                except (RoundBroken, RuntimeError) as error:  # the store's errors are RuntimeErrors
+                    log.info("round %d is passed over: %s", handed.number, error)
                     self._membership.give_up(handed)
                 except SidecarUnavailable as error:
                     raise RendezvousConnectionError(str(error)) from None
@@ -152,7 +152,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """End this agent's membership: finish after success, else leave; the job itself goes on.
 
         torch calls this in its ``finally``, so the exception in flight tells how the agent ended.
-        Takes at most ``close_timeout`` seconds (30) and raises nothing. Returns whether it is recorded.
+        Raises nothing, and returns whether it is recorded. Takes milliseconds; while the API server is away at most
+        ``close_timeout`` seconds (30) for a leave and 300 for a finish, which is lost with this process.
         """
         kind = sys.exc_info()[0]
         stopped = kind is not None and issubclass(kind, SignalException)
@@ -194,9 +195,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         address = self._connect(handed, store, deadline)
         membership.use(handed)
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
-        return RendezvousInfo(
-            store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port)
-        )
+        return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
 
     def _connect(self, handed: Round, store: AgentStore, deadline: float) -> StoreAddress:
         while True:

@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 # joinTimeoutSeconds is judged by the operator, who knows whether there are pods to wait for.
 _JOIN_SLICE_SECONDS = 24 * 3600.0
 _STORE_SLICE_SECONDS = 20.0
+# While the API server is away, the word of success is worth waiting for: this process ends with it.
+_FINISH_SECONDS = 300.0
 # The loss of a peer reaches an agent twice: through its workers' broken connections and through the
 # sidecar. Taken for a worker's failure it would be counted against the job, so the news may arrive first.
 _NEWS_SECONDS = 0.3
@@ -112,15 +114,21 @@ class Membership:
         """
         self._await_stream()  # first, as it may bring the news that decides the cause
         cause = self._cause()
+        refused_until = 0.0
         while True:
             self._await_stream()
             left = _JOIN_SLICE_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
             try:
                 handed = self._client.join(self._used, cause, left)
-            except NoTrainer:
-                self._events.connected.clear()
+            except NoTrainer as error:  # the stream is opening again, or the pod is stopping
+                now = time.monotonic()
+                refused_until = refused_until or now + self._settings.sidecar_timeout
+                if now > refused_until:
+                    raise SidecarUnavailable(str(error)) from error
+                time.sleep(0.1)
                 continue
             except JoinTimeout:
+                refused_until = 0.0
                 if deadline is None or time.monotonic() < deadline:
                     continue
                 raise
@@ -164,12 +172,15 @@ class Membership:
             except StoreTimeout:
                 continue
 
-    def finish(self) -> bool:
-        """Tell that the work of the round in use is done; return whether that is recorded. Never raises."""
-        if not self._used or self._finished == self._used:
-            return self._finished == self._used and bool(self._used)
+    def finish(self, seconds: float | None = None) -> bool:
+        """Tell that the work of the round in use is done; return whether that is recorded. Never raises.
+
+        Waits at most ``seconds`` (default: the setting ``close_timeout``).
+        """
+        if self._finished == self._used:
+            return True
         try:
-            self._client.finish(self._used, self._settings.close_timeout)
+            self._client.finish(self._used, seconds or self._settings.close_timeout)
         except SidecarError as error:
             log.warning("could not record the success of round %d: %s", self._used, error)
             return False
@@ -189,7 +200,7 @@ class Membership:
         """
         try:
             if success and self._used:
-                return self.finish()
+                return self.finish(_FINISH_SECONDS)
             if stopped or self._finished:
                 return True
             self._client.leave("PodStopping" if self._departed else "TrainerLeft", self._settings.close_timeout)

@@ -14,6 +14,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
 from torch.distributed import DistStoreError, Store, TCPStore
 
 from elasticjob_torch.calls import CallThread, Interrupted
@@ -53,16 +54,21 @@ def serve_store() -> TCPStore:
             timeout=timedelta(seconds=_CONNECT_SECONDS),
             wait_for_workers=False,
             master_listen_fd=listener.detach(),
+            use_libuv=_libuv_takes_a_socket(torch.__version__),
         )
     finally:
         listener.close()
 
 
+def _libuv_takes_a_socket(version: str) -> bool:
+    """Say whether torch's newer server can be given a bound socket: from torch 2.8 on."""
+    major, minor = version.split(".")[:2]
+    return (int(major), int(minor)) >= (2, 8)
+
+
 def connect_store(host: str, port: int) -> TCPStore:
     """Connect to the round's store; blocks, so call it on a `CallThread`."""
-    return TCPStore(
-        host, port, is_master=False, timeout=timedelta(seconds=_CONNECT_SECONDS), wait_for_workers=False
-    )
+    return TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_CONNECT_SECONDS), wait_for_workers=False)
 
 
 class AgentStore(Store):  # type: ignore[misc]

@@ -1,0 +1,61 @@
+"""How a job ends well, and how it rests."""
+
+import json
+
+from e2e.job import TRAINER, Job, container_status, manifest, restarts
+from e2e.kube import wait_until
+
+
+def test_a_job_completes_when_its_last_worker_has(job: Job) -> None:
+    """Rank 0 saves for three seconds after the last step; it is waited for."""
+    job.apply(replicas=2, env={"SAVE_SECONDS": "3"})
+    first = job.wait_for_round(2)
+    job.wait_for_training(2)
+    job.finish_training()
+    job.wait_for_condition("Complete")
+
+    assert job.status["phase"] == "Complete"
+    assert job.rendezvous["phase"] == "Closed"
+    assert job.rendezvous["outcome"] == "Complete"
+    assert job.rounds() == [first], "the end of one worker is no loss to the others"
+    assert "saved" in job.namespace.kubectl("logs", "train-0-0", "--container", TRAINER)
+    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Complete", "--timeout=5s")
+
+    def phases() -> list[str]:
+        return [pod["status"]["phase"] for _, pod in sorted(job.pods().items())]
+
+    wait_until("the pods to succeed", lambda: phases() == ["Succeeded", "Succeeded"], 60, phases)
+    for pod in job.pods().values():
+        assert container_status(pod, TRAINER)["state"]["terminated"]["exitCode"] == 0
+        assert restarts(pod) == 0
+
+
+def test_ttl_deletes_a_job_that_has_ended(job: Job) -> None:
+    job.apply(replicas=1, ttlSecondsAfterFinished=1, env={"STEPS": "1"})
+    wait_until("the job to be gone", lambda: job.jobs.of("train") and not job.jobs.present(), 120, job.summary)
+    job.wait_for_no_pods()
+
+
+def test_suspend_and_resume(job: Job) -> None:
+    job.apply(replicas=2)
+    first = job.wait_for_round(2)
+    before = job.wait_for_training(2)
+
+    job.patch('{"spec": {"suspend": true}}')
+    job.wait_for_condition("Suspended")
+    job.wait_for_no_pods()
+    assert job.status["phase"] == "Suspended"
+    assert job.status["replicas"] == 0
+    assert (job.condition("Rendezvoused")["status"], job.condition("Rendezvoused")["reason"]) == ("False", "Suspended")
+    assert not job.condition("Complete")["reason"], "workers that were told to go have not finished"
+
+    changed = manifest("train", env={"CHANGED": "while suspended"})["spec"]["template"]
+    job.patch(json.dumps({"spec": {"suspend": False, "template": changed}}))
+    second = job.wait_for_round(2, after=first)
+    job.wait_for_training(2, other_than=before)
+    assert second.number == first.number + 1
+    assert second.reason == "resumed"
+    assert job.condition("Suspended")["status"] == "False"
+    assert job.status["restarts"] == 0
+    trainer = job.pods()[0]["spec"]["containers"][0]
+    assert {"name": "CHANGED", "value": "while suspended"} in trainer["env"]

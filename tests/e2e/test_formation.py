@@ -1,0 +1,108 @@
+"""A job's first round, and what kubectl shows of it."""
+
+from e2e.job import SIDECAR, TRAINER, Job, container_status
+from e2e.kube import Namespace
+
+
+def test_all_workers_form_one_round_and_train_in_it(running_job: Job) -> None:
+    assert [(one.number, one.members, one.reason) for one in running_job.rounds()] == [(1, (0, 1), "first formation")]
+    pods = running_job.member_pods()
+    assert [pod["metadata"]["name"] for pod in pods] == ["train-0-0", "train-1-0"]
+    assert running_job.rendezvous["store"] == f"{pods[0]['status']['podIP']}:29402"
+    assert running_job.status["replicas"] == 2
+    assert running_job.status["phase"] == "Running"
+
+
+def test_the_trainer_keeps_its_image_and_command(running_job: Job) -> None:
+    for pod in running_job.member_pods():
+        (trainer,) = pod["spec"]["containers"]
+        assert (trainer["name"], trainer["command"]) == (TRAINER, ["torchrun", "/test/train.py"])
+        assert pod["spec"]["restartPolicy"] == "OnFailure"
+
+
+def test_kubectl_wait_works_on_the_conditions(running_job: Job) -> None:
+    running_job.namespace.kubectl(
+        "wait", "elasticjob/train", "--for=condition=Rendezvoused", "--for=condition=TemplateValid", "--timeout=5s"
+    )
+
+
+def test_an_event_tells_of_the_round(running_job: Job) -> None:
+    (formed,) = [event for event in running_job.events() if event["reason"] == "RoundFormed"]
+    assert formed["type"] == "Normal"
+    assert formed["message"].startswith("round 1 formed with 2 workers in ")
+
+
+def test_kubectl_get_shows_jobs_and_workers(running_job: Job) -> None:
+    job = row(running_job.namespace, "ej", "train")
+    assert job | {"AGE": ""} == {
+        "NAME": "train",
+        "PHASE": "Running",
+        "ROUND": "1",
+        "WORLD": "2",
+        "WAITING": "0",
+        "READY": "2",
+        "TARGET": "2",
+        "AGE": "",
+    }
+    worker = row(running_job.namespace, "ew", "train-1-0")
+    node = running_job.pods()[1]["spec"]["nodeName"]
+    assert worker | {"AGE": ""} == {
+        "NAME": "train-1-0",
+        "JOB": "train",
+        "RANK": "1",
+        "ROUND": "1",
+        "REQUEST": "Join",
+        "NODE": node,
+        "AGE": "",
+    }
+
+
+def row(namespace: Namespace, kind: str, name: str) -> dict[str, str]:
+    """The line of `name` in what `kubectl get` prints, by column."""
+    header, *lines = [line.split() for line in namespace.kubectl("get", kind).splitlines()]
+    return next(dict(zip(header, line, strict=True)) for line in lines if line[0] == name)
+
+
+def test_a_worker_record_belongs_to_its_pod(running_job: Job) -> None:
+    pod = running_job.pods()[0]
+    record = running_job.namespace.get("elasticworker", pod["metadata"]["name"])
+    (owner,) = record["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
+    assert record["spec"]["id"] == running_job.rendezvous["participants"][0]["id"]
+
+
+def test_only_the_sidecar_has_a_token(running_job: Job) -> None:
+    pod = running_job.pods()[0]
+    name, directory = pod["metadata"]["name"], "/var/run/secrets/kubernetes.io/serviceaccount"
+    namespace = running_job.namespace
+    assert "token" in namespace.kubectl("exec", name, "--container", SIDECAR, "--", "ls", directory)
+    refusal = namespace.refusal("exec", name, "--container", TRAINER, "--", "ls", directory)
+    assert "No such file or directory" in refusal
+
+
+def test_each_job_has_a_service_account_of_its_own(running_job: Job) -> None:
+    namespace, pod = running_job.namespace, running_job.pods()[0]
+    assert pod["spec"]["serviceAccountName"] == "train-worker"
+    account = namespace.get("serviceaccount", "train-worker")
+    assert [owner["kind"] for owner in account["metadata"]["ownerReferences"]] == ["ElasticJob"]
+
+    def may(verb: str, what: str) -> bool:
+        as_worker = f"--as=system:serviceaccount:{namespace.name}:train-worker"
+        return namespace.try_kubectl("auth", "can-i", verb, what, as_worker).output.strip() == "yes"
+
+    assert may("watch", "elasticjobs/train")
+    assert may("patch", "elasticworkers/train-0-0")
+    assert not may("patch", "elasticjobs/train")
+    assert not may("watch", "elasticjobs/another")
+    assert not may("get", "pods")
+    assert not may("list", "secrets")
+
+
+def test_the_sidecar_runs_without_privileges(running_job: Job) -> None:
+    pod = running_job.pods()[0]
+    (sidecar,) = [one for one in pod["spec"]["initContainers"] if one["name"] == SIDECAR]
+    context = sidecar["securityContext"]
+    assert context["runAsNonRoot"]
+    assert context["readOnlyRootFilesystem"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert container_status(pod, SIDECAR)["restartCount"] == 0

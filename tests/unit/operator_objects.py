@@ -1,0 +1,52 @@
+"""Pods, records and jobs as the API server gives them, cut down to what the operator reads."""
+
+from typing import Any
+
+Object = dict[str, Any]
+
+JOB_UID = "11111111-2222-3333-4444-555555555555"
+ID = "0123456789abcdef0123456789abcdef"
+
+
+def job(**spec: Any) -> Object:
+    template = {"spec": {"containers": [{"name": "trainer", "image": "busybox", "command": ["torchrun", "train.py"]}]}}
+    return {
+        "metadata": {"name": "digits", "namespace": "ml", "uid": JOB_UID, "generation": 3, "resourceVersion": "7"},
+        "spec": {"replicas": 2, "minReplicas": 1, "template": template, **spec},
+    }
+
+
+def pod(index: int = 0, number: int = 0, owner: str = JOB_UID, version: int = 1, **status: Any) -> Object:
+    return {
+        "metadata": {
+            "name": f"digits-{index}-{number}",
+            "namespace": "ml",
+            "uid": f"pod-{index}-{number}",
+            "resourceVersion": str(version),
+            "labels": {"elasticjob.io/job": "digits", "elasticjob.io/index": str(index)},
+            "ownerReferences": [{"uid": owner}],
+        },
+        "status": status,
+    }
+
+
+def record(index: int = 0, number: int = 0, owner: str | None = None, /, **spec: Any) -> Object:
+    return {
+        "metadata": {
+            "name": f"digits-{index}-{number}",
+            "namespace": "ml",
+            "uid": f"record-{index}-{number}",
+            "resourceVersion": "1",
+            "labels": {"elasticjob.io/job": "digits", "elasticjob.io/index": str(index)},
+            "ownerReferences": [{"uid": owner or f"pod-{index}-{number}"}],
+        },
+        "spec": {"job": "digits", "index": index, "id": ID, "address": "10.0.0.1:29402", **spec},
+        "status": {"heartbeat": 4},
+    }
+
+
+def trainer(restarts: int = 0, **states: Any) -> Object:
+    """A container status; `states` as `running={}`, `waiting={...}`, `terminated={...}`, `last={...}`."""
+    last = states.pop("last", None)
+    found: Object = {"name": "trainer", "restartCount": restarts, "state": states}
+    return found | ({"lastState": {"terminated": last}} if last else {})

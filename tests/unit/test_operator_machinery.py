@@ -1,0 +1,170 @@
+"""The operator's moving parts, in virtual time: queue, cache, the leader's clock, the command line."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from operator_objects import job, pod, record
+
+from elasticjob_operator.cache import Cache, Key
+from elasticjob_operator.leader import LeaseClock
+from elasticjob_operator.options import parse
+from elasticjob_operator.workqueue import LONGEST_RETRY_SECONDS, WorkQueue
+
+KEY = Key("ml", "digits")
+
+
+@pytest.mark.looptime
+class TestWorkQueue:
+    async def test_what_is_asked_for_often_is_done_once(self) -> None:
+        done: list[str] = []
+
+        async def work(key: str) -> None:
+            done.append(key)
+
+        queue = WorkQueue(work)
+        for _ in range(5):
+            queue.add("a")
+        queue.add("b")
+        await asyncio.sleep(1)
+        assert sorted(done) == ["a", "b"]
+        assert len(queue) == 0
+
+    async def test_asked_for_while_it_runs_it_is_done_once_more_and_never_beside_itself(self) -> None:
+        running, most, runs = 0, 0, 0
+
+        async def work(_: str) -> None:
+            nonlocal running, most, runs
+            running, runs = running + 1, runs + 1
+            most = max(most, running)
+            await asyncio.sleep(10)
+            running -= 1
+
+        queue = WorkQueue(work)
+        queue.add("a")
+        await asyncio.sleep(5)
+        queue.add("a")
+        queue.add("a")
+        await asyncio.sleep(60)
+        assert (runs, most) == (2, 1)
+
+    async def test_an_earlier_wish_overtakes_a_later_one(self) -> None:
+        times: list[float] = []
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+
+        async def work(_: str) -> None:
+            times.append(loop.time() - start)
+
+        queue = WorkQueue(work)
+        queue.add("a", 100)
+        await asyncio.sleep(1)
+        queue.add("a", 1)
+        await asyncio.sleep(200)
+        assert times == [pytest.approx(2, abs=0.1)]
+
+    async def test_work_names_its_next_time_itself(self) -> None:
+        runs = 0
+
+        async def work(_: str) -> float | None:
+            nonlocal runs
+            runs += 1
+            return 10 if runs < 4 else None
+
+        WorkQueue(work).add("a")
+        await asyncio.sleep(100)
+        assert runs == 4
+
+    async def test_failing_work_is_tried_again_at_most_three_seconds_apart(self) -> None:
+        times: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        async def work(_: str) -> None:
+            times.append(loop.time())
+            raise OSError("the API server is away")
+
+        queue = WorkQueue(work)
+        queue.add("a")
+        await asyncio.sleep(60)
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert gaps[0] < 0.1
+        assert max(gaps) == pytest.approx(LONGEST_RETRY_SECONDS, abs=0.1)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+
+class TestCache:
+    def test_an_older_form_never_replaces_a_newer_one(self) -> None:
+        cache = Cache()
+        cache.note_job(job())
+        cache.note_pod(pod(0, version=9, phase="Running"))
+        cache.note_pod(pod(0, version=8, phase="Pending"))
+        assert cache.view(KEY).pods["digits-0-0"]["status"]["phase"] == "Running"
+
+    def test_the_end_of_an_earlier_object_of_the_name_does_not_remove_the_new_one(self) -> None:
+        cache = Cache()
+        cache.note_job(job())
+        earlier = job()
+        earlier["metadata"]["uid"] = "earlier"
+        cache.note_job(earlier, deleted=True)
+        assert cache.view(KEY).job is not None
+
+    def test_a_heartbeat_asks_for_nothing(self) -> None:
+        cache = Cache()
+        assert cache.note_worker(record(0)) == (KEY, True)
+        beat = record(0)
+        beat["status"]["heartbeat"] = 5
+        assert cache.note_worker(beat) == (KEY, False)
+        assert cache.note_worker(record(0, request={"type": "Join"})) == (KEY, True)
+
+
+class TestLeaseClock:
+    def test_it_runs_from_renewal_to_renewal_and_a_little_beyond(self) -> None:
+        now = 100.0
+        clock = LeaseClock(lambda: now)
+        clock.renewed(100)
+        now = 101.0
+        clock.renewed(101)
+        assert clock.now() == pytest.approx(1.0)
+        now = 200.0
+        assert clock.now() == pytest.approx(2.5)
+
+    def test_a_gap_is_not_counted_and_begins_an_epoch(self) -> None:
+        now = 100.0
+        clock = LeaseClock(lambda: now)
+        clock.renewed(100)
+        now = 104.0
+        clock.renewed(104)
+        before, epoch = clock.now(), clock.epoch
+        now = 230.0
+        clock.renewed(230)
+        assert clock.now() - before <= 1.5
+        assert clock.epoch == epoch + 1
+
+    def test_it_never_goes_back(self) -> None:
+        now, seen = 0.0, 0.0
+        clock = LeaseClock(lambda: now)
+        for at in (0.0, 1.0, 2.2, 9.0, 9.5, 14.4, 30.0):
+            for answered in (0.0, 0.3, 0.4):  # the answer comes later than the renewal was sent
+                now = at + answered
+                assert clock.now() >= seen
+                seen = clock.now()
+            clock.renewed(at)
+
+
+class TestOptions:
+    def test_a_missing_image_is_named(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            parse([], {})
+        assert "--sidecar-image is missing" in capsys.readouterr().err
+
+    def test_outside_a_pod_the_lease_needs_a_namespace(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            parse(["--sidecar-image", "x"], {})
+        assert "--lease-namespace is missing" in capsys.readouterr().err
+
+    def test_a_flag_wins_over_its_variable(self) -> None:
+        found = {"ELASTICJOB_SIDECAR_IMAGE": "a", "ELASTICJOB_LEASE_NAMESPACE": "ops", "POD_NAME": "one"}
+        options = parse(["--sidecar-image", "b", "--namespaces", "ml, dev"], found)
+        assert (options.sidecar_image, options.lease_namespace, options.identity) == ("b", "ops", "one")
+        assert options.namespaces == ("ml", "dev")

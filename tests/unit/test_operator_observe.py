@@ -1,0 +1,81 @@
+"""What the operator reads from pods and records."""
+
+from typing import Any
+
+import pytest
+from operator_objects import ID, job, pod, record, trainer
+
+from elasticjob.rendezvous import PodState, Request
+from elasticjob.terms import RequestType
+from elasticjob_operator.cache import JobView
+from elasticjob_operator.observe import is_ready, pod_state, worker_of, workers_of
+
+
+def state(**status: Any) -> tuple[PodState, int, str]:
+    return pod_state(pod(**status), "trainer")
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, PodState.PENDING),
+        ({"containerStatuses": [trainer(waiting={"reason": "PodInitializing"})]}, PodState.PENDING),
+        ({"containerStatuses": [trainer(running={})]}, PodState.RUNNING),
+        ({"phase": "Running", "containerStatuses": [trainer(terminated={"exitCode": 0})]}, PodState.SUCCEEDED),
+        ({"containerStatuses": [trainer(terminated={"exitCode": 0, "reason": "OOMKilled"})]}, PodState.RUNNING),
+        ({"containerStatuses": [trainer(terminated={"exitCode": 1})]}, PodState.RUNNING),
+        ({"containerStatuses": [trainer(0, waiting={"reason": "CrashLoopBackOff"})]}, PodState.PENDING),
+        ({"containerStatuses": [trainer(2, waiting={"reason": "CrashLoopBackOff"})]}, PodState.CRASH_LOOP),
+        ({"phase": "Failed", "reason": "Evicted"}, PodState.FAILED),
+        ({"phase": "Succeeded"}, PodState.SUCCEEDED),
+    ],
+)
+def test_state_of_the_trainer_container(status: dict[str, Any], expected: PodState) -> None:
+    assert state(**status)[0] is expected
+
+
+def test_an_unschedulable_pod_says_why() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    assert state(conditions=[condition]) == (PodState.UNSCHEDULABLE, 0, "Unschedulable: 0/3 nodes")
+
+
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+def test_a_missing_image_blocks_whichever_container_it_is_of(kind: str) -> None:
+    waiting = {"reason": "ErrImagePull", "message": "no such image: nowhere/x"}
+    found = state(**{kind: [{"name": "any", "state": {"waiting": waiting}}]})
+    assert found == (PodState.BLOCKED, 0, "ErrImagePull: no such image: nowhere/x")
+
+
+def test_a_crash_loop_shows_the_last_line_that_the_trainer_said() -> None:
+    last = {"exitCode": 2, "reason": "Error", "message": "Traceback\n  ...\nFileNotFoundError: train.py\n\n"}
+    found = state(containerStatuses=[trainer(3, waiting={"reason": "CrashLoopBackOff"}, last=last)])
+    assert found == (PodState.CRASH_LOOP, 3, "exit code 2: FileNotFoundError: train.py")
+
+
+def test_a_worker_is_its_pod_and_its_record() -> None:
+    asked = record(3, 1, request={"type": "Join", "after": 5, "cause": "Started"})
+    worker = worker_of(pod(3, 1, containerStatuses=[trainer(running={})]), asked, "trainer")
+    assert (worker.index, worker.replacement, worker.id, worker.heartbeat) == (3, 1, ID, 4)
+    assert worker.request == Request(type=RequestType.JOIN, after=5, cause="Started")
+
+
+def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
+    assert worker_of(pod(0), record(0, 0, "another-pod"), "trainer").id is None
+
+
+def test_a_record_that_makes_no_sense_is_none() -> None:
+    assert worker_of(pod(0), record(0, id="not hex"), "trainer").id is None
+
+
+def test_a_record_cannot_speak_for_another_index() -> None:
+    assert worker_of(pod(0), record(0, index=5), "trainer").index == 0
+
+
+def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
+    view = JobView(job(), {"digits-0-0": pod(0, owner="an-earlier-job"), "digits-1-0": pod(1)}, {})
+    assert [worker.index for worker in workers_of(view, "trainer")] == [1]
+
+
+def test_ready_is_the_pods_own_condition() -> None:
+    assert is_ready(pod(conditions=[{"type": "Ready", "status": "True"}]))
+    assert not is_ready(pod())

@@ -1,0 +1,121 @@
+"""The status that people and sidecars read."""
+
+from dataclasses import replace
+from typing import Any
+
+from operator_objects import job
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.rendezvous import Clocks, Decision, Member, PodState, State, Worker
+from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.status import Report, is_urgent, state_of, status_of
+
+NOW = "2026-01-02T03:04:05Z"
+CLOCKS = Clocks(opened=0, formed=0)
+FORMED = State(
+    clocks=CLOCKS,
+    round=3,
+    phase=RendezvousPhase.FORMED,
+    participants=(Member(1, "b"), Member(0, "a")),
+    leaving=(Member(2, "c"),),
+    finished=(Member(3, "d"),),
+    replacements={1: 2},
+    restarts=1,
+    store="10.0.0.1:29402",
+    reason="scaled from 1 to 2",
+)
+
+
+def status(state: State, before: ElasticJobStatus | None = None, **changes: Any) -> ElasticJobStatus:
+    spec = changes.pop("spec", {})
+    report = Report(
+        job=job(**spec),
+        spec=ElasticJobSpec.parse(job(**spec)["spec"]),
+        workers=changes.pop("workers", ()),
+        ready=0,
+        decision=Decision(state, formed_after=changes.pop("formed_after", None)),
+        before=before or ElasticJobStatus(),
+        problem=changes.pop("problem", None),
+        term=5,
+        now=changes.pop("now", NOW),
+    )
+    return status_of(report)
+
+
+def condition(status: ElasticJobStatus, type: str) -> Any:
+    return next(one for one in status.conditions if one.type == type)
+
+
+def test_a_state_survives_the_way_through_the_status() -> None:
+    assert state_of(ElasticJobStatus.parse(status(FORMED).dump()), CLOCKS) == FORMED
+
+
+def test_an_empty_status_is_the_first_round_forming() -> None:
+    assert state_of(ElasticJobStatus(), CLOCKS) == State(clocks=CLOCKS)
+
+
+def test_a_formed_round_is_running_and_rendezvoused() -> None:
+    found = status(FORMED)
+    assert (found.phase, found.rendezvous.world_size, found.term) == ("Running", 2, 5)
+    assert condition(found, "Rendezvoused").status == "True"
+    assert found.selector == "elasticjob.io/job=digits"
+
+
+def test_what_holds_the_group_up_is_in_the_condition() -> None:
+    blocked = Worker(index=0, pod=PodState.BLOCKED, detail="ErrImagePull: no such image: nowhere/x")
+    found = condition(status(State(clocks=CLOCKS), workers=(blocked,)), "Rendezvoused")
+    assert (found.status, found.reason) == ("False", "InsufficientMembers")
+    assert "worker 0: ErrImagePull: no such image: nowhere/x" in found.message
+
+
+def test_a_bad_template_is_a_condition() -> None:
+    found = condition(status(FORMED, problem="name one so"), "TemplateValid")
+    assert (found.status, found.message) == ("False", "name one so")
+
+
+def test_complete_and_failed() -> None:
+    done = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE)
+    assert (status(done).phase, condition(status(done), "Complete").status) == ("Complete", "True")
+    late = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.TIMEOUT)
+    assert (status(late).phase, condition(status(late), "Failed").reason) == ("Failed", "RendezvousTimeout")
+
+
+def test_a_transition_keeps_its_time_until_the_next() -> None:
+    first = status(FORMED)
+    second = status(replace(FORMED, reason="another"), before=first, now="2026-01-02T04:00:00Z")
+    assert condition(second, "Rendezvoused").last_transition_time == NOW
+    third = status(replace(FORMED, phase=RendezvousPhase.FORMING), before=second, now="2026-01-02T05:00:00Z")
+    assert condition(third, "Rendezvoused").last_transition_time == "2026-01-02T05:00:00Z"
+
+
+def test_resume_takes_the_suspended_condition_back() -> None:
+    first = status(FORMED, spec={"suspend": True})
+    assert (first.phase, condition(first, "Suspended").status) == ("Suspended", "True")
+    assert condition(status(FORMED, before=first), "Suspended").status == "False"
+
+
+def test_history_keeps_the_last_ten_rounds() -> None:
+    found = ElasticJobStatus()
+    for number in range(1, 13):
+        found = status(replace(FORMED, round=number), before=found, formed_after=0.25)
+    assert [record.round for record in found.history] == list(range(3, 13))
+    assert found.history[-1].dump() == {
+        "round": 12,
+        "size": 2,
+        "cause": "scaled from 1 to 2",
+        "seconds": 0.25,
+        "time": NOW,
+    }
+
+
+def test_counters_can_wait_and_rounds_cannot() -> None:
+    before = status(FORMED)
+    assert not is_urgent(before, status(replace(FORMED, waiting=1)))
+    assert is_urgent(before, status(replace(FORMED, phase=RendezvousPhase.FORMING)))
+    assert is_urgent(before, status(replace(FORMED, replacements={1: 3})))
+
+
+def test_a_thousand_members_fit_into_64_kib() -> None:
+    members = tuple(Member(index, f"{index:032x}") for index in range(1024))
+    text = status(replace(FORMED, participants=members)).model_dump_json(by_alias=True, exclude_none=True)
+    assert len(text) < 64 * 1024

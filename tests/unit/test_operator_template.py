@@ -1,0 +1,119 @@
+"""Templates that are refused, and the pods that come of good ones."""
+
+from typing import Any
+
+import pytest
+from operator_objects import JOB_UID, job
+
+from elasticjob.api import ElasticJobSpec
+from elasticjob_operator.access import render_access
+from elasticjob_operator.pods import SIDECAR, SidecarImage, render_pod
+from elasticjob_operator.template import problem
+
+IMAGE = SidecarImage("registry.example/sidecar:1", "IfNotPresent")
+
+
+def spec(trainer: dict[str, Any] | None = None, pod: dict[str, Any] | None = None, **rest: Any) -> ElasticJobSpec:
+    container = {"name": "trainer", "image": "busybox", "command": ["torchrun", "train.py"], **(trainer or {})}
+    return ElasticJobSpec.parse(job(template={"spec": {"containers": [container], **(pod or {})}}, **rest)["spec"])
+
+
+def test_a_plain_template_is_good() -> None:
+    assert problem(spec()) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"pod": {"containers": []}}, "containers is missing"),
+        ({"trainer": {"name": "main"}}, "no container named 'trainer' (it has: main)"),
+        ({"pod": {"restartPolicy": "Always"}}, "restartPolicy must be OnFailure"),
+        ({"pod": {"hostNetwork": True}}, "hostNetwork"),
+        ({"pod": {"initContainers": [{"name": SIDECAR}]}}, "choose another"),
+        ({"pod": {"volumes": [{"name": "elasticjob-token"}]}}, "elasticjob-token"),
+        ({"trainer": {"env": [{"name": "PET_RDZV_ID", "value": "x"}]}}, "PET_RDZV_ID is set by the operator"),
+        ({"trainer": {"env": [{"name": "PYTHONPATH", "valueFrom": {}}]}}, "PYTHONPATH must be a plain value"),
+        ({"trainer": {"command": ["torchrun", "--standalone", "x.py"]}}, "remove --standalone"),
+        ({"trainer": {"command": ["sh", "-c", "torchrun --rdzv-backend=c10d x.py"]}}, "remove --rdzv-backend"),
+    ],
+)
+def test_a_problem_says_what_to_change(given: dict[str, Any], words: str) -> None:
+    found = problem(spec(**given))
+    assert found is not None
+    assert words in found
+
+
+def render(wanted: ElasticJobSpec, index: int = 2, number: int = 1) -> dict[str, Any]:
+    return render_pod(job(), wanted, index, number, IMAGE)
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    return {variable["name"]: variable.get("value", "") for variable in container["env"]}
+
+
+def test_the_pod_is_named_after_its_place_and_owned_by_the_job() -> None:
+    meta = render(spec())["metadata"]
+    assert meta["name"] == "digits-2-1"
+    assert meta["labels"]["elasticjob.io/index"] == "2"
+    assert meta["ownerReferences"][0]["uid"] == JOB_UID
+
+
+def test_the_trainer_keeps_its_image_and_command_and_gets_its_rendezvous_by_environment() -> None:
+    trainer = render(spec(nprocPerNode=2, maxReplicas=8))["spec"]["containers"][0]
+    assert (trainer["image"], trainer["command"]) == ("busybox", ["torchrun", "train.py"])
+    found = environment(trainer)
+    assert found["PET_RDZV_BACKEND"] == "elasticjob"
+    assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == ("1:8", "2")
+    assert found["TORCH_ELASTIC_WORKER_IDENTICAL"] == "1"
+
+
+def test_ranks_are_agreed_through_the_store_when_process_counts_may_differ() -> None:
+    trainer = render(spec(nprocPerNode="gpu"))["spec"]["containers"][0]
+    assert "TORCH_ELASTIC_WORKER_IDENTICAL" not in environment(trainer)
+
+
+def test_the_users_own_environment_stays_with_the_plugin_before_their_pythonpath() -> None:
+    given = {"env": [{"name": "PYTHONPATH", "value": "/app/lib"}, {"name": "EPOCHS", "value": "3"}]}
+    found = environment(render(spec(given))["spec"]["containers"][0])
+    assert found["PYTHONPATH"] == "/elasticjob/trainer:/app/lib"
+    assert found["EPOCHS"] == "3"
+
+
+def test_the_sidecar_alone_gets_a_token() -> None:
+    pod = render(spec())["spec"]
+    mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts == {"elasticjob-trainer"}
+    assert pod["automountServiceAccountToken"] is False
+    assert "elasticjob-token" in {mount["name"] for mount in pod["initContainers"][-1]["volumeMounts"]}
+
+
+def test_the_sidecar_starts_last_of_the_init_containers_and_stays() -> None:
+    pod = render(spec(pod={"initContainers": [{"name": "fetch"}]}))["spec"]
+    assert [one["name"] for one in pod["initContainers"]] == ["fetch", SIDECAR]
+    assert pod["initContainers"][-1]["restartPolicy"] == "Always"
+
+
+def test_the_template_is_not_changed_by_rendering() -> None:
+    wanted = spec()
+    before = wanted.model_dump_json()
+    render(wanted)
+    assert wanted.model_dump_json() == before
+
+
+def test_the_users_tolerations_of_a_lost_node_win() -> None:
+    own = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 600}
+    tolerations = render(spec(pod={"tolerations": [own]}))["spec"]["tolerations"]
+    assert [one["tolerationSeconds"] for one in tolerations if one["key"] == own["key"]] == [600]
+
+
+def test_access_is_to_the_own_job_and_to_records() -> None:
+    (_, account), (_, role), (_, binding) = render_access(job(), spec())
+    assert account["metadata"]["name"] == "digits-worker"
+    assert role["rules"][0]["resourceNames"] == ["digits"]
+    assert binding["subjects"][0]["name"] == "digits-worker"
+
+
+def test_a_service_account_that_the_template_names_is_bound_and_not_made() -> None:
+    (_, role), (_, binding) = render_access(job(), spec(pod={"serviceAccountName": "trainers"}))
+    assert role["kind"] == "Role"
+    assert binding["subjects"][0]["name"] == "trainers"
