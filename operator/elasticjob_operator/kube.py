@@ -114,9 +114,18 @@ class Kube:
     async def workers(self, namespace: str, selector: str) -> list[Object]:
         return await self._list(f"{CUSTOM}/namespaces/{namespace}/{WORKERS}", selector)
 
-    async def create_pod(self, pod: Object, *, dry_run: bool = False) -> Object:
+    async def create_pod(self, pod: Object) -> Object:
+        return await self.request("POST", f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods", pod)
+
+    async def try_pod(self, pod: Object) -> str | None:
+        """What the API server has against `pod`, an unknown field included; None when it would take it."""
         path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"
-        return await self.request("POST", path, pod, {"dryRun": "All"} if dry_run else None)
+        try:
+            with suppress(Conflict):  # the name is taken: the form was good
+                await self.request("POST", path, pod, {"dryRun": "All", "fieldValidation": "Strict"})
+        except Invalid as error:
+            return str(error)
+        return None
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         await self._delete(f"{CORE}/namespaces/{namespace}/pods/{name}", uid)

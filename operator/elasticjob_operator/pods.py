@@ -69,6 +69,12 @@ def service_account(job: str, spec: ElasticJobSpec) -> str:
     return spec.template["spec"].get("serviceAccountName") or f"{job}-worker"
 
 
+def bare_pod(job: Object, spec: ElasticJobSpec) -> Object:
+    """The template as a pod of its own, for the API server to judge before anything is added."""
+    meta = {"name": pod_name(job["metadata"]["name"], 0, 0), "namespace": job["metadata"]["namespace"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec.template.get("spec")}
+
+
 def render_pod(job: Object, spec: ElasticJobSpec, index: int, replacement: int, image: SidecarImage) -> Object:
     """The pod of worker `index`, `replacement` pods after its first."""
     meta, template = job["metadata"], deepcopy(spec.template)

@@ -8,7 +8,6 @@ import asyncio
 import json
 import logging
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -23,7 +22,7 @@ from elasticjob_operator.events import Announcer
 from elasticjob_operator.kube import Conflict, Invalid, Kube, NotFound, Object
 from elasticjob_operator.leader import Leadership
 from elasticjob_operator.observe import is_ready, workers_of
-from elasticjob_operator.pods import SidecarImage, pod_name, render_pod, selector
+from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
 from elasticjob_operator.status import Report, is_urgent, rendezvous_spec, state_of, status_of
 
 COUNTERS_SECONDS = 1.0
@@ -162,17 +161,21 @@ class Reconciler:
         form = json.dumps(spec.template, sort_keys=True) + spec.trainer_container
         if form == memory.checked:
             return
-        memory.problem = template.problem(spec)
-        if memory.problem is None:
-            await self._grant_access(job, spec, memory)
-            try:
-                with suppress(Conflict):  # a name that is taken, by our own pod: the form was good
-                    await self._kube.create_pod(render_pod(job, spec, 0, 0, self._image), dry_run=True)
-            except Invalid as error:
-                memory.problem = f"the API server refuses a pod of spec.template: {error}"
+        memory.problem = await self._problem(job, spec, memory)
         memory.checked = form
         if memory.problem:
             self._announcer.tell(job, "TemplateInvalid", memory.problem, warning=True)
+
+    async def _problem(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> str | None:
+        """The API server judges the template as it is, then this project's own rules, then the whole pod."""
+        if refusal := await self._kube.try_pod(bare_pod(job, spec)):
+            return f"spec.template is no valid pod: {refusal}"
+        if found := template.problem(spec):
+            return found
+        await self._grant_access(job, spec, memory)
+        if refusal := await self._kube.try_pod(render_pod(job, spec, 0, 0, self._image)):
+            return f"the API server refuses a worker pod of spec.template: {refusal}"
+        return None
 
     async def _grant_access(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:
         """A pod is refused, even in a dry run, before its service account is there."""

@@ -1,4 +1,4 @@
-"""Checks a job's pod template before any pod is made. Pure: each problem is one sentence that says what to change."""
+"""What this project itself asks of a pod template that is a valid pod. Pure; each problem says what to change."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,10 +18,7 @@ def problem(spec: ElasticJobSpec) -> str | None:
 
 
 def _problems(spec: ElasticJobSpec) -> Iterator[str]:
-    pod = spec.template.get("spec")
-    if not isinstance(pod, dict) or not isinstance(pod.get("containers"), list) or not pod["containers"]:
-        yield "spec.template.spec.containers is missing: list at least the trainer container"
-        return
+    pod = spec.template["spec"]
     trainer = next((one for one in pod["containers"] if one.get("name") == spec.trainer_container), None)
     if trainer is None:
         names = ", ".join(str(one.get("name")) for one in pod["containers"])

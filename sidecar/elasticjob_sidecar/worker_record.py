@@ -19,6 +19,8 @@ from elasticjob_sidecar.quiet import Quiet
 
 log = logging.getLogger(__name__)
 
+CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
@@ -95,7 +97,7 @@ class WorkerRecord:
                     await self._beat()
                     due = loop.time() + HEARTBEAT_SECONDS
                 else:
-                    await self._idle(due - loop.time())
+                    await self._idle(max(due - loop.time(), CLOCK_TICK))
                     continue
             except ApiFailure as failure:
                 self._failed("write", failure)
@@ -146,7 +148,8 @@ class WorkerRecord:
     async def _beat(self) -> None:
         round_, rank = self._place
         progress = self._progress
-        metrics = dict.fromkeys(self._shown) | progress.metrics or None
+        forgotten = dict.fromkeys(self._shown)  # null, or they would stay
+        metrics = forgotten | progress.metrics if progress.metrics else None
         status = {
             "heartbeat": self._heartbeat + 1,
             "round": round_,

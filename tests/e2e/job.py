@@ -101,14 +101,9 @@ class Job:
         return now
 
     def kill_trainer(self, pod: Object) -> float:
-        """kill -9 of the trainer container's first process, the agent; return the moment before.
-
-        From the node, because inside the container the kernel protects the first process.
-        """
-        container = container_status(pod, TRAINER)["containerID"].removeprefix("containerd://")
+        """kill -9 of the trainer container's first process, the agent; return the moment before."""
         now = time.monotonic()
-        command = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", container]
-        succeed("docker", "exec", pod["spec"]["nodeName"], *command)
+        kill_container(pod, TRAINER)
         return now
 
     def finish_training(self) -> None:
@@ -230,6 +225,13 @@ class Job:
 def status_of(sighting: Sighting) -> Object:
     status: Object = sighting.body.get("status", {})
     return status
+
+
+def kill_container(pod: Object, name: str) -> None:
+    """kill -9 of a container's first process, from the node: inside the container the kernel protects it."""
+    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
+    command = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", container]
+    succeed("docker", "exec", pod["spec"]["nodeName"], *command)
 
 
 def container_status(pod: Object, name: str) -> Object:

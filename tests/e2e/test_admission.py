@@ -38,6 +38,11 @@ def test_a_wrong_spec_is_refused(module_namespace: Namespace, spec: dict[str, An
     assert sentence.replace('"', "") in message
 
 
+def test_a_name_that_is_too_long_for_a_label_is_refused(module_namespace: Namespace) -> None:
+    with pytest.raises(Failed, match=r"metadata\.name"):
+        module_namespace.apply(manifest("n" * 64), dry_run=True)
+
+
 @pytest.fixture(scope="module")
 def idle(module_namespace: Namespace) -> Namespace:
     """A namespace with the job `idle`, 2 of 2 to 4 workers and no pod by its template, and `asleep`, suspended."""

@@ -1,6 +1,8 @@
 """Workers that are lost or fail: the others are told, and the group forms anew at its full size."""
 
-from e2e.job import SIDECAR, Job, restarts
+import pytest
+
+from e2e.job import SIDECAR, Job, manifest, restarts
 from e2e.kube import wait_until
 from e2e.timings import Timings
 
@@ -69,6 +71,29 @@ def test_a_job_that_fails_again_and_again_ends(job: Job) -> None:
     assert any(event["reason"] == "Failed" and event["type"] == "Warning" for event in job.events())
     job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Failed", "--timeout=5s")
 
+    wait_for_the_end_of_all_pods(job)
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (
+            "echo no such model >&2; exit 3",
+            "worker 0 ended 1 times before it joined, and maxRestarts is 0: exit code 3: no such model",
+        ),
+        ("true", "its command must be torchrun, without --standalone and --rdzv-backend"),
+    ],
+    ids=["fails", "succeeds"],
+)
+def test_a_trainer_that_ends_without_joining_is_told(job: Job, command: str, sentence: str) -> None:
+    template = manifest("train")["spec"]["template"]
+    template["spec"]["containers"][0]["command"] = ["sh", "-c", command]
+    job.apply(replicas=1, maxRestarts=0, template=template)
+    assert sentence in job.wait_for_condition("Failed")["message"]
+    wait_for_the_end_of_all_pods(job)
+
+
+def wait_for_the_end_of_all_pods(job: Job) -> None:
     def running() -> list[str]:
         return [
             name for name, pod in job.pod_states.present().items() if pod["status"]["phase"] in ("Pending", "Running")

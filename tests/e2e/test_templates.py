@@ -25,6 +25,14 @@ def no_containers(pod: Object) -> None:
     pod["containers"] = []
 
 
+def words_for_containers(pod: Object) -> None:
+    pod["containers"] = ["trainer"]
+
+
+def unknown_field(pod: Object) -> None:
+    pod["containers"][0]["comand"] = ["torchrun", "/test/train.py"]
+
+
 def bad_quantity(pod: Object) -> None:
     pod["containers"][0]["resources"] = {"requests": {"memory": "1 gigabyte"}}
 
@@ -41,7 +49,9 @@ def own_backend(pod: Object) -> None:
     ("change", "sentence"),
     [
         (another_name, "no container named 'trainer' (it has: main): name one so, or set spec.trainerContainer"),
-        (no_containers, "spec.template.spec.containers is missing"),
+        (no_containers, "spec.containers: Required value"),
+        (words_for_containers, "containers"),
+        (unknown_field, 'unknown field "spec.containers[0].comand"'),
         (bad_quantity, "quantities must match the regular expression"),
         (restart_always, "spec.template.spec.restartPolicy must be OnFailure or left out"),
         (own_backend, "remove --rdzv-backend from the trainer's command"),
@@ -70,14 +80,38 @@ def test_a_corrected_template_starts_the_job(job: Job) -> None:
     job.wait_for_round(1)
 
 
-def test_an_image_that_is_not_there_is_named(job: Job) -> None:
-    def unknown_image(pod: Object) -> None:
-        pod["containers"][0] |= {"image": "elasticjob/nowhere:1", "imagePullPolicy": "Never"}
+def image_from_nowhere(pod: Object) -> None:
+    pod["containers"][0]["image"] = "localhost:1/nowhere:1"  # where nothing answers
 
-    job.apply(replicas=2, template=wrong_template(unknown_image))
+
+def too_many_cpus(pod: Object) -> None:
+    pod["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [(image_from_nowhere, "localhost:1/nowhere:1"), (too_many_cpus, "Insufficient cpu")],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_why_workers_do_not_start_is_told(job: Job, change: Change, sentence: str) -> None:
+    job.apply(replicas=2, template=wrong_template(change))
 
     def told() -> bool:
         condition = job.condition("Rendezvoused")
-        return condition["reason"] == "InsufficientMembers" and "elasticjob/nowhere:1" in condition["message"]
+        return condition["reason"] == "InsufficientMembers" and sentence in condition["message"]
 
-    wait_until("the image in the condition Rendezvoused", told, 60, job.summary)
+    wait_until(f"{sentence!r} in the condition Rendezvoused", told, 60, job.summary)
+
+
+def test_a_refusal_that_has_passed_is_forgotten(job: Job) -> None:
+    """Not the template is wrong, but the time: the job starts as soon as there is room."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
+    job.namespace.apply(quota)
+    job.apply(replicas=1)
+
+    def told() -> bool:
+        return any("exceeded quota: full" in event["message"] for event in job.events())
+
+    wait_until("an event that names the quota", told, 30, job.events)
+    job.namespace.kubectl("delete", "resourcequota", "full")
+    job.wait_for_round(1)

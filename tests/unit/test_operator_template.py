@@ -25,7 +25,6 @@ def test_a_plain_template_is_good() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"pod": {"containers": []}}, "containers is missing"),
         ({"trainer": {"name": "main"}}, "no container named 'trainer' (it has: main)"),
         ({"pod": {"restartPolicy": "Always"}}, "restartPolicy must be OnFailure"),
         ({"pod": {"hostNetwork": True}}, "hostNetwork"),

@@ -1,9 +1,11 @@
 """The rendezvous, rule by rule: each test is a story of one job."""
 
+from dataclasses import replace
+
 import pytest
 from rendezvous_world import World, formed
 
-from elasticjob.rendezvous import PodState
+from elasticjob.rendezvous import Clocks, PodState
 from elasticjob.terms import Cause, Outcome
 
 
@@ -95,6 +97,24 @@ class TestScaling:
         assert (world.phase, world.state.reason) == ("2 Forming", "scaled from 3 to 2")
         world.rejoin(0, 1)
         assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 0)
+
+    def test_down_goes_by_rank_and_not_by_index(self) -> None:
+        world = formed(3)
+        world.delete(0)
+        world.rejoin(1, 2)
+        world.up(0)
+        assert world.ranks == [1, 2, 0]
+        victim = world.member(0)
+        world.scale(2)
+        assert world.state.leaving == (victim,)
+
+    def test_down_keeps_a_newcomer_that_has_joined_before_one_that_has_not(self) -> None:
+        world = formed(2)
+        world.scale(4)
+        world.up(3)
+        world.scale(3)
+        assert {place[0] for place in world.workers} == {0, 1, 3}
+        assert world.phase == "2 Forming"
 
     def test_a_victim_keeps_its_pod_until_its_trainer_is_gone(self) -> None:
         world = formed(2)
@@ -359,6 +379,14 @@ class TestSuspend:
         assert world.phase == "2 Formed"
         assert world.log[-1] == "round 2 formed with 2 workers in 0.0 s: resumed"
 
+    def test_exit_0_in_the_moment_of_suspension_is_not_completion(self) -> None:
+        world = formed(1)
+        world.spec = replace(world.spec, suspend=True)
+        world.change(0, pod=PodState.SUCCEEDED)
+        assert (world.state.outcome, world.state.finished, world.workers) == (None, (), {})
+        world.suspend(False)
+        assert set(world.workers) == {(0, 1)}
+
     def test_a_suspended_job_starts_no_pod(self) -> None:
         world = World(replicas=2, suspend=True)
         assert world.workers == {}
@@ -368,10 +396,6 @@ class TestSuspend:
 
 def test_a_new_operator_goes_on_where_the_old_one_was() -> None:
     """Only the clocks are lost with an operator: nothing is broken by their absence."""
-    from dataclasses import replace
-
-    from elasticjob.rendezvous import Clocks
-
     world = formed(3)
     world.state = replace(world.state, clocks=Clocks(opened=5.0, formed=5.0))
     world.now = 5.0

@@ -10,6 +10,7 @@ Children that exec (torch's workers) never inherit it. While the stream is down,
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import logging
@@ -17,6 +18,7 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
+from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -181,11 +183,10 @@ def _names_superseded(payload: bytes) -> bool:
 
 
 def _shut(held: socket.socket | None) -> None:
+    """Wake the thread that reads the socket; closing it would not."""
     if held is not None:
-        try:
-            held.shutdown(2)  # SHUT_RDWR: wakes the reading thread; close() would not
-        except OSError:
-            pass  # it had ended by itself
+        with contextlib.suppress(OSError):  # it had ended by itself
+            held.shutdown(SHUT_RDWR)
 
 
 _streams: weakref.WeakSet[EventStream] = weakref.WeakSet()

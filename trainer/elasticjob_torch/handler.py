@@ -30,16 +30,18 @@ from elasticjob_torch.client import (
     Closed,
     JoinTimeout,
     Leaving,
+    NoTrainer,
     Round,
     RoundBroken,
     SidecarError,
     SidecarUnavailable,
     StoreAddress,
+    Superseded,
 )
 from elasticjob_torch.membership import Membership, Misplaced
 from elasticjob_torch.orphans import end_orphans, leave_mark
 from elasticjob_torch.settings import Settings, SettingsError, parse_settings
-from elasticjob_torch.stopping import signals_heard
+from elasticjob_torch.stopping import hear_signals
 from elasticjob_torch.store import AgentStore, StoreBroken
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
             within ``sidecar_timeout`` (30 seconds).
     """
     _show_log()
+    hear_signals(_signal_error)
     try:
         settings = parse_settings(params.endpoint, params.run_id, params.config)
         for sentence in settings.ignored:
@@ -109,19 +112,20 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """
         limit = self._settings.join_timeout
         deadline = None if limit is None else time.monotonic() + limit
-        with signals_heard(_signal_error):
-            while True:
-                self._drop_store()
-                handed = self._join(deadline)
-                try:
-                    return self._enter(handed)
-                except (RoundBroken, RuntimeError) as error:  # the store's errors are RuntimeErrors
-                    log.info("round %d is passed over: %s", handed.number, error)
-                    self._membership.give_up(handed)
-                except SidecarUnavailable as error:
-                    raise RendezvousConnectionError(str(error)) from None
-                except SidecarError as error:
-                    raise RendezvousError(str(error)) from None
+        while True:
+            self._drop_store()
+            handed = self._join(deadline)
+            try:
+                return self._enter(handed)
+            except (RoundBroken, NoTrainer, RuntimeError) as error:  # the store's errors are RuntimeErrors
+                log.info("round %d is passed over: %s", handed.number, error)
+                self._membership.give_up(handed)
+            except Superseded as error:
+                raise SystemExit(f"{BACKEND}: {error}") from None
+            except SidecarUnavailable as error:
+                raise RendezvousConnectionError(str(error)) from None
+            except SidecarError as error:
+                raise RendezvousError(str(error)) from None
 
     def num_nodes_waiting(self) -> int:
         """Return more than 0 exactly when the round in use is no longer the formed one.
@@ -217,7 +221,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
 
 def _signal_error(number: signal.Signals) -> Exception:
-    return SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
+    error: Exception = SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
+    return error
 
 
 def _show_log() -> None:

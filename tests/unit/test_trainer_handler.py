@@ -1,0 +1,331 @@
+"""The handler and its store over stand-ins of torch's few classes; real torch is met on the cluster.
+
+The sidecar is real HTTP. The store is a dictionary, shared by all clients of its port as a TCPStore is.
+"""
+
+import importlib
+import sys
+import threading
+import types
+from datetime import timedelta
+from typing import ClassVar
+
+import pytest
+from trainer_sidecar import RUN_ID, Sidecar, handed, refusal
+
+JOIN = "POST /v1/rendezvous"
+STORE = "GET /v1/store"
+MEMBERS = "torchelastic/agent/terminal_state/num_members"
+LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
+
+
+class DistStoreError(RuntimeError):
+    pass
+
+
+class FakeTCPStore:
+    """Keys by port; a port in `down` refuses every call, as a server that has ended does."""
+
+    servers: ClassVar = {}
+    down: ClassVar = set()
+
+    def __init__(self, host_name, port, is_master=False, **options):
+        if not is_master and (port in self.down or port not in self.servers):
+            raise RuntimeError(f"cannot connect to {port}")
+        self.port = port
+        if is_master:
+            self.servers[port] = {}
+
+    @property
+    def keys(self):
+        if self.port in self.down:
+            raise RuntimeError("connection was closed")
+        return self.servers[self.port]
+
+    def set(self, key, value):
+        self.keys[key] = value.encode()
+
+    def get(self, key):
+        return self.keys[key]
+
+    def add(self, key, amount):
+        self.keys[key] = self.keys.get(key, 0) + amount
+        return self.keys[key]
+
+    def check(self, keys):
+        return all(key in self.keys for key in keys)
+
+
+class SignalException(Exception):
+    def __init__(self, message, sigval):
+        super().__init__(message)
+        self.sigval = sigval
+
+
+def fake_modules():
+    names = {
+        "torch": {"__version__": "2.15.0+cpu"},
+        "torch.distributed": {"DistStoreError": DistStoreError, "Store": object, "TCPStore": FakeTCPStore},
+        "torch.distributed.elastic": {},
+        "torch.distributed.elastic.multiprocessing": {"SignalException": SignalException},
+        "torch.distributed.elastic.rendezvous": {
+            **{
+                f"Rendezvous{name}Error": type(f"Rendezvous{name}Error", (Exception,), {})
+                for name in ("", "Closed", "Connection", "Timeout")
+            },
+            "RendezvousHandler": object,
+            "RendezvousParameters": object,
+            "RendezvousInfo": lambda store, rank, size, address: types.SimpleNamespace(
+                store=store, rank=rank, world_size=size, bootstrap_store_info=address
+            ),
+            "RendezvousStoreInfo": lambda addr, port: (addr, port),
+        },
+    }
+    for name, members in names.items():
+        module = types.ModuleType(name)
+        vars(module).update(members)
+        yield name, module
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """The stand-in modules; the plug-in's own modules that import torch are loaded anew over them."""
+    for name, module in fake_modules():
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("elasticjob_torch.handler", "elasticjob_torch.store"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(FakeTCPStore, "servers", {})
+    monkeypatch.setattr(FakeTCPStore, "down", set())
+    yield sys.modules["torch.distributed.elastic.rendezvous"]
+    for name in ("elasticjob_torch.handler", "elasticjob_torch.store"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def sidecar():
+    fake = Sidecar()
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+def parameters(sidecar, **config):
+    return types.SimpleNamespace(endpoint=f"127.0.0.1:{sidecar.port}", run_id=RUN_ID, config={"timeout": 900, **config})
+
+
+@pytest.fixture
+def plugin(torch, monkeypatch):
+    module = importlib.import_module("elasticjob_torch.handler")
+    for name in ("hear_signals", "leave_mark", "end_orphans", "_show_log"):
+        monkeypatch.setattr(module, name, lambda *args: None)
+    return module
+
+
+@pytest.fixture
+def handler(plugin, sidecar):
+    made = plugin.create_handler(parameters(sidecar, close_timeout="1"))
+    yield made
+    made.shutdown()
+
+
+def serves(sidecar):
+    """Let the sidecar forward to whichever store was posted last."""
+
+    def answer(path):
+        if path != STORE:
+            return 204, {}
+        posted = sidecar.said("POST /v1/store")
+        return 200, {"host": "127.0.0.1", "port": posted[-1]["port"]}
+
+    sidecar.default = answer
+
+
+def enter(sidecar, handler, *answer, **options):
+    serves(sidecar)
+    sidecar.answers[JOIN] = [handed(*answer, **options)]
+    return handler.next_rendezvous()
+
+
+def test_rank_0_serves_the_store_and_all_use_the_forwarded_address(sidecar, handler):
+    info = enter(sidecar, handler, 1, rank=0, world_size=2)
+    assert (info.rank, info.world_size) == (0, 2)
+    posted = sidecar.said("POST /v1/store")
+    assert [body["round"] for body in posted] == [1]
+    assert info.bootstrap_store_info == ("127.0.0.1", posted[0]["port"])
+    info.store.set("key", "value")
+    assert info.store.get("key") == b"value"
+
+
+def test_names(handler):
+    assert (handler.get_backend(), handler.get_run_id(), handler.use_agent_store) == ("elasticjob", RUN_ID, True)
+    assert (handler.num_nodes_waiting(), handler.is_closed()) == (0, False)
+
+
+def test_each_round_has_a_new_store(sidecar, handler):
+    first = enter(sidecar, handler, 1)
+    second = enter(sidecar, handler, 2)
+    assert first.bootstrap_store_info != second.bootstrap_store_info
+    with pytest.raises(DistStoreError, match="closed"):
+        first.store.set("key", "value")
+
+
+def test_a_store_that_fails_means_the_next_round(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[JOIN] = [handed(1, rank=1), handed(2, rank=1)]
+    sidecar.answers[STORE] = [refusal(409, "RoundBroken"), (200, {"host": "127.0.0.1", "port": 40000})]
+    assert handler.next_rendezvous().bootstrap_store_info == ("127.0.0.1", 40000)
+    assert [body["after"] for body in sidecar.said(JOIN)] == [0, 1]
+
+
+def test_a_client_that_cannot_connect_asks_the_sidecar_again(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[JOIN] = [handed(1, rank=1)]
+    sidecar.answers[STORE] = [(200, {"host": "127.0.0.1", "port": port}) for port in (40001, 40000)]
+    assert handler.next_rendezvous().bootstrap_store_info == ("127.0.0.1", 40000)
+
+
+@pytest.mark.parametrize("answer", [refusal(410, "Leaving"), refusal(410, "Closed", outcome="Complete")])
+def test_a_worker_that_is_not_needed_exits_0(sidecar, handler, answer):
+    sidecar.answers[JOIN] = [answer]
+    with pytest.raises(SystemExit) as caught:
+        handler.next_rendezvous()
+    assert caught.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (refusal(410, "Closed", "too many failures", outcome="Failed"), "RendezvousClosedError", "too many failures"),
+        (refusal(410, "Closed", "closed by a worker", outcome="Closed"), "RendezvousClosedError", "closed by a worker"),
+        (refusal(400, "BadRequest", "after: no number"), "RendezvousError", "after: no number"),
+    ],
+)
+def test_refusals_in_torchs_terms(torch, sidecar, handler, answer, error, said):
+    sidecar.answers[JOIN] = [answer]
+    with pytest.raises(getattr(torch, error), match=said):
+        handler.next_rendezvous()
+
+
+def test_join_timeout_in_torchs_terms(torch, plugin, sidecar):
+    handler = plugin.create_handler(parameters(sidecar, join_timeout="0.001"))
+    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout", "no round")]
+    with pytest.raises(torch.RendezvousTimeoutError, match="no round"):
+        handler.next_rendezvous()
+    handler.shutdown()
+
+
+def test_another_job_is_one_sentence(sidecar, handler):
+    sidecar.answers[JOIN] = [handed(1, run_id="theirs")]
+    with pytest.raises(SystemExit, match=r"^elasticjob: this pod's ElasticJob has the run id theirs"):
+        handler.next_rendezvous()
+
+
+@pytest.mark.parametrize("config", [{"join_timout": "3"}, {"sidecar_timeout": "0.1"}])
+def test_a_wrong_start_is_one_sentence(plugin, sidecar, config):
+    sidecar.stop()
+    with pytest.raises(SystemExit, match=r"^elasticjob: [^\n]+$"):
+        plugin.create_handler(parameters(sidecar, **config))
+
+
+def test_set_closed(torch, sidecar, handler):
+    handler.set_closed()
+    assert len(sidecar.said("POST /v1/close")) == 1
+    sidecar.answers["POST /v1/close"] = [refusal(504, "ApiServerAway", "no API server")]
+    with pytest.raises(torch.RendezvousConnectionError, match="no API server"):
+        handler.set_closed()
+
+
+def test_shutdown_after_success_finishes(sidecar, handler):
+    enter(sidecar, handler, 5)
+    assert handler.shutdown()
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [5]
+
+
+@pytest.mark.parametrize(
+    ("error", "causes"),
+    [
+        (RuntimeError("a child failed"), ["TrainerLeft"]),
+        (SystemExit(1), ["TrainerLeft"]),
+        (SignalException("stopped", 15), []),
+    ],
+)
+def test_shutdown_after_failure_leaves(sidecar, handler, error, causes):
+    enter(sidecar, handler, 5)
+
+    def run():
+        try:
+            raise error
+        finally:
+            assert handler.shutdown()
+
+    with pytest.raises(type(error)):
+        run()
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == causes
+    assert sidecar.said("POST /v1/finish") == []
+
+
+def test_a_wait_ends_with_the_round(sidecar, handler):
+    store = enter(sidecar, handler, 1).store
+    threading.Timer(0.05, sidecar.tell, kwargs={"round": 2, "phase": "Forming"}).start()
+    with pytest.raises(DistStoreError, match="the round ended while waiting for key"):
+        store.get("key")
+
+
+def test_a_wait_has_the_stores_timeout(sidecar, handler):
+    store = enter(sidecar, handler, 1).store
+    assert store.timeout == timedelta(seconds=300)
+    store.set_timeout(timedelta(seconds=0.01))
+    with pytest.raises(DistStoreError, match=r"waited 0\.01 s for key"):
+        store.wait(["key"])
+
+
+def test_the_exit_barrier_tells_that_the_work_is_done(sidecar, handler):
+    store = enter(sidecar, handler, 3, world_size=1).store
+    assert store.add(MEMBERS, 1) == 1
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
+    store.set(LAST_MEMBER, "done")
+    store.wait([LAST_MEMBER])
+    assert handler.shutdown()
+    assert len(sidecar.said("POST /v1/finish")) == 1
+
+
+def test_other_counters_tell_nothing(sidecar, handler):
+    store = enter(sidecar, handler, 3).store
+    assert store.add("counter", 2) == 2
+    assert sidecar.said("POST /v1/finish") == []
+
+
+@pytest.mark.parametrize("change", [{"round": 4, "phase": "Forming"}, {"closed": True, "outcome": "Complete"}])
+def test_a_finished_agent_does_not_wait_for_a_round_that_is_over(sidecar, handler, change):
+    store = enter(sidecar, handler, 3).store
+    store.add(MEMBERS, 1)
+    threading.Timer(0.05, sidecar.tell, kwargs={"phase": "Closed", **change}).start()
+    store.wait([LAST_MEMBER])
+
+
+def test_a_finished_agent_does_not_mind_that_the_store_has_ended(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[STORE] = [(200, {"host": "127.0.0.1", "port": 40000})]
+    sidecar.answers[JOIN] = [handed(3, rank=1)]
+    store = handler.next_rendezvous().store
+    FakeTCPStore.down.add(40000)
+    assert store.add(MEMBERS, 1) == 0
+    store.wait([LAST_MEMBER])
+    with pytest.raises(RuntimeError, match="closed"):
+        store.check(["key"])
+
+
+@pytest.mark.parametrize(
+    ("version", "can"), [("2.6.0", False), ("2.7.1+cu126", False), ("2.8.0", True), ("2.15.0", True), ("3.0", True)]
+)
+def test_which_torch_serves_on_a_given_socket_with_libuv(plugin, version, can):
+    store = importlib.import_module("elasticjob_torch.store")
+    assert store._libuv_takes_a_socket(version) is can
+
+
+def test_the_entry_point_loads_no_torch(monkeypatch):
+    assert not [name for name in sys.modules if name == "torch" or name.startswith("torch.")]
+    monkeypatch.delitem(sys.modules, "elasticjob_torch", raising=False)
+    package = importlib.import_module("elasticjob_torch")
+    assert package.creator() is package.creator()
+    assert "torch" not in sys.modules
