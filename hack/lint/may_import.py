@@ -25,9 +25,7 @@ class MayImportContract(Contract):
         }
         offences = sorted(found - set(self.ignore_imports))
         outdated = sorted(set(self.ignore_imports) - found)
-        return ContractCheck(
-            kept=not (offences or outdated), metadata={"offences": offences, "outdated": outdated}
-        )
+        return ContractCheck(kept=not (offences or outdated), metadata={"offences": offences, "outdated": outdated})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for offence in check.metadata["offences"]:

@@ -1,12 +1,11 @@
 """What the operator last saw of jobs, pods and workers, from watches and from its own writes. Decides nothing."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elasticjob.api import JOB_LABEL
-from elasticjob_operator.kube import Object
+from elasticjob_operator.kube import Listing, Object
 
 
 class Key(NamedTuple):
@@ -18,11 +17,12 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class JobView:
-    """The newest known form of a job and of what belongs to it, by name."""
+    """The newest known form of a job and of what belongs to it, by name; `gone` are the uids that a listing missed."""
 
     job: Object | None = None
     pods: dict[str, Object] = field(default_factory=dict)
     workers: dict[str, Object] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
 
 
 class Cache:
@@ -50,24 +50,29 @@ class Cache:
 
     def note_pod(self, pod: Object, *, deleted: bool = False) -> Key:
         key = owner_key(pod)
-        _note(self._views[key].pods, pod, deleted)
+        view = self._views[key]
+        _note(view, view.pods, pod, deleted)
         return key
 
     def note_worker(self, worker: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also whether more than the heartbeat has changed."""
         key = owner_key(worker)
-        workers = self._views[key].workers
-        before = workers.get(worker["metadata"]["name"])
-        _note(workers, worker, deleted)
+        view = self._views[key]
+        before = view.workers.get(worker["metadata"]["name"])
+        _note(view, view.workers, worker, deleted)
         asks = deleted or before is None or before["spec"] != worker["spec"]
         return key, asks
 
-    def replace(self, key: Key, job: Object, pods: Iterable[Object], workers: Iterable[Object]) -> None:
-        """A fresh listing: what is not in it exists no more."""
+    def begin_listing(self, key: Key) -> None:
+        """To be called before a listing is asked for: what ends meanwhile may still be in it."""
+        self._views[key].gone.clear()
+
+    def replace(self, key: Key, job: Object, pods: Listing, workers: Listing) -> None:
+        """A fresh listing: what is not in it exists no more, unless the watch has shown something newer."""
         view = self._views[key]
-        view.job = job
-        view.pods = {pod["metadata"]["name"]: pod for pod in pods}
-        view.workers = {worker["metadata"]["name"]: worker for worker in workers}
+        view.job = job if is_newer(job, view.job) else view.job
+        view.pods = _merge(view.pods, pods, view.gone)
+        view.workers = _merge(view.workers, workers, view.gone)
 
 
 def owner_key(body: Object) -> Key:
@@ -81,10 +86,21 @@ def is_newer(body: Object, known: Object | None) -> bool:
     return int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])
 
 
-def _note(objects: dict[str, Object], body: Object, deleted: bool) -> None:
+def _merge(known: dict[str, Object], listing: Listing, gone: set[str]) -> dict[str, Object]:
+    listed = {item["metadata"]["name"]: item for item in listing.items if item["metadata"]["uid"] not in gone}
+    newer = {
+        name: body
+        for name, body in known.items()
+        if int(body["metadata"]["resourceVersion"]) > int(listing.version) or not is_newer(listed.get(name, body), body)
+    }
+    return {**listed, **newer}
+
+
+def _note(view: JobView, objects: dict[str, Object], body: Object, deleted: bool) -> None:
     name = body["metadata"]["name"]
     known = objects.get(name)
     if deleted:
+        view.gone.add(body["metadata"]["uid"])
         if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
             del objects[name]
     elif is_newer(body, known):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 from kubernetes.aio import config
@@ -48,6 +48,13 @@ class Invalid(ApiError):
 
 
 KINDS: Mapping[int, type[ApiError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict, 422: Invalid}
+
+
+class Listing(NamedTuple):
+    """What a list request found, and the resourceVersion at which it looked."""
+
+    items: list[Object]
+    version: str
 
 
 class Kube:
@@ -108,10 +115,10 @@ class Kube:
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         await self._delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
 
-    async def pods(self, namespace: str, selector: str) -> list[Object]:
+    async def pods(self, namespace: str, selector: str) -> Listing:
         return await self._list(f"{CORE}/namespaces/{namespace}/pods", selector)
 
-    async def workers(self, namespace: str, selector: str) -> list[Object]:
+    async def workers(self, namespace: str, selector: str) -> Listing:
         return await self._list(f"{CUSTOM}/namespaces/{namespace}/{WORKERS}", selector)
 
     async def create_pod(self, pod: Object) -> Object:
@@ -146,9 +153,9 @@ class Kube:
             return await self.request("POST", path, lease, seconds=seconds)
         return await self.request("PUT", f"{path}/{lease['metadata']['name']}", lease, seconds=seconds)
 
-    async def _list(self, path: str, selector: str) -> list[Object]:
-        items: list[Object] = (await self.request("GET", path, query={"labelSelector": selector}))["items"]
-        return items
+    async def _list(self, path: str, selector: str) -> Listing:
+        answer = await self.request("GET", path, query={"labelSelector": selector})
+        return Listing(answer["items"], answer["metadata"]["resourceVersion"])
 
     async def _delete(self, path: str, uid: str) -> None:
         """Deletes exactly the object with `uid`; one that is gone, or another by now, is no error."""

@@ -21,7 +21,7 @@ from elasticjob_operator.cache import Cache, JobView, Key
 from elasticjob_operator.events import Announcer
 from elasticjob_operator.kube import Conflict, Invalid, Kube, NotFound, Object
 from elasticjob_operator.leader import Leadership
-from elasticjob_operator.observe import is_ready, workers_of
+from elasticjob_operator.observe import is_owned_by, is_ready, workers_of
 from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
 from elasticjob_operator.status import Report, is_urgent, rendezvous_spec, state_of, status_of
 
@@ -39,9 +39,9 @@ class Memory:
     """What this operator keeps of a job between two rounds of work; all of it can be lost."""
 
     uid: str
-    clocks: Clocks
     epoch: int
-    listed_at: float
+    clocks: Clocks
+    listed_at: float = 0.0
     written_at: float = 0.0
     access_ready: bool = False
     checked: str = ""
@@ -68,28 +68,24 @@ class Reconciler:
 
     async def _recall(self, key: Key) -> Memory | None:
         """This job's memory, after a fresh listing where there is none or where it has aged."""
-        view, memory = self._cache.view(key), self._memories.get(key)
-        now = time.monotonic()
+        view, memory, epoch = self._cache.view(key), self._memories.get(key), self._leadership.clock.epoch
         if view.job is None or "deletionTimestamp" in view.job["metadata"]:
             self._forget(key)
             return None
-        fresh = memory is not None and memory.uid == view.job["metadata"]["uid"]
-        if (
-            memory
-            and fresh
-            and memory.epoch == self._leadership.clock.epoch
-            and now - memory.listed_at < RELIST_SECONDS
-        ):
-            return memory
-        if not await self._list(key):
-            self._forget(key)
-            return None
-        if memory is None or not fresh or memory.epoch != self._leadership.clock.epoch:
-            at, uid = self._leadership.clock.now(), str(view.job["metadata"]["uid"])
-            memory = Memory(uid, Clocks(opened=at, formed=at), self._leadership.clock.epoch, now)
+        if memory is not None and (memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch):
+            memory = None
+        if memory is None or time.monotonic() - memory.listed_at >= RELIST_SECONDS:
+            if not await self._list(key):
+                self._forget(key)
+                return None
+            memory = memory or self._begin(view.job["metadata"]["uid"], epoch)
+            memory.listed_at = time.monotonic()
             self._memories[key] = memory
-        memory.listed_at = now
         return memory
+
+    def _begin(self, uid: str, epoch: int) -> Memory:
+        now = self._leadership.clock.now()
+        return Memory(uid, epoch, Clocks(opened=now, formed=now))
 
     def _forget(self, key: Key) -> None:
         self._memories.pop(key, None)
@@ -99,6 +95,7 @@ class Reconciler:
     async def _list(self, key: Key) -> bool:
         """Read the job and all that belongs to it anew; False when it is gone."""
         wanted = selector(key.name)
+        self._cache.begin_listing(key)
         try:
             job, pods, workers = await asyncio.gather(
                 self._kube.job(*key),
@@ -124,7 +121,7 @@ class Reconciler:
         await self._check_template(job, spec, memory)
         state = state_of(before, memory.clocks)
         decision = decide(rendezvous_spec(spec), state, workers, now)
-        ready = sum(is_ready(pod) for pod in view.pods.values())
+        ready = sum(is_ready(pod) for pod in view.pods.values() if is_owned_by(pod, memory.uid))
         report = Report(
             job, spec, workers, ready, decision, before, memory.problem, self._leadership.term, _wall_clock()
         )

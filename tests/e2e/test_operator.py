@@ -45,5 +45,4 @@ def take_over(job: Job, operator: Namespace, lose: Callable[[Namespace, str], No
     lose(operator, leader)
     wait_until("a new term in the job's status", lambda: job.status["term"] > term, 60, job.summary)
     taken = next(one.at for one in job.jobs.of(job.name) if one.body.get("status", {}).get("term", 0) > term)
-    assert operator.get("lease", LEASE)["spec"]["holderIdentity"] != leader or lose is kill
     return taken - lost

@@ -7,6 +7,7 @@ import pytest
 from operator_objects import job, pod, record
 
 from elasticjob_operator.cache import Cache, Key
+from elasticjob_operator.kube import Listing
 from elasticjob_operator.leader import LeaseClock
 from elasticjob_operator.options import parse
 from elasticjob_operator.workqueue import LONGEST_RETRY_SECONDS, WorkQueue
@@ -116,6 +117,23 @@ class TestCache:
         beat["status"]["heartbeat"] = 5
         assert cache.note_worker(beat) == (KEY, False)
         assert cache.note_worker(record(0, request={"type": "Join"})) == (KEY, True)
+
+    def test_a_listing_removes_what_is_no_more(self) -> None:
+        cache = Cache()
+        cache.note_pod(pod(0, version=3))
+        cache.replace(KEY, job(), Listing([pod(1, version=5)], "6"), Listing([], "6"))
+        assert set(cache.view(KEY).pods) == {"digits-1-0"}
+
+    def test_what_the_watch_tells_while_a_listing_is_on_its_way_wins(self) -> None:
+        cache = Cache()
+        cache.begin_listing(KEY)
+        listing = Listing([pod(0, version=4), pod(1, version=5)], "6")
+        cache.note_pod(pod(0, version=7), deleted=True)
+        cache.note_pod(pod(1, version=8, phase="Running"))
+        cache.note_pod(pod(2, version=9))
+        cache.replace(KEY, job(), listing, Listing([], "6"))
+        assert set(cache.view(KEY).pods) == {"digits-1-0", "digits-2-0"}
+        assert cache.view(KEY).pods["digits-1-0"]["status"]["phase"] == "Running"
 
 
 class TestLeaseClock:

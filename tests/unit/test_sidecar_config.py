@@ -1,0 +1,63 @@
+"""What the sidecar says to whoever starts it by hand."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from elasticjob_sidecar.config import Config, ConfigError
+
+ENV = {
+    "ELASTICJOB_JOB": "job",
+    "ELASTICJOB_JOB_UID": "uid",
+    "ELASTICJOB_INDEX": "3",
+    "ELASTICJOB_NAMESPACE": "default",
+    "ELASTICJOB_POD_NAME": "job-3-0",
+    "ELASTICJOB_POD_UID": "pod",
+    "ELASTICJOB_POD_IP": "10.0.0.7",
+    "ELASTICJOB_STORE_READY_SECONDS": "30",
+}
+
+
+def test_it_is_read_from_the_environment() -> None:
+    config = Config.from_env({**ENV, "PATH": "/bin"})
+    assert (config.job, config.index, config.store_ready_seconds, config.join_timeout_seconds) == ("job", 3, 30, 600)
+    assert config.address == "10.0.0.7:29402"
+
+
+def test_an_ipv6_address_is_bracketed() -> None:
+    assert Config.from_env(ENV | {"ELASTICJOB_POD_IP": "fd00::7"}).address == "[fd00::7]:29402"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("ELASTICJOB_JOB", None, "ELASTICJOB_JOB is not set: the sidecar is meant to be started by the"),
+        ("ELASTICJOB_INDEX", "x", "ELASTICJOB_INDEX is 'x', which is not valid"),
+        ("ELASTICJOB_POD_IP", "", "ELASTICJOB_POD_IP is '', which is not valid"),
+        ("ELASTICJOB_STORE_READY_SECONDS", "0", "ELASTICJOB_STORE_READY_SECONDS is '0', which is not valid"),
+    ],
+)
+def test_an_error_names_the_variable(variable: str, value: str | None, sentence: str) -> None:
+    env = {name: text for name, text in ENV.items() if name != variable}
+    with pytest.raises(ConfigError) as error:
+        Config.from_env(env if value is None else env | {variable: value})
+    assert str(error.value).startswith(sentence)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"), [({}, "ELASTICJOB_JOB is not set"), (ENV, "no access to the Kubernetes API")]
+)
+def test_started_by_hand_it_ends_with_one_sentence(env: dict[str, str], words: str) -> None:
+    paths = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    path = os.pathsep.join(part for part in sys.path if part)
+    command = [sys.executable, "-m", "elasticjob_sidecar"]
+    ended = subprocess.run(
+        command, env={**paths, **env, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("elasticjob-sidecar: ")
+    assert words in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1

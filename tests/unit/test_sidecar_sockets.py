@@ -1,0 +1,463 @@
+"""Two sidecars on real loopback sockets, with a fake API server; the test plays operator and trainers."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from sidecar_fakes import JOB_UID, FakeKube, Json
+
+from elasticjob_sidecar import driver, transport, tunnel
+from elasticjob_sidecar.app import Ports, Sidecar
+from elasticjob_sidecar.config import Config
+from elasticjob_sidecar.forward import End, dial, listen
+
+DEADLINE = 10.0
+
+
+def free_ports(number: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Worker:
+    """One sidecar and its trainer's HTTP client."""
+
+    def __init__(self, kube: FakeKube, index: int, http: aiohttp.ClientSession) -> None:
+        self.ports = Ports(*free_ports(4))
+        config = Config.model_validate(
+            {
+                "job": "job",
+                "job_uid": JOB_UID,
+                "index": index,
+                "namespace": "default",
+                "pod_name": f"job-{index}-0",
+                "pod_uid": f"pod-{index}",
+                "pod_ip": "127.0.0.1",
+            }
+        )
+        self.index, self.kube, self.http = index, kube, http
+        self.sidecar = Sidecar(config, kube, self.ports)
+        self.machine = self.sidecar.driver.membership
+        self.stopping = asyncio.Event()
+        self.trainer = f"trainer-{index}"
+        self.streams: list[aiohttp.ClientResponse] = []
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.ports.tunnel}"
+
+    @property
+    def id(self) -> Json:
+        return {"index": self.index, "id": self.machine.me.id}
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.ports.trainer_api}/v1/{path}"
+
+    async def call(self, method: str, path: str, **body: Any) -> tuple[int, Any]:
+        async with self.http.request(method, self.url(path), json=body or None) as response:
+            return response.status, json.loads(text) if (text := await response.text()) else None
+
+    async def stream(self, round: int = 0) -> aiohttp.ClientResponse:
+        response = await self.http.get(self.url(f"rendezvous/events?trainer={self.trainer}&round={round}"))
+        assert response.status == 200
+        self.streams.append(response)
+        return response
+
+    async def join(self, after: int = 0, cause: str = "Started") -> tuple[int, Any]:
+        return await self.call("POST", "rendezvous", trainer=self.trainer, after=after, cause=cause, timeout=DEADLINE)
+
+    async def serve_store(self, round: int, store: asyncio.Server) -> None:
+        port = store.sockets[0].getsockname()[1]
+        status, _ = await self.call("POST", "store", trainer=self.trainer, round=round, port=port)
+        assert status == 204
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.ports.store)
+
+
+class World:
+    def __init__(self, kube: FakeKube, workers: list[Worker]) -> None:
+        self.kube, self.workers = kube, workers
+
+    def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
+        rendezvous = {"phase": phase, "round": round, "participants": [worker.id for worker in members], **more}
+        if phase != "Forming" and members:
+            rendezvous |= {"worldSize": len(members), "store": members[0].address}
+        self.kube.set_job(rendezvous)
+
+    async def form(self, round: int = 1) -> None:
+        """All join, and are handed one round."""
+        self.job("Forming", round)
+        for worker in self.workers:
+            if not worker.machine.trainer:
+                await worker.stream()
+        joins = [asyncio.create_task(worker.join(round - 1)) for worker in self.workers]
+        await until(lambda: all((self.kube.request(f"job-{i}-0") or {}).get("type") == "Join" for i in (0, 1)))
+        self.job("Formed", round, *self.workers)
+        assert [(await join)[1]["rank"] for join in joins] == [0, 1]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - what is waited for rings no bell
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    kube = FakeKube()
+    kube.set_job(None)
+    async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as tasks:
+        workers = [Worker(kube, index, http) for index in (0, 1)]
+        for worker in workers:
+            await worker.sidecar.serve()
+            tasks.create_task(worker.sidecar.run(worker.stopping))
+        await until(lambda: all(worker.sidecar.driver.ready for worker in workers))
+        yield World(kube, workers)
+        for worker in workers:
+            worker.stopping.set()
+            for stream in worker.streams:
+                stream.close()
+            await worker.sidecar.close()
+
+
+@contextlib.asynccontextmanager
+async def store(answer: Callable[[bytes], bytes] = lambda data: data) -> AsyncIterator[asyncio.Server]:
+    """A stand-in for rank 0's TCPStore: answers what it gets, then closes when the client has ended."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(answer(data))
+                await writer.drain()
+            writer.write(b"bye")
+            writer.write_eof()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+async def test_a_round_from_join_to_store(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert await asked == (200, {"host": "127.0.0.1", "port": 29400})
+        assert await zero.call("GET", "store?round=1&timeout=10") == (200, {"host": "127.0.0.1", "port": 29400})
+        for worker in world.workers:
+            reader, writer = await worker.connect()
+            writer.write(b"hello")
+            assert await reader.readexactly(5) == b"hello"
+            writer.write_eof()  # half-closed: what the store still says arrives
+            assert await reader.read() == b"bye"
+            writer.close()
+
+
+async def test_many_bytes_arrive_whole(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    data = os.urandom(1 << 20) * 8
+    async with store() as server:
+        await zero.serve_store(1, server)
+        reader, writer = await one.connect()
+        writer.write(data)
+        assert await reader.readexactly(len(data)) == data
+        writer.close()
+
+
+async def test_what_a_slow_reader_does_not_take_is_not_piled_up() -> None:
+    loop = asyncio.get_running_loop()
+    accepted: asyncio.Queue[End] = asyncio.Queue()
+    server = await listen("127.0.0.1", 0, accepted.put_nowait)
+    with socket.create_server(("127.0.0.1", 0)) as slow, socket.socket() as fast:
+        fast.setblocking(False)
+        await loop.sock_connect(fast, server.sockets[0].getsockname())
+        near, far = await accepted.get(), await dial(*slow.getsockname())
+        near.splice(far, lambda _: None)
+        taker, _ = slow.accept()
+        data, sent = memoryview(os.urandom(1 << 20)), 0
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await loop.sock_sendall(fast, data)
+                    sent += len(data)
+                    continue
+            break
+        buffered = far._transport.get_write_buffer_size()
+        assert 0 < buffered < 512 * 1024  # what was read in one go beyond the 64 KiB at which reading pauses
+        assert sent < 64 << 20
+        near.abort()
+        await asyncio.gather(near.closed, far.closed)
+        taker.close()
+    server.close()
+
+
+async def test_a_killed_trainer_is_noticed_at_once(world: World) -> None:
+    world.job("Forming", 1)
+    zero, one = world.workers
+    client = (
+        "import http.client, json, sys\n"
+        f"c = http.client.HTTPConnection('127.0.0.1', {zero.ports.trainer_api})\n"
+        "c.request('GET', '/v1/rendezvous/events?trainer=killed&round=0')\n"
+        "r = c.getresponse(); print(r.status, flush=True); r.read()\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", client, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"200\n"
+    zero.trainer = "killed"
+    await one.stream()
+    joins = [asyncio.create_task(worker.join()) for worker in world.workers]
+    await until(lambda: all((world.kube.request(f"job-{i}-0") or {}).get("type") == "Join" for i in (0, 1)))
+    world.job("Formed", 1, zero, one)
+    await asyncio.gather(*joins)
+    began = time.monotonic()
+    process.send_signal(signal.SIGKILL)
+    await until(lambda: (world.kube.request("job-0-0") or {}).get("type") == "Leave")
+    assert time.monotonic() - began < 1
+    assert world.kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
+    await process.wait()
+
+
+async def next_event(stream: aiohttp.ClientResponse) -> Json:
+    async with asyncio.timeout(DEADLINE):
+        while not (line := await stream.content.readline()).startswith(b"data:"):
+            assert line
+    event: Json = json.loads(line[5:])
+    return event
+
+
+async def test_the_stream_tells_each_change_once(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    stream = await zero.stream()  # a reconnect of the same trainer
+    event = await next_event(stream)
+    assert (event["round"], event["phase"], event["handed"], event["changed"]) == (1, "Formed", 1, False)
+    world.job("Formed", 1, zero, one)  # nothing new
+    world.job("Formed", 1, zero, one, waiting=1)
+    event = await next_event(stream)
+    assert (event["waiting"], event["changed"]) == (1, False)
+    world.job("Forming", 2, zero, one, reason="scaled from 2 to 3")
+    event = await next_event(stream)
+    assert (event["round"], event["changed"], event["reason"]) == (2, True, "scaled from 2 to 3")
+    world.job("Closed", 2, zero, one, outcome="Failed", reason="enough")
+    event = await next_event(stream)
+    assert (event["closed"], event["outcome"]) == (True, "Failed")
+    status, body = await zero.join(after=1, cause="MembershipChanged")
+    assert (status, body) == (410, {"error": {"code": "Closed", "message": "enough", "outcome": "Failed"}})
+
+
+async def test_a_newer_trainer_ends_the_stream_of_an_older_one(world: World) -> None:
+    world.job("Forming", 1)
+    zero, _ = world.workers
+    older = await zero.stream()
+    zero.trainer = "newer"
+    await zero.stream()
+    async with asyncio.timeout(DEADLINE):
+        await older.read()  # ends
+    zero.trainer = "trainer-0"
+    status, body = await zero.join()
+    assert (status, body["error"]["code"]) == (409, "Superseded")
+
+
+async def test_a_change_of_round_ends_what_waits_for_its_store_and_what_is_connected_to_it(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        reader, writer = await one.connect()
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        asked = asyncio.create_task(one.call("GET", "store?round=2&timeout=10"))
+        status, body = await asked
+        assert (status, body["error"]["code"]) == (409, "RoundBroken")
+        world.job("Forming", 2, zero, one)
+        await until(lambda: one.machine.job is not None and one.machine.job.round == 2)
+        writer.write(b"y")
+        assert await reader.readexactly(1) == b"y"  # workers may still save what they have
+        late, late_writer = await one.connect()
+        with contextlib.suppress(ConnectionError):
+            assert await late.read() == b""  # but nobody new gets in
+        late_writer.close()
+        join = asyncio.create_task(one.join(after=1, cause="MembershipChanged"))
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        join.cancel()
+
+
+async def test_a_broken_round_ends_the_wait_for_its_store(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
+    await until(lambda: bool(zero.sidecar.tunnel))
+    world.job("Forming", 2, zero, one)
+    status, body = await asked
+    assert (status, body["error"]["code"]) == (409, "RoundBroken")
+
+
+async def test_a_store_that_never_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "HOLD_SECONDS", 0.02)
+    await world.form()
+    status, body = await world.workers[1].call("GET", "store?round=1&timeout=0.2")
+    assert (status, body["error"]["code"]) == (504, "StoreTimeout")
+    assert body["error"]["message"].endswith("the store of round 1 is not served yet")
+
+
+async def prelude(worker: Worker, line: bytes) -> Json:
+    reader, writer = await asyncio.open_connection("127.0.0.1", worker.ports.tunnel)
+    writer.write(line)
+    async with asyncio.timeout(DEADLINE):
+        answer = await reader.readline()
+    writer.close()
+    read: Json = json.loads(answer) if answer else {}
+    return read
+
+
+async def test_a_tunnel_is_for_members_of_the_round_only(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    good = {"job": JOB_UID, "round": 1, **one.id}
+
+    async def said(**change: Any) -> str:
+        answer = await prelude(zero, json.dumps(good | change).encode() + b"\n")
+        return "ok" if answer.get("ok") else answer["code"]
+
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert await said() == "ok"
+        assert await said(job="another") == "NotAMember"
+        assert await said(id="f" * 32) == "NotAMember"
+        assert await said(index=5) == "NotAMember"
+        assert await said(round=0) == "BadRequest"
+        assert await said(round="one") == "BadRequest"
+        assert (await prelude(zero, b"GET / HTTP/1.1\r\n"))["code"] == "BadRequest"
+        assert await prelude(zero, b"x" * 2000) == {}
+        assert (await prelude(one, json.dumps(good).encode() + b"\n"))["code"] == "BadRequest"  # not rank 0
+        world.job("Forming", 2, zero, one)
+        await until(lambda: zero.machine.job is not None and zero.machine.job.round == 2)
+        assert await said() == "RoundBroken"  # a zombie of the old round
+
+
+async def test_a_silent_caller_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "PRELUDE_SECONDS", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.tunnel)
+    async with asyncio.timeout(DEADLINE):
+        assert await reader.readline() != b'{"ok": true}\n'
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_without_a_round_a_connection_to_the_store_is_closed(world: World) -> None:
+    reader, writer = await world.workers[0].connect()
+    async with asyncio.timeout(DEADLINE):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_finish_is_answered_once_the_api_has_it(world: World) -> None:
+    await world.form()
+    zero, _ = world.workers
+    world.kube.open.clear()
+    finish = asyncio.create_task(zero.call("POST", "finish", trainer=zero.trainer, round=1))
+    await until(lambda: zero.machine.mode.value == "Finished")
+    assert not finish.done()
+    world.kube.open.set()
+    assert await finish == (204, None)
+    assert world.kube.request("job-0-0") == {"type": "Finish", "round": 1}
+
+
+async def test_an_api_server_that_stays_away_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "WRITTEN_SECONDS", 0.05)
+    await world.form()
+    zero, _ = world.workers
+    world.kube.open.clear()
+    status, body = await zero.call("POST", "leave", trainer=zero.trainer)
+    assert (status, body["error"]["code"]) == (504, "ApiServerAway")
+    world.kube.open.set()
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "TrainerLeft"})
+
+
+async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(world: World) -> None:
+    world.job("Forming", 1)
+    zero, one = world.workers
+    await zero.stream()
+    first = asyncio.create_task(zero.join())
+    await until(lambda: zero.machine.request is not None)
+    first.cancel()
+    await until(lambda: not zero.machine._waiter)
+    world.job("Formed", 1, zero, one)
+    assert (await zero.join())[1]["rank"] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("POST", "rendezvous", {"trainer": "t"}, 409, "this trainer has no open events stream"),
+        ("POST", "rendezvous", {}, 400, "Invalid JSON"),
+        ("POST", "rendezvous", {"after": 0}, 400, "trainer: Field required"),
+        ("POST", "rendezvous", {"trainer": "t", "cause": "AgentLost"}, 400, "cause: Value error, use one of Started"),
+        ("POST", "store", {"trainer": "t", "round": 1, "port": 0}, 400, "port: "),
+        ("GET", "store?round=1&timeout=forever", {}, 400, "timeout: "),
+        ("GET", "store?round=1", {}, 409, "round 1 is over for this worker"),
+        ("POST", "finish", {"trainer": "t", "round": 0}, 400, "round: "),
+        ("POST", "nowhere", {}, 404, "POST /v1/nowhere"),
+        ("DELETE", "rendezvous", {}, 405, "DELETE /v1/rendezvous"),
+    ],
+)
+async def test_a_wrong_request_is_answered_with_a_sentence(
+    world: World, method: str, path: str, body: Json, status: int, message: str
+) -> None:
+    got, answer = await world.workers[0].call(method, path, **body)
+    assert got == status
+    assert message in answer["error"]["message"]
+
+
+async def test_progress_is_shown_and_a_nan_is_no_error(world: World) -> None:
+    zero, _ = world.workers
+    body = '{"trainer": "t", "step": 7, "total": 9, "metrics": {"loss": 0.5, "broken": NaN}}'
+    async with zero.http.post(zero.url("progress"), data=body) as response:
+        assert response.status == 204
+    progress = zero.sidecar.record._progress
+    assert (progress.step, progress.total, progress.metrics) == (7, 9, {"loss": 0.5})
+
+
+async def test_health_and_metrics(world: World) -> None:
+    await world.form()
+    zero, _ = world.workers
+    base = f"http://127.0.0.1:{zero.ports.health}"
+    async with zero.http.get(f"{base}/healthz") as response:
+        assert (response.status, await response.text()) == (200, "ok\n")
+    async with zero.http.get(f"{base}/readyz") as response:
+        assert response.status == 200
+    async with zero.http.get(f"{base}/metrics") as response:
+        text = await response.text()
+    assert "elasticjob_sidecar_rounds_handed_total 1.0" in text
+    assert 'elasticjob_sidecar_joins_total{cause="Started"} 1.0' in text
+    zero.sidecar.record._ours = False
+    async with zero.http.get(f"{base}/readyz") as response:
+        assert response.status == 503
+
+
+async def test_the_pod_stops(world: World) -> None:
+    await world.form()
+    zero, _ = world.workers
+    zero.stopping.set()
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "PodStopping"})
