@@ -295,5 +295,11 @@ class ElasticWorker(Model):
 class ElasticJob(Model):
     """Elastic PyTorch training: torchrun agents in pods, whose rendezvous lives in this object's status."""
 
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule("size(self.metadata.name) <= 63", "metadata.name is a label of the pods: at most 63 characters")
+        )
+    )
+
     spec: ElasticJobSpec
     status: ElasticJobStatus = Field(default_factory=ElasticJobStatus)

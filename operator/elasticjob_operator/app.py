@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 
 import kopf
 
@@ -25,12 +26,16 @@ async def run(options: Options) -> int:
     kube = await Kube.connect()
     runner = await health.serve(options.health_port)
     leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
-    leading = asyncio.create_task(lead(leadership, lambda: _start(options, kube, leadership)), name="lead")
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):  # while leading, kopf stops at them by itself
-        loop.add_signal_handler(number, leading.cancel)
+    this = asyncio.current_task()
+    assert this is not None
+
+    def heed_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, this.cancel)
+
+    heed_signals()
     try:
-        await leading
+        await lead(leadership, lambda: _work(options, kube, leadership, heed_signals))
     except LeaseLost:
         return 1
     except asyncio.CancelledError:
@@ -45,8 +50,8 @@ async def run(options: Options) -> int:
     return 0
 
 
-def _start(options: Options, kube: Kube, leadership: Leadership) -> asyncio.Task[None]:
-    """The watches and the work that they cause, as one task."""
+async def _work(options: Options, kube: Kube, leadership: Leadership, heed_signals: Callable[[], None]) -> None:
+    """The watches and what they cause, until cancelled; nothing of it goes on afterwards."""
     metrics.LEADER.set(1)
     cache = Cache()
     metrics.JOBS.set_function(lambda: len(cache))
@@ -54,13 +59,16 @@ def _start(options: Options, kube: Kube, leadership: Leadership) -> asyncio.Task
     reconciler = Reconciler(kube, cache, leadership, Announcer(kube, options.identity), image)
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
     registry = kopf.OperatorRegistry()
-    register(registry, cache, queue)
-    watching = kopf.operator(
-        registry=registry,
-        settings=settings(),
-        standalone=True,
-        identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name, and a pod has none
-        clusterwide=not options.namespaces,
-        namespaces=options.namespaces,
-    )
-    return asyncio.create_task(watching, name="kopf")
+    # kopf takes the signals for itself, and needs five seconds to end at one
+    register(registry, cache, queue, started=heed_signals)
+    try:
+        await kopf.operator(
+            registry=registry,
+            settings=settings(),
+            standalone=True,
+            identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name: a pod has none
+            clusterwide=not options.namespaces,
+            namespaces=options.namespaces,
+        )
+    finally:
+        await queue.stop()

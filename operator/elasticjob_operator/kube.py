@@ -27,7 +27,8 @@ class ApiError(Exception):
     ApiError
      + Conflict   409: the object has changed, or exists already
      + NotFound   404
-     + Invalid    400, 403, 422: asking again without a change is of no use
+     + Invalid    400, 422: asking again without a change is of no use
+     + Forbidden  403: rights or a quota, which may change
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -47,7 +48,11 @@ class Invalid(ApiError):
     pass
 
 
-KINDS: Mapping[int, type[ApiError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict, 422: Invalid}
+class Forbidden(ApiError):
+    pass
+
+
+KINDS: Mapping[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: NotFound, 409: Conflict, 422: Invalid}
 
 
 class Listing(NamedTuple):
@@ -125,10 +130,10 @@ class Kube:
         return await self.request("POST", f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods", pod)
 
     async def try_pod(self, pod: Object) -> str | None:
-        """What the API server has against `pod`, an unknown field included; None when it would take it."""
+        """What is wrong with `pod`, an unknown field included; None where only rights or a quota are against it."""
         path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"
         try:
-            with suppress(Conflict):  # the name is taken: the form was good
+            with suppress(Conflict, Forbidden):  # a name that is taken, too: the form was good
                 await self.request("POST", path, pod, {"dryRun": "All", "fieldValidation": "Strict"})
         except Invalid as error:
             return str(error)

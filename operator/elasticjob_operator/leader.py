@@ -8,7 +8,7 @@ goes into every status that a leader writes, so that a woken old leader's writes
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 
 from elasticjob_operator.kube import ApiError, Conflict, Kube, NotFound, Object
@@ -151,11 +151,11 @@ class Leadership:
         self.term = term
 
 
-async def lead(leadership: Leadership, work: Callable[[], "asyncio.Task[None]"]) -> None:
+async def lead(leadership: Leadership, work: Callable[[], Coroutine[None, None, None]]) -> None:
     """Acquires the Lease and runs `work` to its end while it is held, then releases it. Raises LeaseLost."""
     await leadership.acquire()
     holding = asyncio.create_task(leadership.hold(), name="lease")
-    working = work()
+    working = asyncio.create_task(work(), name="work")
     try:
         await asyncio.wait({holding, working}, return_when=asyncio.FIRST_COMPLETED)
         if holding.done():

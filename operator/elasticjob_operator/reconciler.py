@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -19,7 +19,7 @@ from elasticjob_operator import metrics, template
 from elasticjob_operator.access import render_access
 from elasticjob_operator.cache import Cache, JobView, Key
 from elasticjob_operator.events import Announcer
-from elasticjob_operator.kube import Conflict, Invalid, Kube, NotFound, Object
+from elasticjob_operator.kube import Conflict, Forbidden, Invalid, Kube, NotFound, Object
 from elasticjob_operator.leader import Leadership
 from elasticjob_operator.observe import is_owned_by, is_ready, workers_of
 from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
@@ -46,7 +46,7 @@ class Memory:
     access_ready: bool = False
     checked: str = ""
     problem: str | None = None
-    refused: set[str] = field(default_factory=set)
+    refusal: str | None = None
 
 
 class Reconciler:
@@ -123,7 +123,16 @@ class Reconciler:
         decision = decide(rendezvous_spec(spec), state, workers, now)
         ready = sum(is_ready(pod) for pod in view.pods.values() if is_owned_by(pod, memory.uid))
         report = Report(
-            job, spec, workers, ready, decision, before, memory.problem, self._leadership.term, _wall_clock()
+            job=job,
+            spec=spec,
+            workers=workers,
+            ready=ready,
+            decision=decision,
+            before=before,
+            problem=memory.problem,
+            refusal=memory.refusal,
+            term=self._leadership.term,
+            now=_wall_clock(),
         )
         wait = await self._write(key, memory, view, report)
         if wait is not None:
@@ -212,11 +221,12 @@ class Reconciler:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
                 return False  # one of that name is still going, or the watch has not shown ours yet
-            except Invalid as error:
-                if str(error) not in memory.refused:
-                    memory.refused.add(str(error))
+            except (Invalid, Forbidden) as error:
+                if memory.refusal is None:
                     self._announcer.tell(job, "CreateFailed", f"worker {index}: {error}", warning=True)
+                memory.refusal = str(error)
                 return False
+        memory.refusal = None
         return True
 
     async def _delete_pod(self, job: Object, worker: Worker) -> None:

@@ -76,6 +76,7 @@ class Report(NamedTuple):
     decision: Decision
     before: ElasticJobStatus
     problem: str | None
+    refusal: str | None
     term: int
     now: str
 
@@ -189,7 +190,8 @@ def _rendezvoused(report: Report) -> Finding:
     reason = "Forming" if len(roster.joined) >= least else "InsufficientMembers"
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
     stuck = [f"worker {worker.index}: {worker.detail}" for worker in roster.missing if worker.detail]
-    return Finding(name, "False", reason, "; ".join([message, *stuck[:MISSING_SHOWN]]))
+    refused = [f"a pod was refused: {report.refusal}"] if report.refusal else []
+    return Finding(name, "False", reason, "; ".join([message, *refused, *stuck[:MISSING_SHOWN]]))
 
 
 def _conditions(findings: tuple[Finding, ...], report: Report) -> tuple[Condition, ...]:

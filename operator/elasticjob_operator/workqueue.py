@@ -39,6 +39,13 @@ class WorkQueue(Generic[K]):
         """Drop what is asked for; to be called by the work itself when its key is no more."""
         self._due.pop(key, None)
 
+    async def stop(self) -> None:
+        """Cancel all work, and return once none is left."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def __len__(self) -> int:
         return len(self._tasks)
 

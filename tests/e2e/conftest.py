@@ -36,7 +36,8 @@ def cluster() -> None:
     """The API server answers and has the CRDs."""
     answer = run("kubectl", "get", "--request-timeout=10s", "crd", "elasticjobs.elasticjob.io", "--output=name")
     if answer.code:
-        pytest.exit(f"the local cluster or its CRDs are missing; run `make install` first\n{answer.errors}", 1)
+        why = answer.errors.strip().splitlines()[-1]
+        pytest.exit(f"the local cluster or its CRDs are missing; run `make install` first: {why}", 1)
 
 
 @pytest.fixture(scope="session")

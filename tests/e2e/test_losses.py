@@ -1,8 +1,10 @@
 """Workers that are lost or fail: the others are told, and the group forms anew at its full size."""
 
+import time
+
 import pytest
 
-from e2e.job import SIDECAR, Job, manifest, restarts
+from e2e.job import SIDECAR, Job, kill_container, manifest, restarts
 from e2e.kube import wait_until
 from e2e.timings import Timings
 
@@ -57,6 +59,26 @@ def test_a_killed_trainer_restarts_in_place(job: Job, timings: Timings) -> None:
     assert restarts(job.pods()[1], SIDECAR) == 0, "the membership stayed"
     assert restarts(job.pods()[0]) == 0
     assert job.status["restarts"] == 1
+
+
+def test_a_killed_sidecar_restarts_in_place(job: Job, timings: Timings) -> None:
+    """Rank 0's, through which all reach the store."""
+    job.apply(replicas=2)
+    first = job.wait_for_round(2)
+    before = job.wait_for_training(2)
+    victim = job.pods()[0]
+
+    killed = time.monotonic()
+    kill_container(victim, SIDECAR)
+    second = job.wait_for_round(2, after=first)
+    timings.note("kill -9 of rank 0's sidecar to the new round", second.at - killed)
+    job.wait_for_training(2, other_than=before)
+
+    assert second.number == first.number + 1
+    assert second.reason == "worker 0's sidecar was restarted"
+    assert job.pods()[0]["metadata"]["uid"] == victim["metadata"]["uid"], "the same pod"
+    assert restarts(job.pods()[0]) == 0, "the trainer's container ran on"
+    assert job.status["restarts"] == 0
 
 
 def test_a_job_that_fails_again_and_again_ends(job: Job) -> None:

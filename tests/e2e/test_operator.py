@@ -14,6 +14,9 @@ def test_training_goes_on_while_another_operator_takes_over(job: Job, operator: 
     job.apply(replicas=2)
     first = job.wait_for_round(2)
     training = job.wait_for_training(2)
+    # the job fills its namespace: a new leader must not take that for a fault of the template
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "2"}}}
+    job.namespace.apply(quota)
 
     stopped = take_over(job, operator, stop)
     killed = take_over(job, operator, kill)
@@ -22,6 +25,9 @@ def test_training_goes_on_while_another_operator_takes_over(job: Job, operator: 
     job.wait_for_steps(training, 5)
     assert job.rounds() == [first], "no round was lost, none formed twice"
 
+    assert job.condition("TemplateValid")["status"] == "True", job.condition("TemplateValid")["message"]
+
+    job.namespace.kubectl("delete", "resourcequota", "full")
     job.scale(3)
     second = job.wait_for_round(3, after=first)
     assert second.number == first.number + 1

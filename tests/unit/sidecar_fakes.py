@@ -102,7 +102,7 @@ class FakeKube:
         version = body.get("metadata", {}).get("resourceVersion")
         if version is not None and version != found["metadata"]["resourceVersion"]:
             raise Conflict("the object has been modified", 409)
-        merged = merge(found, body)
+        merged: Json = merge(found, body)
         merged["metadata"] = self._metadata(merged["metadata"])
         self.workers[name] = merged
         return merged

@@ -90,8 +90,8 @@ class TestWorkQueue:
         gaps = [later - earlier for earlier, later in pairwise(times)]
         assert gaps[0] < 0.1
         assert max(gaps) == pytest.approx(LONGEST_RETRY_SECONDS, abs=0.1)
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
+        await queue.stop()
+        assert len(queue) == 0
 
 
 class TestCache:

@@ -36,6 +36,7 @@ def status(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         decision=Decision(state, formed_after=changes.pop("formed_after", None)),
         before=before or ElasticJobStatus(),
         problem=changes.pop("problem", None),
+        refusal=changes.pop("refusal", None),
         term=5,
         now=changes.pop("now", NOW),
     )
@@ -71,6 +72,11 @@ def test_what_holds_the_group_up_is_in_the_condition() -> None:
 def test_a_bad_template_is_a_condition() -> None:
     found = condition(status(FORMED, problem="name one so"), "TemplateValid")
     assert (found.status, found.message) == ("False", "name one so")
+
+
+def test_a_refused_pod_is_in_the_condition() -> None:
+    found = condition(status(State(clocks=CLOCKS), refusal="exceeded quota: small"), "Rendezvoused")
+    assert found.message.endswith("a pod was refused: exceeded quota: small")
 
 
 def test_complete_and_failed() -> None:

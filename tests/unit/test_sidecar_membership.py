@@ -437,6 +437,22 @@ TRANSCRIPTS = {
         peer w1 1
             reaches port 4000
     """,
+    "a trainer that starts after another one finished does not get the finished round": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        finish A 1
+            request Finish 1
+        detach A
+        attach B
+        join B 0
+            request Join after 1: Started
+        job Closed 1: w1 me outcome Complete
+            B gets Closed Complete
+    """,
     "set_closed: asked until it is so; the round trains on to its end, nobody joins another": """
         job Forming 1
         attach A

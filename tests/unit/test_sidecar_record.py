@@ -23,6 +23,12 @@ LEAVE = WorkerRequest(type=RequestType.LEAVE, cause=Cause.AGENT_LOST)
 FINISH = WorkerRequest(type=RequestType.FINISH, round=4)
 
 
+@pytest.fixture(autouse=True)
+def no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first heartbeat comes after five seconds, and each pause is as long as it may be."""
+    monkeypatch.setattr("random.uniform", lambda _, most: most)
+
+
 @contextlib.asynccontextmanager
 async def running(record: WorkerRecord) -> AsyncIterator[None]:
     task = asyncio.create_task(record.run())
@@ -84,7 +90,7 @@ async def test_it_takes_over_what_an_older_pod_or_sidecar_left() -> None:
         assert "request" not in taken["spec"]
         assert [owner["uid"] for owner in taken["metadata"]["ownerReferences"]] == ["pod-uid"]
         assert kube.count("patch") == 1  # id and cleared request in one write
-        await asyncio.sleep(5)
+        await asyncio.sleep(5.1)
     assert kube.workers["job-0-0"]["status"] == {"heartbeat": 42}  # changed, and nothing of the other's
 
 
@@ -203,11 +209,11 @@ async def test_it_never_gives_up_and_tries_at_most_three_seconds_apart() -> None
         await asyncio.sleep(120)
         tries = kube.times[before:]
         kube.away = False
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(3.1):
             await record.written()
     gaps = [later - earlier for earlier, later in itertools.pairwise(tries)]
-    assert max(gaps) <= 3
-    assert len(tries) > 40
+    assert max(gaps) <= 3.001
+    assert len(tries) >= 40
     assert kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
 
 
