@@ -40,8 +40,7 @@ class Sighting(NamedTuple):
 
     @property
     def rendezvous(self) -> Object:
-        rendezvous: Object = self.status.get("rendezvous", {})
-        return rendezvous
+        return dict(self.status.get("rendezvous", {}))
 
     @property
     def rank_0(self) -> str:
@@ -51,19 +50,21 @@ class Sighting(NamedTuple):
 
 
 class Watch:
-    """All states of the job, as `kubectl get --watch` tells them."""
+    """All states of the job, as `kubectl get --watch` tells them; when the API server ends a watch, another begins."""
 
     def __init__(self) -> None:
-        command = ["kubectl", "get", "elasticjob", JOB, "--watch", '--output=jsonpath={.status}{"\\n"}']
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        atexit.register(self._process.terminate)
         self.sightings: list[Sighting] = []
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        for line in self._process.stdout or ():
-            if line.strip():
-                self.sightings.append(Sighting(time.monotonic(), json.loads(line)))
+        command = ["kubectl", "get", "elasticjob", JOB, "--watch", '--output=jsonpath={.status}{"\\n"}']
+        while True:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            atexit.register(process.terminate)
+            for line in process.stdout or ():
+                if line.strip():
+                    self.sightings.append(Sighting(time.monotonic(), json.loads(line)))
+            time.sleep(1)
 
     def wait_for(self, what: str, test: Callable[[Sighting], bool], seconds: float) -> Sighting:
         """The first state that passes `test`; no longer awaited once the job has ended."""
@@ -73,9 +74,7 @@ class Watch:
                 if test(sighting):
                     return sighting
                 if (phase := sighting.status["phase"]) in ("Complete", "Failed"):
-                    raise Failure(f"the job is {phase} before {what}: {sighting.rendezvous.get('reason')}")
-            if self._process.poll() is not None:
-                raise Failure(f"kubectl get --watch ended before {what}")
+                    raise Failure(f"the job is {phase} ({sighting.rendezvous['reason']}), no use to wait for {what}")
             return None
 
         return wait_until(what, found, seconds)
@@ -90,10 +89,9 @@ def show(text: str) -> None:
 
 
 def kubectl(*arguments: str) -> str:
-    command = ["kubectl", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=KUBECTL_SECONDS)
+    done = subprocess.run(["kubectl", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=KUBECTL_SECONDS)
     if done.returncode:
-        raise Failure(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise Failure(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -126,7 +124,7 @@ def see_round(watch: Watch, number: int, since: float) -> float:
         found = re.search(rf"^started: world_size={size} .*\n(.*\n)*?epoch .* world_size={size} .*", log, re.M)
         return found and found[0]
 
-    round_ = watch.wait_for(f"round {number} is formed", formed, ROUND_SECONDS)
+    round_ = watch.wait_for(f"round {number} to be formed", formed, ROUND_SECONDS)
     size, seconds = round_.rendezvous["worldSize"], round_.at - since
     say(f"round {number} has {size} workers after {seconds:.1f} s: {round_.rendezvous['reason']}")
     lines = wait_until(f"an epoch with world_size={size} in the log of {round_.rank_0}", trains, LOG_SECONDS)
@@ -164,12 +162,12 @@ def demo() -> None:
 
     rank_0 = watch.sightings[-1].rank_0
     began = run("delete", "pod", rank_0, "--wait=false", why="rank 0, whose pod serves the round's store")
-    told = watch.wait_for("round 3 is ended", lambda one: bool(one.rendezvous.get("round") == 4), ROUND_SECONDS)
+    told = watch.wait_for("round 3 to end", lambda one: bool(one.rendezvous.get("round") == 4), ROUND_SECONDS)
     times += [("kubectl delete pod, to survivors told", told.at - began)]
     times += [("kubectl delete pod, to the new round", see_round(watch, 4, began))]
 
     say("the training goes on to its last epoch")
-    end = watch.wait_for("it is Complete", lambda one: one.status["phase"] == "Complete", END_SECONDS)
+    end = watch.wait_for("the job to be Complete", lambda one: one.status["phase"] == "Complete", END_SECONDS)
     log = kubectl("logs", end.rank_0, "--container=trainer")
     show(log.splitlines()[-1])
     run("get", "elasticjobs", why="Complete when the last worker has finished")
@@ -188,7 +186,8 @@ def explain() -> None:
         ["logs", *system, "--prefix", "--tail=60"],
     ):
         print(f"\n$ kubectl {' '.join(question)}", file=sys.stderr, flush=True)
-        subprocess.run(["kubectl", "--request-timeout=20s", *question], stdout=sys.stderr)
+        done = subprocess.run(["kubectl", "--request-timeout=20s", *question], stdout=subprocess.PIPE, text=True)
+        print(*done.stdout.splitlines()[-150:], sep="\n", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

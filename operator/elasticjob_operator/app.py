@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
 
 import kopf
 
@@ -28,14 +27,10 @@ async def run(options: Options) -> int:
     leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
     this = asyncio.current_task()
     assert this is not None
-
-    def heed_signals() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, this.cancel)
-
-    heed_signals()
+    for number in (signal.SIGTERM, signal.SIGINT):  # until kopf takes them
+        asyncio.get_running_loop().add_signal_handler(number, this.cancel)
     try:
-        await lead(leadership, lambda: _work(options, kube, leadership, heed_signals))
+        await lead(leadership, lambda: _work(options, kube, leadership))
     except LeaseLost:
         return 1
     except asyncio.CancelledError:
@@ -50,8 +45,8 @@ async def run(options: Options) -> int:
     return 0
 
 
-async def _work(options: Options, kube: Kube, leadership: Leadership, heed_signals: Callable[[], None]) -> None:
-    """The watches and what they cause, until cancelled; nothing of it goes on afterwards."""
+async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
+    """The watches and what they cause, until a signal; nothing of it goes on afterwards."""
     metrics.LEADER.set(1)
     cache = Cache()
     metrics.JOBS.set_function(lambda: len(cache))
@@ -59,8 +54,7 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, heed_signa
     reconciler = Reconciler(kube, cache, leadership, Announcer(kube, options.identity), image)
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
     registry = kopf.OperatorRegistry()
-    # kopf takes the signals for itself, and needs five seconds to end at one
-    register(registry, cache, queue, started=heed_signals)
+    register(registry, cache, queue)
     try:
         await kopf.operator(
             registry=registry,

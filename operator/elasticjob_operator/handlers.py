@@ -4,7 +4,6 @@ Only `on.event` is used: kopf then adds no annotation, finalizer or status of it
 handler and runs those of two objects at the same time, so retries and order are the queue's.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import kopf
@@ -16,12 +15,12 @@ from elasticjob_operator.workqueue import WorkQueue
 HEARTBEAT_SECONDS = 1.0
 
 
-def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key], started: Callable[[], None]) -> None:
-    """Put the handlers into `registry`; `started` is called once kopf has set itself up."""
+def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key]) -> None:
+    """Put the handlers into `registry`."""
 
-    @kopf.on.startup(registry=registry)
-    async def startup(**_: Any) -> None:
-        started()
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup(**_: Any) -> None:
+        await queue.stop()  # kopf would wait five seconds for tasks that it does not know
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:

@@ -24,9 +24,12 @@ class WorkQueue(Generic[K]):
         self._due: dict[K, float] = {}
         self._wakes: dict[K, asyncio.Event] = {}
         self._tasks: dict[K, asyncio.Task[None]] = {}
+        self._stopped = False
 
     def add(self, key: K, delay: float = 0.0) -> None:
-        """Ask for `key` to be worked on within `delay` seconds."""
+        """Ask for `key` to be worked on within `delay` seconds; nothing is, after `stop`."""
+        if self._stopped:
+            return
         due = asyncio.get_running_loop().time() + delay
         if due >= self._due.get(key, float("inf")):
             return
@@ -40,7 +43,8 @@ class WorkQueue(Generic[K]):
         self._due.pop(key, None)
 
     async def stop(self) -> None:
-        """Cancel all work, and return once none is left."""
+        """Cancel all work, take on no more, and return once none is left."""
+        self._stopped = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

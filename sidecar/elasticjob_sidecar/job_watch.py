@@ -56,9 +56,8 @@ class JobWatch:
     async def _follow(self, well: Callable[[], None]) -> None:
         if not self._version:
             await self._list()
-            well()
-        async for event in self._kube.watch_job(self._job, self._version, random.randint(*WATCH_SECONDS)):
-            well()
+        seconds = random.randint(*WATCH_SECONDS)
+        async for event in self._kube.watch_job(self._job, self._version, seconds, well):
             self._version = event["object"]["metadata"]["resourceVersion"]
             match event["type"]:
                 case "ADDED" | "MODIFIED":

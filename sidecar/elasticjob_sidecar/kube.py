@@ -13,7 +13,7 @@ Only CustomObjectsApi is imported: another API class costs 25 MiB. Only the in-c
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 import aiohttp
@@ -67,7 +67,9 @@ class KubeApi(Protocol):
     async def patch_worker(self, name: str, body: Json) -> Json: ...
     async def patch_worker_status(self, name: str, body: Json) -> Json: ...
     async def list_job(self, name: str) -> Json: ...
-    def watch_job(self, name: str, resource_version: str, seconds: int) -> AsyncIterator[Json]: ...
+    def watch_job(
+        self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
+    ) -> AsyncIterator[Json]: ...
 
 
 class Kube:
@@ -111,7 +113,9 @@ class Kube:
         call = self._api.list_namespaced_custom_object
         return await _answer(call(**self._job, field_selector=f"metadata.name={name}"))
 
-    async def watch_job(self, name: str, resource_version: str, seconds: int) -> AsyncIterator[Json]:
+    async def watch_job(
+        self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
+    ) -> AsyncIterator[Json]:
         """Events of one job after `resource_version`, bookmarks too, until the server ends the stream."""
         call = self._api.list_namespaced_custom_object_without_preload_content
         watch = {"watch": True, "allow_watch_bookmarks": True, "resource_version": resource_version}
@@ -121,6 +125,7 @@ class Kube:
         try:
             if response.status != 200:
                 raise _failure(response.status, await _answered(response.text()))
+            opened()
             while line := await _answered(response.content.readline()):
                 event = json.loads(line)
                 if event["type"] == "ERROR":

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
 from typing import Any
 
@@ -81,8 +81,11 @@ class FakeKube:
         items = [] if self.job is None else [deepcopy(self.job)]
         return {"metadata": {"resourceVersion": str(self._version)}, "items": items}
 
-    async def watch_job(self, name: str, resource_version: str, seconds: int) -> AsyncIterator[Json]:
+    async def watch_job(
+        self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
+    ) -> AsyncIterator[Json]:
         await self._called("watch", {"from": resource_version})
+        opened()
         queue: asyncio.Queue[Json | None] = asyncio.Queue()
         self._watches.add(queue)
         try:

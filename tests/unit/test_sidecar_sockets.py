@@ -24,6 +24,9 @@ from elasticjob_sidecar.forward import End, dial, listen
 DEADLINE = 10.0
 
 
+_given: set[int] = set()
+
+
 def free_ports(number: int) -> list[int]:
     """Below the range that the kernel takes for outgoing connections, or one of those might be faster."""
     ports: list[int] = []
@@ -31,7 +34,9 @@ def free_ports(number: int) -> list[int]:
         port = random.randint(20000, 32000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("0.0.0.0", port))
-            ports.append(port)
+            if port not in _given:
+                _given.add(port)
+                ports.append(port)
     return ports
 
 
