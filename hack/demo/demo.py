@@ -169,7 +169,6 @@ def demo() -> None:
     say("the training goes on to its last epoch")
     end = watch.wait_for("the job to be Complete", lambda one: one.status["phase"] == "Complete", END_SECONDS)
     log = kubectl("logs", end.rank_0, "--container=trainer")
-    show(log.splitlines()[-1])
     run("get", "elasticjobs", why="Complete when the last worker has finished")
     say(check(end.status, log))
     show("\n".join(f"{what:40} {seconds:5.1f} s" for what, seconds in times))

@@ -7,5 +7,5 @@ quietly kubectl delete elasticjob/digits --ignore-not-found --cascade=foreground
   fail "the job of an earlier demo was not deleted within 120 s"
 # pods wrote the checkpoints as a user of their own; a node is root over them
 quietly docker exec "$cluster-control-plane" rm -rf /var/lib/elasticjob/checkpoints/digits
-say "demo: no job, no checkpoint"
+say "demo: starts without the job and the checkpoints of an earlier demo"
 exec "${PYTHON:-python3}" "$root/hack/demo/demo.py"

@@ -76,7 +76,8 @@ class Kube:
     """KubeApi over `kubernetes.aio`. To be made inside the event loop, and closed."""
 
     def __init__(self, namespace: str) -> None:
-        configuration = Configuration()
+        # trust_env: else a thread looks for a .netrc before each request, and a proxy may be put in between
+        configuration = Configuration(client_session_kwargs={"trust_env": False})
         try:
             load_incluster_config(configuration)
         except ConfigException as error:

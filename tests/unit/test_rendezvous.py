@@ -198,6 +198,16 @@ class TestLosses:
         world.wait(300)
         assert world.phase == "1 Formed"
 
+    def test_after_a_silence_of_all_the_first_to_be_heard_does_not_make_the_others_lost(self) -> None:
+        world = formed(3, min_replicas=1)
+        world.wait(40)
+        world.beat(0)
+        assert world.phase == "1 Formed"
+        world.wait(14, beating=(0, 1))
+        assert world.phase == "1 Formed"
+        world.wait(5, beating=(0, 1))
+        assert world.state.reason == "worker 2 lost: no heartbeat for 15 s"
+
     def test_a_restarted_sidecar_is_another_incarnation(self) -> None:
         world = formed(2)
         world.start(1)
@@ -245,6 +255,11 @@ class TestFailureBudget:
         world.join(1)
         assert (world.phase, world.ranks) == ("2 Formed", [0, 1])
         assert (1, 0) in world.workers
+
+    def test_a_killed_agent_whose_leave_was_overtaken_by_its_successor_counts_too(self) -> None:
+        world = formed(2)
+        world.join(1, cause=Cause.STARTED)
+        assert (world.state.reason, world.state.restarts) == ("worker 1's trainer was started again", 1)
 
     def test_a_failure_beside_a_lost_pod_is_not_counted(self) -> None:
         world = formed(2)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from elasticjob.rendezvous import barrier
-from elasticjob.rendezvous.losses import Break, breaks, lost_workers
+from elasticjob.rendezvous.losses import SHARED_SILENCE, Break, breaks, lost_workers
 from elasticjob.rendezvous.model import Beat, Decision, Event, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import STUCK, current, roster_of
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType
@@ -104,15 +104,21 @@ def note_finished(step: _Step) -> None:
 
 
 def note_heartbeats(step: _Step) -> None:
-    """A heartbeat is judged by when this operator saw it change: clocks of two machines are never compared."""
-    known, beats = step.state.clocks.beats, {}
+    """A heartbeat is judged by when this operator saw it change: clocks of two machines are never compared.
+
+    The first one after a silence of all starts every clock anew, or it would make the others look lost.
+    """
+    known, now = step.state.clocks.beats, step.now
+    beats = {}
     for worker in current(step.state, step.workers).values():
         member = worker.member
         if member is None or worker.heartbeat is None or worker.deleting or member in step.state.finished:
             continue
         last = known.get(member)
-        same = last is not None and last.value == worker.heartbeat
-        beats[member] = last if same and last else Beat(worker.heartbeat, step.now)
+        beats[member] = last if last is not None and last.value == worker.heartbeat else Beat(worker.heartbeat, now)
+    heard_before = max((beat.since for beat in known.values()), default=now)
+    if now - heard_before >= SHARED_SILENCE and any(beat.since == now for beat in beats.values()):
+        beats = {member: Beat(beat.value, now) for member, beat in beats.items()}
     step.clock(beats=beats)
 
 

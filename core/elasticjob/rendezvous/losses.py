@@ -96,10 +96,13 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     if request is None:
         return Break(member, f"{name}'s record was made anew", False)
     counted = request.cause in COUNTED_CAUSES
-    detail = f" ({worker.detail})" if worker.detail and counted else ""
-    if request.type is RequestType.JOIN and request.after >= state.round:
-        failed = request.cause == Cause.WORKER_FAILED
-        return Break(member, f"{name}'s processes failed" if failed else f"{name} came back: {request.cause}", counted)
     if request.type is RequestType.LEAVE:
+        detail = f" ({worker.detail})" if worker.detail and counted else ""
         return Break(member, f"{name} left: {request.cause}{detail}", counted)
-    return None
+    if request.type is not RequestType.JOIN or request.after < state.round:
+        return None
+    if request.cause == Cause.WORKER_FAILED:
+        return Break(member, f"{name}'s processes failed", counted)
+    # a new trainer where one was in the round: the old one's leave was replaced before it was read
+    again = request.cause == Cause.STARTED
+    return Break(member, f"{name}'s trainer was started again" if again else f"{name} came back", counted or again)
