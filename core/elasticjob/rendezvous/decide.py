@@ -180,12 +180,14 @@ def break_round(step: _Step) -> None:
     broken = breaks(step.state, step.workers, step.lost)
     if not broken:
         return
-    first = next((one for one in broken if not one.counted), broken[0])
-    reason = _scaled(step, "down") if all(one.member in step.state.leaving for one in broken) else first.why
     # the loss of what a member ran on explains the failures around it, so nothing is counted then
+    first = next((one for one in broken if not one.counted), broken[0])
+    world = len(step.state.participants)
+    reason = first.why
+    if all(one.member in step.state.leaving for one in broken):
+        reason = "suspended" if step.spec.suspend else f"scaled from {world} to {world - len(broken)}"
     if first.counted and not _count_failure(step, first):
         return
-    world = len(step.state.participants)
     step.open_round(reason)
     step.tell("RoundBroken", f"round {step.state.round - 1} of {world} ended: {reason}", warning=first.counted)
 
@@ -198,13 +200,6 @@ def _count_failure(step: _Step, first: Break) -> bool:
         return True
     step.close(Outcome.FAILED, f"{first.why}: failure {restarts}, and maxRestarts is {step.spec.max_restarts}")
     return False
-
-
-def _scaled(step: _Step, direction: str) -> str:
-    if step.spec.suspend:
-        return "suspended"
-    before, after = len(step.state.participants), step.spec.replicas
-    return f"scaled from {before} to {after}" if before != after else f"scaled {direction} to {after}"
 
 
 def reopen_for_newcomers(step: _Step) -> None:
