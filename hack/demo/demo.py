@@ -149,7 +149,7 @@ def check(status: Object, log: str) -> str:
 
 
 def demo() -> None:
-    began = run("apply", "--kustomize", "examples/digits/demo", why="2 workers, at least 1, at most 4")
+    began = run("apply", "--kustomize", "hack/demo", why="2 workers, at least 1, at most 4")
     watch = Watch()
     times = [("kubectl apply, to the first round", see_round(watch, 1, began))]
     ranks = ["get", "elasticworkers", PODS, "--output=jsonpath={.items[*].status.rank}"]
