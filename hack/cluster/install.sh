@@ -8,6 +8,12 @@ namespace=elasticjob-system release=elasticjob seconds=120
 quietly kubectl apply --server-side --force-conflicts --filename "$root/crds"
 quietly kubectl wait --for condition=Established --timeout 30s --filename "$root/crds"
 
+# a helm that was killed leaves its release half-way, and every later one refuses
+case $(helm status "$release" --namespace "$namespace" --output json 2>/dev/null | grep -o '"status":"pending[a-z-]*"') in
+  ?*) say "install: an earlier one was cut off; starting anew"
+    quietly helm uninstall "$release" --namespace "$namespace" --wait --timeout "${seconds}s" ;;
+esac
+
 # The tag stays `dev`, so an annotation tells the deployment that the image behind it is another one.
 quietly helm upgrade --install "$release" "$root/charts/elasticjob" --namespace "$namespace" --create-namespace \
   --set image.operator.tag=dev --set image.sidecar.tag=dev \
@@ -15,6 +21,6 @@ quietly helm upgrade --install "$release" "$root/charts/elasticjob" --namespace 
   --wait --timeout "${seconds}s" || {
   kubectl get pods --namespace "$namespace" >&2
   kubectl logs --namespace "$namespace" --selector "app.kubernetes.io/instance=$release" --tail 20 >&2 || true
-  fail "the operator is not available after $seconds s; its pods and the end of their logs are above"
+  fail "ElasticJob was not installed within $seconds s; helm's reason, the operator's pods and their logs are above"
 }
 say "install: elasticjob is running in namespace $namespace"

@@ -17,17 +17,24 @@ log = logging.getLogger(__name__)
 class Announcer:
     def __init__(self, kube: Kube, identity: str) -> None:
         self._kube, self._identity = kube, identity
-        self._sending: set[asyncio.Task[None]] = set()
+        self._last: asyncio.Task[None] | None = None
 
     def tell(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Post an event on `job` in the background."""
-        task = asyncio.create_task(self._post(job, reason, message, "Warning" if warning else "Normal"))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        """Post an event on `job` in the background, after those told before it."""
+        event = self._event(job, reason, message, "Warning" if warning else "Normal")
+        self._last = asyncio.create_task(self._post(event, self._last))
 
-    async def _post(self, job: Object, reason: str, message: str, kind: str) -> None:
+    async def _post(self, event: Object, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        try:
+            await self._kube.request("POST", f"{CORE}/namespaces/{event['metadata']['namespace']}/events", event)
+        except Exception as error:
+            log.warning("the event %r was not posted: %s", event["message"], error or type(error).__name__)
+
+    def _event(self, job: Object, reason: str, message: str, kind: str) -> Object:
         meta, now = job["metadata"], datetime.now(UTC)
-        event = {
+        return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"{meta['name']}.{uuid4().hex[:16]}", "namespace": meta["namespace"]},
@@ -50,7 +57,3 @@ class Announcer:
             "reportingComponent": COMPONENT,
             "reportingInstance": self._identity,
         }
-        try:
-            await self._kube.request("POST", f"{CORE}/namespaces/{meta['namespace']}/events", event)
-        except Exception as error:
-            log.warning("the event %r was not posted: %s", message, error or type(error).__name__)

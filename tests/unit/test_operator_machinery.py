@@ -2,11 +2,13 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from operator_objects import job, pod, record
 
 from elasticjob_operator.cache import Cache, Key
+from elasticjob_operator.events import Announcer
 from elasticjob_operator.kube import Listing
 from elasticjob_operator.leader import LeaseClock
 from elasticjob_operator.options import parse
@@ -134,6 +136,22 @@ class TestCache:
         cache.replace(KEY, job(), listing, Listing([], "6"))
         assert set(cache.view(KEY).pods) == {"digits-1-0", "digits-2-0"}
         assert cache.view(KEY).pods["digits-1-0"]["status"]["phase"] == "Running"
+
+
+@pytest.mark.looptime
+async def test_events_are_posted_in_the_order_in_which_they_were_told() -> None:
+    posted: list[str] = []
+
+    class SlowAtFirst:
+        async def request(self, method: str, path: str, body: dict[str, Any]) -> None:
+            await asyncio.sleep(0 if posted else 5)
+            posted.append(body["reason"])
+
+    announcer = Announcer(SlowAtFirst(), "operator-0")  # type: ignore[arg-type]
+    for reason in ("RoundBroken", "RoundFormed", "Complete"):
+        announcer.tell(job(), reason, "a sentence")
+    await asyncio.sleep(10)
+    assert posted == ["RoundBroken", "RoundFormed", "Complete"]
 
 
 class TestLeaseClock:
