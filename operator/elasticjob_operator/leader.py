@@ -86,8 +86,8 @@ class Leadership:
             if sent - renewed >= LOST_AFTER_SECONDS:
                 break
             try:
-                await self._write(self._identity)
-            except Conflict:
+                await self._renew()
+            except LeaseLost:
                 log.warning("another operator has taken the lease")
                 return
             except Exception as error:  # whatever it is, only the time without a renewal counts
@@ -97,12 +97,30 @@ class Leadership:
                 self.clock.renewed(sent)
         log.error("the lease was not renewed for %.0f s", time.monotonic() - renewed)
 
+    async def outgrow(self, term: int) -> None:
+        """Lead in a later term than `term`, which a status names: the Lease was deleted, and its count with it.
+
+        Raises Conflict when it is the status of a later leader.
+        """
+        log.warning("term %d is in a status: going on in term %d", term, term + 1)
+        await self._write(self._identity, term + 1)
+
     async def release(self) -> None:
         """Gives the Lease up, so that another leads within a second."""
         try:
             await self._write("")
         except Exception as error:
             log.warning("the lease was not released, and runs out in %.0f s: %s", DURATION_SECONDS, error)
+
+    async def _renew(self) -> None:
+        try:
+            await self._write(self._identity)
+        except Conflict:  # perhaps with our own last renewal, whose answer was lost
+            self._lease = await self._kube.lease(self._namespace, self._name, REQUEST_SECONDS)
+            held = self._lease["spec"]
+            if (held.get("holderIdentity"), held.get("leaseTransitions")) != (self._identity, self.term):
+                raise LeaseLost from None
+            await self._write(self._identity)
 
     async def _try_to_acquire(self) -> bool:
         try:
@@ -116,7 +134,7 @@ class Leadership:
             return False
         sent = time.monotonic()
         try:
-            await self._write(self._identity, transition=True)
+            await self._write(self._identity, self._lease.get("spec", {}).get("leaseTransitions", 0) + 1)
         except (ApiError, OSError, TimeoutError) as error:
             log.info("the lease went to another: %s", error)
             return False
@@ -131,10 +149,11 @@ class Leadership:
             self._seen = (version, now)
         return now - self._seen[1] >= DURATION_SECONDS
 
-    async def _write(self, holder: str, *, transition: bool = False) -> None:
+    async def _write(self, holder: str, new_term: int | None = None) -> None:
+        """Renew, or begin `new_term`. Raises Conflict when the Lease is not as it was last seen."""
         spec = self._lease.get("spec", {})
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        term = spec.get("leaseTransitions", 0) + transition
+        term = self.term if new_term is None else new_term
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -143,7 +162,7 @@ class Leadership:
                 "holderIdentity": holder,
                 "leaseDurationSeconds": int(DURATION_SECONDS),
                 "leaseTransitions": term,
-                "acquireTime": now if transition else spec.get("acquireTime", now),
+                "acquireTime": spec.get("acquireTime", now) if new_term is None else now,
                 "renewTime": now,
             },
         }

@@ -134,7 +134,7 @@ class Reconciler:
             term=self._leadership.term,
             now=_wall_clock(),
         )
-        wait = await self._write(key, memory, view, report)
+        wait = await self._write(key, memory, report)
         if wait is not None:
             return wait
         memory.clocks = decision.state.clocks
@@ -142,12 +142,12 @@ class Reconciler:
         again = await self._act(job, spec, memory, decision, workers)
         return self._next(decision, again, await self._expire(job, spec, view))
 
-    async def _write(self, key: Key, memory: Memory, view: JobView, report: Report) -> float | None:
+    async def _write(self, key: Key, memory: Memory, report: Report) -> float | None:
         """Write the status if it has changed; a number is when to try again, and nothing may be done before."""
         after, since = status_of(report), time.monotonic() - memory.written_at
         if report.before.term > self._leadership.term:
-            log.error("%s: term %d has taken over from term %d", key, report.before.term, self._leadership.term)
-            return REFUSED_AGAIN_SECONDS
+            await self._leadership.outgrow(report.before.term)
+            return 0.0
         if after == report.before:
             return None
         if not is_urgent(report.before, after) and since < COUNTERS_SECONDS:

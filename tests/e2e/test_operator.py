@@ -35,6 +35,16 @@ def test_training_goes_on_while_another_operator_takes_over(job: Job, operator: 
     job.wait_for_training(3, other_than=training)
 
 
+def test_a_deleted_lease_is_outgrown(job: Job, operator: Namespace) -> None:
+    """Its count of terms begins anew, and the terms in the statuses must not: they fence an old leader."""
+    job.apply(replicas=1)
+    first = job.wait_for_round(1)
+    take_over(job, operator, lambda namespace, _: namespace.kubectl("delete", "lease", LEASE))
+    assert job.rounds() == [first]
+    job.scale(2)
+    job.wait_for_round(2, after=first)
+
+
 def stop(operator: Namespace, leader: str) -> None:
     operator.kubectl("delete", "pod", leader, "--wait=false")
 
@@ -43,7 +53,7 @@ def kill(operator: Namespace, leader: str) -> None:
     kill_container(operator.get("pod", leader), "operator")
 
 
-def take_over(job: Job, operator: Namespace, lose: Callable[[Namespace, str], None]) -> float:
+def take_over(job: Job, operator: Namespace, lose: Callable[[Namespace, str], object]) -> float:
     """Lose the leader; return the seconds until the next one has taken the job over."""
     operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=60s")
     term, leader = job.status["term"], str(operator.get("lease", LEASE)["spec"]["holderIdentity"])
