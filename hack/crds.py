@@ -87,6 +87,8 @@ def without_defaults(schema: Schema) -> Schema:
     result = {key: value for key, value in schema.items() if key != "default"}
     if "properties" in result:
         result["properties"] = {name: without_defaults(value) for name, value in result["properties"].items()}
+    if "items" in result:
+        result["items"] = without_defaults(result["items"])
     return result
 
 

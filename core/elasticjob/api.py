@@ -207,12 +207,12 @@ class RendezvousStatus(Model):
 class Condition(Model):
     """A condition in the usual Kubernetes form."""
 
-    type: str
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str = ""
-    observed_generation: int | None = None
-    last_transition_time: str
+    type: str = Field(description="What the condition is about.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    reason: str = Field(description="Why, in one word.")
+    message: str = Field("", description="Why, in a sentence.")
+    observed_generation: int | None = Field(None, description="The generation of the spec that it was found for.")
+    last_transition_time: str = Field(description="When the status last changed.")
 
 
 class RoundRecord(Model):

@@ -15,6 +15,10 @@ helm_version=v3.22.0
 node_image=kindest/node:$kubernetes_version
 base_image=debian:trixie-slim
 
+# Operator and sidecar carry the chart's version, so that a plain `helm install` finds them.
+version=$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' "$root/charts/elasticjob/Chart.yaml")
+image_name() { case $1 in operator | sidecar) echo "elasticjob/$1:$version" ;; *) echo "elasticjob/$1:dev" ;; esac; }
+
 torch_lock=$root/locks/digits.txt
 # The path holds the digest of the lock's lines: another lock is another directory, so that pods never see
 # one half replaced.

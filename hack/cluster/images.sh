@@ -18,7 +18,7 @@ workers=($(nodes | grep -v control-plane))  # bash 3 has no mapfile
 
 stale=()
 for name in "$@"; do
-  image=elasticjob/$name:dev
+  image=$(image_name "$name")
   before=$(image_id "$image" 2>/dev/null || true)
   case $name in
     operator | sidecar) build_image --target "$name" --tag "$image" "$root" ;;

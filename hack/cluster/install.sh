@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs or upgrades ElasticJob in the local cluster from charts/elasticjob and the images tagged dev.
+# Installs or upgrades ElasticJob in the local cluster from charts/elasticjob.
 . "$(dirname "$0")/env.sh"
 
 namespace=elasticjob-system release=elasticjob seconds=120
@@ -14,10 +14,9 @@ case $(helm status "$release" --namespace "$namespace" --output json 2>/dev/null
     quietly helm uninstall "$release" --namespace "$namespace" --wait --timeout "${seconds}s" ;;
 esac
 
-# The tag stays `dev`, so an annotation tells the deployment that the image behind it is another one.
+# The tag stays the same, so an annotation tells the deployment that the image behind it is another one.
 quietly helm upgrade --install "$release" "$root/charts/elasticjob" --namespace "$namespace" --create-namespace \
-  --set image.operator.tag=dev --set image.sidecar.tag=dev \
-  --set-string "podAnnotations.image-id=$(image_id elasticjob/operator:dev)" \
+  --set-string "podAnnotations.image-id=$(image_id "$(image_name operator)")" \
   --wait --timeout "${seconds}s" || {
   kubectl get pods --namespace "$namespace" >&2
   kubectl logs --namespace "$namespace" --selector "app.kubernetes.io/instance=$release" --tail 20 >&2 || true

@@ -1,13 +1,16 @@
 """Started outside of a worker pod, the sidecar and the torchrun plug-in end with one sentence that says so."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.job import IMAGE
 from e2e.kube import Namespace, Object, wait_until
 
-SIDECAR_IMAGE = "elasticjob/sidecar:dev"
+CHART = Path(__file__).parents[2] / "charts" / "elasticjob" / "Chart.yaml"
+SIDECAR_IMAGE = f"elasticjob/sidecar:{yaml.safe_load(CHART.read_text())['appVersion']}"
 PLUGIN = {"name": "plugin", "mountPath": "/elasticjob/trainer"}
 TORCH = {"name": "torch", "mountPath": "/opt/torch", "readOnly": True}
 
