@@ -48,9 +48,9 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
 
 
 def _pod_fault(state: State, worker: Worker) -> str | None:
-    detail = f" ({worker.detail})" if worker.detail else ""
     if worker.deleting:
-        return "its pod was deleted" + detail
+        return "its pod was deleted"
+    detail = f" ({worker.detail})" if worker.detail else ""
     if worker.pod is PodState.FAILED:
         return "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
