@@ -22,7 +22,10 @@ def state(**status: Any) -> tuple[PodState, int, str]:
         ({"containerStatuses": [trainer(waiting={"reason": "PodInitializing"})]}, PodState.PENDING),
         ({"containerStatuses": [trainer(running={})]}, PodState.RUNNING),
         ({"phase": "Running", "containerStatuses": [trainer(terminated={"exitCode": 0})]}, PodState.SUCCEEDED),
-        ({"containerStatuses": [trainer(terminated={"exitCode": 0, "reason": "OOMKilled"})]}, PodState.RUNNING),
+        (
+            {"phase": "Succeeded", "containerStatuses": [trainer(terminated={"exitCode": 0, "reason": "OOMKilled"})]},
+            PodState.FAILED,
+        ),
         ({"containerStatuses": [trainer(terminated={"exitCode": 1})]}, PodState.RUNNING),
         ({"containerStatuses": [trainer(0, waiting={"reason": "CrashLoopBackOff"})]}, PodState.PENDING),
         ({"containerStatuses": [trainer(2, waiting={"reason": "CrashLoopBackOff"})]}, PodState.CRASH_LOOP),
