@@ -5,7 +5,6 @@ and an operator that no longer leads stops at the write. Everything else can be 
 """
 
 import asyncio
-import json
 import logging
 import time
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class Memory:
     listed_at: float = 0.0
     written_at: float = 0.0
     access_ready: bool = False
-    checked: str = ""
+    checked: ElasticJobSpec | None = None
     problem: str | None = None
     refusal: str | None = None
 
@@ -116,9 +115,9 @@ class Reconciler:
         except ValidationError as error:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
             return None
+        await self._check_template(job, spec, memory)
         now = self._leadership.clock.now()
         workers = workers_of(view, spec.trainer_container)
-        await self._check_template(job, spec, memory)
         state = state_of(before, memory.clocks)
         decision = decide(rendezvous_spec(spec), state, workers, now)
         ready = sum(is_ready(pod) for pod in view.pods.values() if is_owned_by(pod, memory.uid))
@@ -164,11 +163,11 @@ class Reconciler:
 
     async def _check_template(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:
         """Ask the API server once per template what it thinks of a pod made from it."""
-        form = json.dumps(spec.template, sort_keys=True) + spec.trainer_container
-        if form == memory.checked:
+        known = memory.checked
+        if known and (known.template, known.trainer_container) == (spec.template, spec.trainer_container):
             return
         memory.problem = await self._problem(job, spec, memory)
-        memory.checked = form
+        memory.checked = spec
         if memory.problem:
             self._announcer.tell(job, "TemplateInvalid", memory.problem, warning=True)
 
@@ -239,9 +238,11 @@ class Reconciler:
 
     async def _expire(self, job: Object, spec: ElasticJobSpec, view: JobView) -> float | None:
         """Delete an ended job after its time to live; returns the seconds left."""
+        if spec.ttl_seconds_after_finished is None:
+            return None
         status = ElasticJobStatus.parse((view.job or job).get("status"))
         ended = [one for one in status.conditions if one.type in ("Complete", "Failed") and one.status == "True"]
-        if spec.ttl_seconds_after_finished is None or not ended:
+        if not ended:
             return None
         age = datetime.now(UTC) - datetime.fromisoformat(ended[0].last_transition_time)
         left = spec.ttl_seconds_after_finished - age.total_seconds()

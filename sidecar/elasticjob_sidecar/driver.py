@@ -10,8 +10,9 @@ import logging
 from typing import Any
 
 from elasticjob.api import Cause, RendezvousStatus
-from elasticjob_sidecar.membership import Handed, Membership, Mode
+from elasticjob_sidecar.membership import Membership
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.model import Handed, Mode
 from elasticjob_sidecar.refusal import Code, Refused
 from elasticjob_sidecar.worker_record import Progress, WorkerRecord
 

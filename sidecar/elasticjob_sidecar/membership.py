@@ -26,50 +26,15 @@ while it is Formed; after a Leave no round is handed that was formed before the 
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from elasticjob.api import Cause, Incarnation, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob_sidecar.model import Answer, Handed, Mode, Waiter
 from elasticjob_sidecar.refusal import Code, Refused
 
 SUCCESSOR_SECONDS = 5.0
 
 FORMING, FORMED, CLOSED = RendezvousPhase
-
-
-class Mode(StrEnum):
-    IDLE = "Idle"
-    JOINING = "Joining"
-    HANDED = "Handed"
-    FINISHED = "Finished"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
-    """A round as it was handed to a trainer."""
-
-    trainer: str
-    round: int
-    rank: int
-    members: tuple[Incarnation, ...]
-    store: str
-
-    @property
-    def world_size(self) -> int:
-        return len(self.members)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiter:
-    """A trainer's join that is not answered yet; the ticket is whatever the caller needs to answer it."""
-
-    ticket: Any
-    after: int
-    cause: Cause
-    since: float
-
-
-Answer: TypeAlias = Handed | Refused
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from elasticjob.api import Cause, Incarnation, Outcome, RendezvousPhase, RendezvousStatus, RequestType
-from elasticjob_sidecar.membership import Handed, Membership, Mode
+from elasticjob_sidecar.membership import Membership
+from elasticjob_sidecar.model import Handed, Mode
 from elasticjob_sidecar.refusal import Refused
 from elasticjob_sidecar.view import has_changed, view_of
 

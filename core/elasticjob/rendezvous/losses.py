@@ -77,11 +77,9 @@ def _silent(spec: Spec, beats: Mapping[Member, Beat], now: float) -> set[Member]
 
 def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, str]) -> list[Break]:
     """Members of the last formed round, in rank order, that no longer train in it; `lost` says why, by index."""
-    present = current(state, workers)
-    found = []
-    for member in state.participants:
-        if member not in state.finished:
-            found.append(_break_of(state, member, present.get(member.index), lost))
+    present, finished = current(state, workers), set(state.finished)
+    training = (member for member in state.participants if member not in finished)
+    found = (_break_of(state, member, present.get(member.index), lost) for member in training)
     return [one for one in found if one is not None]
 
 

@@ -131,9 +131,6 @@ class State:
         """Nothing can happen any more; `set_closed()` alone lets the formed round train to its end."""
         return self.phase is RendezvousPhase.CLOSED and self.outcome is not Outcome.CLOSED
 
-    def rank(self, member: Member | None) -> int | None:
-        return self.participants.index(member) if member in self.participants else None
-
 
 class Event(NamedTuple):
     """Something that a user should read on the ElasticJob: `reason` in one CamelCase word, `message` a sentence."""
@@ -154,10 +151,6 @@ class Decision:
     wake_at: float | None = None
     events: tuple[Event, ...] = ()
     formed_after: float | None = None
-
-    @property
-    def reason(self) -> str:
-        return self.events[-1].message if self.events else self.state.reason
 
 
 # A failure of the training itself, as opposed to the loss of what it runs on.

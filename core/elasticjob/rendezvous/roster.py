@@ -17,20 +17,18 @@ ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
 @dataclass(frozen=True, slots=True)
 class Roster:
     """`kept` and `owed` are the wanted workers: those with a pod (members of the last round first, in rank
-    order), and the indices that still need one. `excess` has no room in `spec.replicas`."""
+    order), and the indices that still need one. `excess` has no room in `spec.replicas`. Of the kept, some have
+    `joined` for the next round and the others are `missing`."""
 
     kept: tuple[Worker, ...]
     owed: tuple[int, ...]
     excess: tuple[Worker, ...]
     joined: tuple[Worker, ...]
+    missing: tuple[Worker, ...]
 
     @property
     def wanted(self) -> int:
         return len(self.kept) + len(self.owed)
-
-    @property
-    def missing(self) -> tuple[Worker, ...]:
-        return tuple(worker for worker in self.kept if worker not in self.joined)
 
     @property
     def all_arrived(self) -> bool:
@@ -68,7 +66,7 @@ def min_members(spec: Spec, state: State) -> int:
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     """Assign the places: members of the last round first, then who has joined, then by index."""
     if state.phase is RendezvousPhase.CLOSED:
-        return Roster((), (), (), ())
+        return Roster((), (), (), (), ())
     finished = {member.index for member in state.finished}
     places = 0 if spec.suspend else max(0, spec.replicas - len(finished))
     alive = [
@@ -88,7 +86,9 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     kept = tuple(alive[:places])
     taken = finished | {worker.index for worker in kept}
     owed = tuple(islice((index for index in count() if index not in taken), places - len(kept)))
-    return Roster(kept, owed, tuple(alive[places:]), tuple(w for w in kept if has_joined(state, w)))
+    joined = tuple(worker for worker in kept if has_joined(state, worker))
+    missing = tuple(worker for worker in kept if not has_joined(state, worker))
+    return Roster(kept, owed, tuple(alive[places:]), joined, missing)
 
 
 def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker]) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,43 @@
+"""What the membership state machine speaks of: its modes, a round as it was handed out, a join that waits."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from elasticjob.api import Cause, Incarnation
+from elasticjob_sidecar.refusal import Refused
+
+
+class Mode(StrEnum):
+    IDLE = "Idle"
+    JOINING = "Joining"
+    HANDED = "Handed"
+    FINISHED = "Finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """A round as it was handed to a trainer."""
+
+    trainer: str
+    round: int
+    rank: int
+    members: tuple[Incarnation, ...]
+    store: str
+
+    @property
+    def world_size(self) -> int:
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A trainer's join that is not answered yet; the ticket is whatever the caller needs to answer it."""
+
+    ticket: Any
+    after: int
+    cause: Cause
+    since: float
+
+
+Answer: TypeAlias = Handed | Refused
