@@ -1,6 +1,19 @@
 """Set-up of the unit tests."""
 
 import asyncio
+from collections.abc import Iterator
+
+import pytest
+from trainer_sidecar import Sidecar
 
 # Asked for a loop before one was set, Python 3.11 makes one; pytest-asyncio asks, and nobody closes it.
 asyncio.set_event_loop(None)
+
+
+@pytest.fixture
+def sidecar() -> Iterator[Sidecar]:
+    """The sidecar's HTTP as the plug-in meets it, with answers that the test sets."""
+    fake = Sidecar()
+    fake.start()
+    yield fake
+    fake.stop()

@@ -4,18 +4,10 @@ import socket
 import threading
 
 import pytest
-from trainer_sidecar import Sidecar, handed, refusal
+from trainer_sidecar import handed, refusal
 
 from elasticjob_torch import client as api
 from elasticjob_torch.client import Round, SidecarClient, SidecarRefusal, SidecarUnavailable, StoreAddress
-
-
-@pytest.fixture
-def sidecar():
-    fake = Sidecar()
-    fake.start()
-    yield fake
-    fake.stop()
 
 
 @pytest.fixture

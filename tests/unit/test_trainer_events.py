@@ -9,18 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from trainer_sidecar import DEADLINE, Sidecar, refusal
+from trainer_sidecar import DEADLINE, refusal
 
 import elasticjob_torch
 from elasticjob_torch.events import EventStream, View, parse_events
-
-
-@pytest.fixture
-def sidecar():
-    fake = Sidecar()
-    fake.start()
-    yield fake
-    fake.stop()
 
 
 @pytest.fixture

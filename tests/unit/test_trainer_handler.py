@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 import pytest
-from trainer_sidecar import RUN_ID, Sidecar, handed, refusal
+from trainer_sidecar import RUN_ID, handed, refusal
 
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
@@ -99,14 +99,6 @@ def torch(monkeypatch):
     yield sys.modules["torch.distributed.elastic.rendezvous"]
     for name in ("elasticjob_torch.handler", "elasticjob_torch.store"):
         sys.modules.pop(name, None)
-
-
-@pytest.fixture
-def sidecar():
-    fake = Sidecar()
-    fake.start()
-    yield fake
-    fake.stop()
 
 
 def parameters(sidecar, **config):

@@ -3,21 +3,13 @@
 import time
 
 import pytest
-from trainer_sidecar import DEADLINE, RUN_ID, Sidecar, handed, refusal
+from trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 
 from elasticjob_torch.client import Closed, JoinTimeout, Leaving, RoundBroken, SidecarUnavailable
 from elasticjob_torch.membership import Membership, Misplaced
 from elasticjob_torch.settings import parse_settings
 
 JOIN = "POST /v1/rendezvous"
-
-
-@pytest.fixture
-def sidecar():
-    fake = Sidecar()
-    fake.start()
-    yield fake
-    fake.stop()
 
 
 def make(sidecar, run_id=RUN_ID, **config):
