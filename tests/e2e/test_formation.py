@@ -1,7 +1,9 @@
 """A job's first round, and what kubectl shows of it."""
 
+import re
+
 from e2e.job import SIDECAR, TRAINER, Job, container_status
-from e2e.kube import Namespace
+from e2e.kube import Namespace, wait_until
 
 
 def test_all_workers_form_one_round_and_train_in_it(running_job: Job) -> None:
@@ -44,23 +46,30 @@ def test_kubectl_get_shows_jobs_and_workers(running_job: Job) -> None:
         "TARGET": "2",
         "AGE": "",
     }
-    worker = row(running_job.namespace, "ew", "train-1-0")
-    node = running_job.pods()[1]["spec"]["nodeName"]
-    assert worker | {"AGE": ""} == {
+    wanted = {
         "NAME": "train-1-0",
         "JOB": "train",
         "RANK": "1",
         "ROUND": "1",
         "REQUEST": "Join",
-        "NODE": node,
+        "NODE": running_job.pods()[1]["spec"]["nodeName"],
         "AGE": "",
     }
 
+    def worker() -> dict[str, str]:
+        return row(running_job.namespace, "ew", "train-1-0") | {"AGE": ""}
+
+    # a worker's round and rank are written with its next heartbeat, after the round was formed
+    wait_until("the worker's round and rank", lambda: worker() == wanted, 15, worker)
+
 
 def row(namespace: Namespace, kind: str, name: str) -> dict[str, str]:
-    """The line of `name` in what `kubectl get` prints, by column."""
-    header, *lines = [line.split() for line in namespace.kubectl("get", kind).splitlines()]
-    return next(dict(zip(header, line, strict=True)) for line in lines if line[0] == name)
+    """The line of `name` in what `kubectl get` prints, by column; a column without a value is left out."""
+    header, *lines = namespace.kubectl("get", kind).splitlines()
+    starts = [(found.group(), found.start()) for found in re.finditer(r"\S+", header)]
+    line = next(line for line in lines if line.split()[0] == name)
+    cells = {column: line[start:].split(" ", 1)[0] for column, start in starts}
+    return {column: cell for column, cell in cells.items() if cell}
 
 
 def test_a_worker_record_belongs_to_its_pod(running_job: Job) -> None:
