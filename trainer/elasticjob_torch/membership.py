@@ -88,6 +88,8 @@ class Membership:
         view = self._events.view
         if view is None or not self._used or not view.ends_round(self._used):
             return 0
+        if not self._told:
+            log.info("round %d is over: %s", self._used, "told to leave" if view.leaving else view.reason)
         self._told = True
         return max(1, view.waiting)
 
@@ -215,7 +217,7 @@ class Membership:
         if not self._used:
             return "Started"
         give_up = time.monotonic() + _NEWS_SECONDS
-        while not (self._told or self.has_ended(self._used)):
+        while not (self._told or self.notice_change()):
             if time.monotonic() > give_up:
                 return "WorkerFailed"
             time.sleep(0.01)
