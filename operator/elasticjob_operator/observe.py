@@ -41,6 +41,12 @@ def is_owned_by(body: Object, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
 
 
+def nodes_of_index(view: JobView, index: int) -> set[str]:
+    """Where the older pods of `index` still are: a pod that cannot be got rid of is on a node that is lost."""
+    pods = (pod for pod in view.pods.values() if pod["metadata"]["labels"].get(INDEX_LABEL) == str(index))
+    return {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+
+
 def worker_of(pod: Object, record: Object | None, trainer: str) -> Worker:
     """One pod and its record; a record that another pod of this name wrote, or that makes no sense, is none."""
     meta = pod["metadata"]

@@ -1,5 +1,6 @@
 """Renders a worker's pod from the job's template. Pure: the same job, index and number give the same pod."""
 
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -75,8 +76,10 @@ def bare_pod(job: Object, spec: ElasticJobSpec) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec.template.get("spec")}
 
 
-def render_pod(job: Object, spec: ElasticJobSpec, index: int, replacement: int, image: SidecarImage) -> Object:
-    """The pod of worker `index`, `replacement` pods after its first."""
+def render_pod(
+    job: Object, spec: ElasticJobSpec, index: int, replacement: int, image: SidecarImage, avoid: Iterable[str] = ()
+) -> Object:
+    """The pod of worker `index`, `replacement` pods after its first; on none of the nodes `avoid`, if others have room."""
     meta, template = job["metadata"], deepcopy(spec.template)
     given = template.get("metadata") or {}
     labels = {JOB_LABEL: meta["name"], INDEX_LABEL: str(index), "app.kubernetes.io/managed-by": "elasticjob"}
@@ -90,6 +93,8 @@ def render_pod(job: Object, spec: ElasticJobSpec, index: int, replacement: int, 
     pod["volumes"] = [*(pod.get("volumes") or ()), {"name": PLUGIN_VOLUME, "emptyDir": {}}, _token_volume()]
     tolerations = pod.get("tolerations") or []
     pod["tolerations"] = [*tolerations, *_node_lost_tolerations(tolerations)]
+    for node in sorted(avoid):
+        _avoid(pod, node)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -189,6 +194,16 @@ def _token_volume() -> Object:
     authority = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
     namespace = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}
     return {"name": TOKEN_VOLUME, "projected": {"sources": [token, authority, namespace]}}
+
+
+def _avoid(pod: Object, node: str) -> None:
+    """Prefer all other nodes. No requirement: where the cluster is full, the place to come back to is that node."""
+    elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
+    affinity = pod.get("affinity") or {}
+    of_nodes = affinity.get("nodeAffinity") or {}
+    kind = "preferredDuringSchedulingIgnoredDuringExecution"
+    preferred = [*(of_nodes.get(kind) or ()), {"weight": 100, "preference": elsewhere}]
+    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, kind: preferred}}
 
 
 def _node_lost_tolerations(given: list[Object]) -> list[Object]:

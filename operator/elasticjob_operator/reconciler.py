@@ -20,7 +20,7 @@ from elasticjob_operator.cache import Cache, JobView, Key
 from elasticjob_operator.events import Announcer
 from elasticjob_operator.kube import Conflict, Forbidden, Invalid, Kube, NotFound, Object
 from elasticjob_operator.leader import Leadership
-from elasticjob_operator.observe import is_owned_by, is_ready, workers_of
+from elasticjob_operator.observe import is_owned_by, is_ready, nodes_of_index, workers_of
 from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
 from elasticjob_operator.status import Report, is_urgent, rendezvous_spec, state_of, status_of
 
@@ -214,7 +214,8 @@ class Reconciler:
         return None if all(made) else REFUSED_AGAIN_SECONDS
 
     async def _create_pod(self, job: Object, spec: ElasticJobSpec, memory: Memory, index: int, number: int) -> bool:
-        pod = render_pod(job, spec, index, number, self._image)
+        view = self._cache.view(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
+        pod = render_pod(job, spec, index, number, self._image, avoid=nodes_of_index(view, index))
         async with self._pod_slots:
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))

@@ -8,7 +8,7 @@ from operator_objects import ID, job, pod, record, trainer
 from elasticjob.rendezvous import PodState, Request
 from elasticjob.terms import RequestType
 from elasticjob_operator.cache import JobView
-from elasticjob_operator.observe import is_ready, pod_state, worker_of, workers_of
+from elasticjob_operator.observe import is_ready, nodes_of_index, pod_state, worker_of, workers_of
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:
@@ -82,3 +82,11 @@ def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
 def test_ready_is_the_pods_own_condition() -> None:
     assert is_ready(pod(conditions=[{"type": "Ready", "status": "True"}]))
     assert not is_ready(pod())
+
+
+def test_where_the_older_pods_of_an_index_linger() -> None:
+    old, unscheduled, other = pod(1, 0), pod(1, 1), pod(0, 0)
+    old["spec"], unscheduled["spec"], other["spec"] = {"nodeName": "node-b"}, {}, {"nodeName": "node-a"}
+    view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (old, unscheduled, other)})
+    assert nodes_of_index(view, 1) == {"node-b"}
+    assert nodes_of_index(view, 2) == set()

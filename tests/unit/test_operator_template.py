@@ -116,3 +116,16 @@ def test_a_service_account_that_the_template_names_is_bound_and_not_made() -> No
     (_, role), (_, binding) = render_access(job(), spec(pod={"serviceAccountName": "trainers"}))
     assert role["kind"] == "Role"
     assert binding["subjects"][0]["name"] == "trainers"
+
+
+def test_a_replacement_prefers_other_nodes_than_its_lost_predecessors() -> None:
+    own = {"preference": {"matchExpressions": []}, "weight": 1}
+    kind = "preferredDuringSchedulingIgnoredDuringExecution"
+    wanted = spec(pod={"affinity": {"podAffinity": {}, "nodeAffinity": {kind: [own]}}})
+    affinity = render_pod(job(), wanted, 2, 1, IMAGE, avoid={"node-b"})["spec"]["affinity"]
+    elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}]}
+    assert affinity == {
+        "podAffinity": {},
+        "nodeAffinity": {kind: [own, {"weight": 100, "preference": elsewhere}]},
+    }
+    assert "affinity" not in render(spec())["spec"]
