@@ -28,6 +28,7 @@ class World:
         self.state = State(clocks=Clocks(opened=self.now, formed=self.now))
         self.workers: dict[Place, Worker] = {}
         self.log: list[str] = []
+        self.told: list[str] = []
         self.ids = 0
         self.step()
 
@@ -38,6 +39,7 @@ class World:
         assert violations(self.spec, self.state, workers, decision) == []
         self.state = decision.state
         self.log += [event.message for event in decision.events]
+        self.told += [event.reason for event in decision.events]
         for place in pods_to_create(self.spec, self.state, workers):
             self.workers[place] = Worker(index=place[0], replacement=place[1], pod=PodState.PENDING)
         for worker in pods_to_delete(self.spec, self.state, self.workers.values(), self.now):
@@ -53,7 +55,7 @@ class World:
         self.step()
 
     def start(self, *indices: int) -> None:
-        """The pods run and their sidecars have written their records."""
+        """The pods run and their sidecars have written their records, which ask for nothing yet."""
         for index in indices:
             self.ids += 1
             self.change(
@@ -61,6 +63,7 @@ class World:
                 pod=PodState.RUNNING,
                 id=f"{self.ids:x}",
                 address=f"10.0.0.{self.ids}:29402",
+                request=None,
                 heartbeat=0,
             )
 

@@ -1,11 +1,16 @@
 """What the documents repeat from the code must stay true."""
 
 import re
+import runpy
+import sys
 from pathlib import Path
+
+import pytest
 
 from elasticjob.api import ElasticJobSpec, RendezvousSpec
 
 ROOT = Path(__file__).parents[2]
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
 ROW = re.compile(r"^\| `([\w.]+)` \| `?(\w+)`?", re.M)
 
 
@@ -26,3 +31,27 @@ def test_the_readme_names_only_tests_and_folders_that_are_there() -> None:
         assert (ROOT / "tests" / "e2e" / name).exists(), name
     for name in re.findall(r"\]\(([\w./-]+)\)", text):
         assert (ROOT / name).exists(), name
+
+
+def make_docs(monkeypatch: pytest.MonkeyPatch, file: Path, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["docs", "--file", str(file), *options])
+    runpy.run_path(str(ROOT / "hack" / "docs.py"), run_name="__main__")
+
+
+def test_a_page_that_differs_from_the_code_is_refused_and_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "protocol.md"
+    page.write_text(PROTOCOL.replace("| Formed | `RoundBroken` |", "| Formed | `RoundEnded` |"))
+    with pytest.raises(SystemExit, match="run `make docs`"):
+        make_docs(monkeypatch, page, "--check")
+    make_docs(monkeypatch, page)
+    assert page.read_text() == PROTOCOL
+    make_docs(monkeypatch, page, "--check")
+
+
+def test_a_page_without_a_marker_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "protocol.md"
+    page.write_text(PROTOCOL.replace("make docs: moves", "make docs: steps"))
+    with pytest.raises(SystemExit, match="it must have rules, moves, history, steps"):
+        make_docs(monkeypatch, page)

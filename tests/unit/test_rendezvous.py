@@ -1,12 +1,57 @@
 """The rendezvous, rule by rule: each test is a story of one job."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from rendezvous_world import World, formed
 
 from elasticjob.rendezvous import Clocks, PodState
-from elasticjob.terms import Cause, Outcome
+from elasticjob.rendezvous.transitions import MOVES, TABLE, IllegalMove, moved
+from elasticjob.terms import Cause, Outcome, RendezvousPhase
+
+
+class TestMoves:
+    """Each row of the table is the last move of some story of two workers, and there is no other move."""
+
+    STORIES: ClassVar[dict[tuple[str, str], Callable[[World], object]]] = {
+        ("Forming", "RoundFormed"): lambda job: job.up(0, 1),
+        ("Forming", "RendezvousTimeout"): lambda job: (job.up(0), job.start(1), job.wait(600, beating=(0, 1))),
+        ("Forming", "Failed"): lambda job: (job.up(0), job.close(0)),
+        ("Forming", "Complete"): lambda job: (job.up(0, 1), job.finish(1), job.delete(0), job.scale(1)),
+        ("Formed", "RoundBroken"): lambda job: (job.up(0, 1), job.delete(0)),
+        ("Formed", "RoundReopened"): lambda job: (job.up(0, 1), job.scale(3), job.up(2)),
+        ("Formed", "Complete"): lambda job: (job.up(0, 1), job.finish(0, 1)),
+        ("Formed", "Failed"): lambda job: (job.up(0, 1), job.join(1, cause=Cause.WORKER_FAILED)),
+        ("Formed", "Closed"): lambda job: (job.up(0, 1), job.close(0)),
+        ("Closed", "Complete"): lambda job: (job.up(0, 1), job.close(0), job.finish(0, 1)),
+        ("Closed", "Failed"): lambda job: (job.up(0, 1), job.close(0), job.leave(0), job.leave(1)),
+    }
+
+    @pytest.mark.parametrize("row", TABLE, ids=" ".join)
+    def test_there_is_a_story_of_each_row(self, row: tuple[RendezvousPhase, str]) -> None:
+        job = World(replicas=2, min_replicas=2, max_restarts=0)
+        self.STORIES[row](job)
+        made, phase = None, RendezvousPhase.FORMING
+        for word in job.told:
+            if (phase, word) in TABLE:
+                made = (phase, word)
+                phase = TABLE[made].target
+        assert made == row
+
+    @pytest.mark.parametrize("phase", RendezvousPhase)
+    def test_no_other_move_is_made(self, phase: RendezvousPhase) -> None:
+        state = replace(formed(1).state, phase=phase, outcome=Outcome.CLOSED if phase == "Closed" else None)
+        for event in {move.event for move in MOVES if (phase, move.event) not in TABLE}:
+            with pytest.raises(IllegalMove, match=f"round 1 is {phase}: {event} is no move"):
+                moved(state, event)
+
+    def test_no_move_leads_out_of_an_end(self) -> None:
+        job = formed(1)
+        job.finish(0)
+        with pytest.raises(IllegalMove, match=r"round 1 has ended \(Complete\): Failed is no move"):
+            moved(job.state, Outcome.FAILED)
 
 
 class TestBarrier:
@@ -327,6 +372,25 @@ class TestFinish:
         world.finish(0, 1)
         assert world.state.outcome is Outcome.COMPLETE
 
+    def test_a_finished_worker_whose_sidecar_was_restarted_has_finished_once(self) -> None:
+        world = formed(3, min_replicas=3)
+        world.finish(2)
+        world.start(2)
+        world.change(2, pod=PodState.SUCCEEDED)
+        world.join(1, cause=Cause.WORKER_FAILED)
+        world.change(0, pod=PodState.FAILED)
+        world.change(0, pod=PodState.UNSCHEDULABLE)
+        assert world.phase == "2 Forming"  # two of the three must be there, and worker 0 is not
+
+    def test_a_finished_worker_whose_sidecar_was_restarted_is_not_lost_while_it_saves(self) -> None:
+        world = formed(3)
+        world.finish(2)
+        world.start(2)
+        world.wait(100, beating=(0, 1))
+        assert (2, 0) in world.workers
+        world.finish(0, 1)
+        assert (2, 0) in world.workers
+
     def test_a_round_about_to_end_is_not_broken_for_newcomers(self) -> None:
         world = formed(2)
         world.finish(1)
@@ -370,6 +434,15 @@ class TestClose:
         world.join(1, cause=Cause.WORKER_FAILED, after=1)
         assert world.state.outcome is Outcome.FAILED
 
+    def test_after_close_a_suspended_job_completes_when_its_round_has_ended(self) -> None:
+        world = formed(2)
+        world.close(0)
+        world.suspend(True)
+        world.finish(0)
+        world.change(0, pod=PodState.SUCCEEDED)
+        world.change(1, pod=PodState.SUCCEEDED)
+        assert world.state.outcome is Outcome.COMPLETE
+
     @pytest.mark.parametrize("last_word", ["join", "finish"])
     def test_closed_is_final(self, last_word: str) -> None:
         world = formed(1)
@@ -399,6 +472,7 @@ class TestSuspend:
         world.spec = replace(world.spec, suspend=True)
         world.change(0, pod=PodState.SUCCEEDED)
         assert (world.state.outcome, world.state.finished, world.workers) == (None, (), {})
+        assert world.state.reason == "worker 0 lost: its pod ended while the job was suspended"
         world.suspend(False)
         assert set(world.workers) == {(0, 1)}
 

@@ -33,8 +33,7 @@ def judge(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Ve
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    complete = len(roster.joined) == roster.wanted or roster.all_arrived
-    if complete or (now - since >= spec.last_call and not _awaited(spec, state, roster, now)):
+    if roster.all_arrived or (now - since >= spec.last_call and not _awaited(spec, state, roster, now)):
         return Verdict(members=in_rank_order(state, roster.joined))
     return Verdict(min_reached=since)
 

@@ -1,15 +1,7 @@
-"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module and in `barrier`.
+"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module.
 
-The rules, in the order in which a step applies them:
-
-1. A worker that ended in success has finished: from then on it is never lost, awaited or replaced.
-2. A worker whose pod is gone, going, failed or silent is lost: its pod's number is given up, for good.
-3. A worker without room in `spec.replicas` (all of them, while suspended) is told to leave, for good.
-4. When every member has finished, the rendezvous is Closed: Complete.
-5. `set_closed()` closes it for all; the formed round trains on.
-6. A formed round is broken by the loss, the leave or the return of a member, or reopened for newcomers.
-   A break by a failure of the training counts, at most once a round; past `max_restarts` the job has Failed.
-7. A forming round is formed, or timed out, by the rules of `barrier`.
+The rules are functions, applied in the order of `RULES`; the first line of each says what it does, and `make docs`
+copies it into docs/protocol.md. The phase changes only by the moves of `transitions`.
 
 The workers are read, never the clock: `now` is an argument, in seconds, and only ever compared with itself.
 """
@@ -22,6 +14,7 @@ from elasticjob.rendezvous import barrier
 from elasticjob.rendezvous.losses import SHARED_SILENCE, Break, breaks, lost_workers
 from elasticjob.rendezvous.model import Beat, Decision, Event, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import STUCK, current, roster_of
+from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType
 
 FORMING, FORMED, CLOSED = RendezvousPhase
@@ -51,6 +44,11 @@ class _Step:
         self.formed_after: float | None = None
         self.lost: dict[int, str] = {}
 
+    @property
+    def suspended(self) -> bool:
+        """After a `Close` the round trains to its end: there is none that a suspended job could go on with."""
+        return self.spec.suspend and self.state.phase is not CLOSED
+
     def set(self, **changes: Any) -> None:
         self.state = replace(self.state, **changes)
 
@@ -64,18 +62,23 @@ class _Step:
         """The place's next pod gets a new name; of this one nothing counts any more."""
         self.set(replacements={**self.state.replacements, index: replacement + 1})
 
-    def open_round(self, reason: str) -> None:
-        self.set(phase=FORMING, round=self.state.round + 1, reason=reason, store=None)
+    def move(self, event: str, reason: str, message: str, *, warning: bool = False) -> None:
+        """The one way to another phase."""
+        self.state = replace(moved(self.state, event), reason=reason)
+        self.tell(event, message, warning=warning)
+
+    def open_round(self, event: str, reason: str, *, warning: bool = False) -> None:
+        ended = f"round {self.state.round} of {len(self.state.participants)} ended: {reason}"
+        self.move(event, reason, ended, warning=warning)
+        self.set(store=None)
         self.clock(opened=self.now, min_reached=None, all_running=None, newcomer=None)
 
     def close(self, outcome: Outcome, reason: str) -> None:
-        self.set(phase=CLOSED, outcome=outcome, reason=reason)
-        self.tell(outcome.value, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
+        self.move(outcome, reason, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
 
     def count_waiting(self) -> None:
-        joined = roster_of(self.spec, self.state, self.workers).joined
-        members = self.state.participants if self.state.phase is FORMED else ()
-        self.set(waiting=sum(worker.member not in members for worker in joined))
+        # none of them is a member: one that joins again has broken the round by now
+        self.set(waiting=len(roster_of(self.spec, self.state, self.workers).joined))
 
     def wake_at(self) -> float | None:
         """The next moment at which time alone can change something."""
@@ -91,28 +94,28 @@ class _Step:
 
 
 def note_finished(step: _Step) -> None:
-    """Rule 1. A pod that succeeded counts too, should its last word have been lost."""
-    state = step.state
-    known = {*state.finished, *state.leaving}
-    for worker in current(state, step.workers).values():
+    """A worker that ended in success has finished: it is not lost, awaited or replaced any more (rule 9)."""
+    done = step.state.done
+    for worker in current(step.state, step.workers).values():
         member = worker.member
-        if member is None or member in known or worker.deleting or step.spec.suspend:
+        if member is None or member.index in done or worker.deleting or step.suspended:
             continue
+        # a pod that succeeded counts too, should its last word have been lost
         if worker.asks(RequestType.FINISH) or worker.pod is PodState.SUCCEEDED:
             step.set(finished=(*step.state.finished, member))
             step.tell("WorkerFinished", f"worker {worker.index} finished")
 
 
 def note_heartbeats(step: _Step) -> None:
-    """A heartbeat is judged by when this operator saw it change: clocks of two machines are never compared.
+    """A heartbeat is judged by when this operator saw it change, not by another clock (rules 5 and 11).
 
     The first one after a silence of all starts every clock anew, or it would make the others look lost.
     """
-    known, now = step.state.clocks.beats, step.now
+    known, now, done = step.state.clocks.beats, step.now, step.state.done
     beats = {}
     for worker in current(step.state, step.workers).values():
         member = worker.member
-        if member is None or worker.heartbeat is None or worker.deleting or member in step.state.finished:
+        if member is None or worker.heartbeat is None or worker.deleting or member.index in done:
             continue
         last = known.get(member)
         beats[member] = last if last is not None and last.value == worker.heartbeat else Beat(worker.heartbeat, now)
@@ -123,7 +126,7 @@ def note_heartbeats(step: _Step) -> None:
 
 
 def give_up_lost(step: _Step) -> None:
-    """Rule 2."""
+    """A worker whose pod is gone, going, failed or silent is lost: its pod is given up, for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
         step.give_up(lost.index, lost.replacement)
         step.lost[lost.index] = f"worker {lost.index} lost: {lost.why}"
@@ -131,7 +134,10 @@ def give_up_lost(step: _Step) -> None:
 
 
 def send_away_excess(step: _Step) -> None:
-    """Rule 3: who has no room is told so, finally; a later scale-up makes a new pod."""
+    """A worker that finds no room in `spec.replicas` is told to leave, for good (rules 8 and 12).
+
+    A later scale-up makes a new pod.
+    """
     for worker in roster_of(step.spec, step.state, step.workers).excess:
         step.give_up(worker.index, worker.replacement)
         if worker.member is not None:
@@ -144,14 +150,17 @@ def send_away_excess(step: _Step) -> None:
 
 
 def complete(step: _Step) -> None:
-    """Rule 4. Members told to leave are not waited for once nobody else is wanted."""
-    state, finished = step.state, set(step.state.finished)
-    if not finished or step.spec.suspend:
+    """When all members have finished, or no other worker is wanted, the job is `Complete` (rule 9).
+
+    So members told to leave are not waited for once nobody else is wanted.
+    """
+    state, done = step.state, step.state.done
+    if not done or step.suspended:
         return
     if not state.participants:
         step.close(Outcome.FAILED, STRAY_SUCCESS)
-    elif finished.issuperset(state.participants) or _nobody_left(step):
-        step.close(Outcome.COMPLETE, f"all workers of the last round finished ({len(finished)} in all)")
+    elif done.issuperset(member.index for member in state.participants) or _nobody_left(step):
+        step.close(Outcome.COMPLETE, f"all workers of the last round finished ({len(done)} in all)")
 
 
 def _nobody_left(step: _Step) -> bool:
@@ -159,11 +168,11 @@ def _nobody_left(step: _Step) -> bool:
 
 
 def close_on_request(step: _Step) -> None:
-    """Rule 5."""
+    """A `Close` lets the formed round train on, and nobody join another (rule 9)."""
     state = step.state
     if state.phase is CLOSED:
-        gone = {*state.finished, *(broken.member for broken in breaks(state, step.workers, step.lost))}
-        if gone.issuperset(state.participants):
+        gone = state.done | {broken.member.index for broken in breaks(state, step.workers, step.lost)}
+        if gone.issuperset(member.index for member in state.participants):
             step.close(Outcome.FAILED, "closed by set_closed(), and not every member of the last round finished")
         return
     closers = [worker for worker in current(state, step.workers).values() if worker.asks(RequestType.CLOSE)]
@@ -174,7 +183,10 @@ def close_on_request(step: _Step) -> None:
 
 
 def break_round(step: _Step) -> None:
-    """Rule 6, its first half: a member is gone or has come back for another round."""
+    """A formed round is broken by the loss, the leave or the return of a member (rules 5 and 10).
+
+    A break by a failure of the training counts, at most once a round; past `max_restarts` the job has failed.
+    """
     if step.state.phase is not FORMED:
         return
     broken = breaks(step.state, step.workers, step.lost)
@@ -188,8 +200,7 @@ def break_round(step: _Step) -> None:
         reason = "suspended" if step.spec.suspend else f"scaled from {world} to {world - len(broken)}"
     if first.counted and not _count_failure(step, first):
         return
-    step.open_round(reason)
-    step.tell("RoundBroken", f"round {step.state.round - 1} of {world} ended: {reason}", warning=first.counted)
+    step.open_round(ROUND_BROKEN, reason, warning=first.counted)
 
 
 def _count_failure(step: _Step, first: Break) -> bool:
@@ -203,13 +214,13 @@ def _count_failure(step: _Step, first: Break) -> bool:
 
 
 def reopen_for_newcomers(step: _Step) -> None:
-    """Rule 6, its second half: newcomers on their way together cost one round, not one each."""
+    """A formed round is reopened for newcomers, once for those on their way together (rule 3)."""
     state, now = step.state, step.now
     if state.phase is not FORMED:
         return
     roster = roster_of(step.spec, state, step.workers)
     newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
-    about_to_end = set(state.finished).intersection(state.participants)
+    about_to_end = not state.done.isdisjoint(member.index for member in state.participants)
     if not newcomers or about_to_end:
         step.clock(newcomer=None)
         return
@@ -223,15 +234,14 @@ def reopen_for_newcomers(step: _Step) -> None:
     grown = step.spec.replicas > world and world + len(newcomers) == step.spec.replicas
     names = ", ".join(str(worker.index) for worker in newcomers)
     reason = f"scaled from {world} to {step.spec.replicas}" if grown else f"worker {names} joined"
-    step.open_round(reason)
-    step.tell("RoundReopened", f"round {state.round} of {world} ended: {reason}")
+    step.open_round(ROUND_REOPENED, reason)
 
 
 def form_round(step: _Step) -> None:
-    """Rule 7. A suspended job waits for nobody, so its clocks stand still."""
+    """A forming round is formed, or has failed to form in time (rule 2)."""
     if step.state.phase is not FORMING:
         return
-    if step.spec.suspend:
+    if step.spec.suspend:  # it waits for nobody, so its clocks stand still
         step.clock(opened=step.now, min_reached=None, all_running=None)
         return
     verdict = barrier.judge(step.spec, step.state, step.workers, step.now)
@@ -247,19 +257,14 @@ def _form(step: _Step, members: tuple[Worker, ...]) -> None:
     state = step.state
     reason = {"": "first formation", "suspended": "resumed"}.get(state.reason, state.reason)
     step.formed_after = step.now - state.clocks.opened
-    step.set(
-        phase=FORMED,
-        participants=tuple(worker.member for worker in members if worker.member),
-        store=members[0].address,
-        reason=reason,
-    )
+    message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
+    step.move(ROUND_FORMED, reason, message)
+    step.set(participants=tuple(worker.member for worker in members if worker.member), store=members[0].address)
     step.clock(formed=step.now, newcomer=None)
-    message = f"round {step.state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
-    step.tell("RoundFormed", message)
 
 
 def reset_restarts(step: _Step) -> None:
-    """A round that lasted long enough shows that the failures before it were others."""
+    """A round that stands long enough sets the count of failures to zero (rule 10)."""
     held = step.now - step.state.clocks.formed
     if step.state.phase is FORMED and step.state.restarts and held >= step.spec.restart_reset:
         step.set(restarts=0)

@@ -1,88 +1,209 @@
-"""What must hold after every step, as one pure function; tests call it after each."""
+"""What must hold after every step of `decide`, as one pure function; tests call it after each.
+
+The checks here see the workers that a step was decided from; those of `history` need none. Each check's docstring is
+copied into docs/protocol.md by `make docs`.
+"""
 
 from collections.abc import Iterable, Iterator
 
-from elasticjob.rendezvous.model import Decision, Member, Spec, State, Worker
-from elasticjob.rendezvous.roster import current, min_members
+from elasticjob.rendezvous.evidence import Step
+from elasticjob.rendezvous.history import history_violations, newly_formed
+from elasticjob.rendezvous.model import Decision, Member, PodState, Spec, State, Worker
+from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType
 
 FORMING, FORMED, CLOSED = RendezvousPhase
+EVENTS = {move.event for move in MOVES}
 
 
 def violations(spec: Spec, before: State, workers: Iterable[Worker], decision: Decision) -> list[str]:
-    """Every broken rule of one step from `before`; empty when all is well."""
-    workers = tuple(workers)
-    after = decision.state
-    return [
-        *_rounds(before, after),
-        *_round_members(spec, before, workers, after),
-        *_finality(before, after),
-        *_reasons(before, decision),
-    ]
+    """Every rule that one step from `before` breaks, in words; empty when all is well."""
+    step = Step(spec, before, tuple(workers), decision)
+    return [found for check in STEP for found in check(step)] + history_violations(before, decision.state)
 
 
-def _rounds(before: State, after: State) -> Iterator[str]:
-    if not before.round <= after.round <= before.round + 1:
-        yield f"round went from {before.round} to {after.round}"
-    if after.round > before.round and before.phase is not FORMED:
-        yield f"round {after.round} was opened while round {before.round} was {before.phase}"
-    if after.restarts > before.restarts + 1:
-        yield "more than one failure was counted for a round"
-    if after.restarts > before.restarts and before.phase is not FORMED:
-        yield "a failure was counted while no round was formed"
-    if before.phase is FORMED and after.phase is FORMED and before.round == after.round:
-        if before.participants != after.participants:
-            yield "the members of a formed round changed"
-        if before.store != after.store:
-            yield "the store of a formed round changed"
-    if after.phase is FORMING and after.participants != before.participants:
-        yield "the last formed round was forgotten while forming"
+def moves_are_in_the_table(step: Step) -> Iterator[str]:
+    """The phase changes only by the moves above, each told by its event."""
+    phase, number, outcome = step.before.phase, step.before.round, step.before.outcome
+    for event in step.decision.events:
+        if event.reason not in EVENTS:
+            continue
+        move = TABLE.get((phase, event.reason))
+        if move is None:
+            yield f"{event.reason} is no move out of {phase}"
+            return
+        phase, number = move.target, number + move.opens
+        outcome = Outcome(event.reason) if phase is CLOSED else None
+    after = step.after
+    if (number, phase, outcome) != (after.round, after.phase, after.outcome):
+        led, stands = outcome or phase, after.outcome or after.phase
+        yield f"the events lead to round {number}, {led}, and not to round {after.round}, {stands}"
 
 
-def _round_members(spec: Spec, before: State, workers: tuple[Worker, ...], after: State) -> Iterator[str]:
-    formed = after.phase is FORMED and (before.phase is not FORMED or after.round > before.round)
-    if not formed:
+def formed_of_who_joined(step: Step) -> Iterator[str]:
+    """A round is formed of exactly the wanted workers that have joined since the last one, each by its present id."""
+    if not newly_formed(step.before, step.after):
         return
-    members = after.participants
-    records = {worker.member: worker for worker in current(after, workers).values()}
-    if len({member.index for member in members}) != len(members):
-        yield "an index has two ranks"
-    if not min_members(spec, after) <= len(members) <= spec.replicas - len(after.finished):
-        yield f"a round of {len(members)} was formed for {spec.min_replicas} to {spec.replicas} workers"
-    for member in members:
-        worker = records.get(member)
-        request = worker.request if worker else None
-        if request is None or request.type is not RequestType.JOIN or request.after < after.round - 1:
-            yield f"{member} was taken into round {after.round} without a join that counts for it"
-    if set(members) & {*after.leaving, *after.finished}:
-        yield "a worker that leaves or has finished is in the round"
-    yield from _rank_order(before.participants, members)
+    number, members = step.after.round, step.after.participants
+    joined = {worker.member: worker for worker in step.joined(number - 1)}
+    for member in sorted(set(members) - joined.keys()):
+        yield f"worker {member.index} is in round {number} without a join for it"
+    for worker in joined.values():
+        if worker.member not in members:
+            yield f"worker {worker.index} has joined, and is not in round {number}"
+    if members and members[0] in joined and step.after.store != joined[members[0]].address:
+        yield f"the store of round {number} is not rank 0's"
 
 
-def _rank_order(before: tuple[Member, ...], after: tuple[Member, ...]) -> Iterator[str]:
-    survivors = [member for member in before if member in after]
-    newcomers = [member for member in after if member not in before]
-    if list(after) != survivors + sorted(newcomers):
-        yield "survivors do not keep their order with the newcomers behind them by index"
+def formed_between_the_bounds(step: Step) -> Iterator[str]:
+    """A round has `minReplicas` to `replicas` members, both less the finished, and none is formed while suspended."""
+    size = len(step.after.participants)
+    if newly_formed(step.before, step.after) and not step.least <= size <= step.places:
+        yield f"a round of {size} was formed, and {step.least} to {step.places} may"
 
 
-def _finality(before: State, after: State) -> Iterator[str]:
-    if before.ended and after != before:
-        yield "something changed after the end"
-    if before.phase is CLOSED and after.phase is not CLOSED:
-        yield "a closed rendezvous was opened again"
-    if not set(before.finished) <= set(after.finished):
-        yield "a finished worker was forgotten"
-    for index, number in before.replacements.items():
-        if after.replacements.get(index, 0) < number:
-            yield f"the replacements of worker {index} went back"
-    if after.outcome is Outcome.COMPLETE and before.outcome is not Outcome.COMPLETE:
-        out = [member for member in after.participants if member not in after.finished and member not in after.leaving]
-        if out and before.phase is not FORMING:
-            yield f"Complete while {out} had not finished"
+def waiting_is_counted(step: Step) -> Iterator[str]:
+    """`waiting` counts exactly the wanted workers that have joined and are not members."""
+    after = step.after
+    members = after.participants if after.phase is FORMED else ()
+    last_formed = after.round if after.phase is FORMED else after.round - 1
+    joined = [] if after.phase is CLOSED else step.joined(last_formed)
+    waiting = sum(worker.member not in members for worker in joined)
+    if after.waiting != waiting:
+        yield f"waiting is {after.waiting}, and {waiting} wait"
 
 
-def _reasons(before: State, decision: Decision) -> Iterator[str]:
-    after = decision.state
-    if (after.round, after.phase) != (before.round, before.phase) and not (after.reason and decision.events):
-        yield f"round {after.round} became {after.phase} without a reason"
+def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
+    """A formed round is ended by a member that is lost, leaves, has another id or joins again, at once; else only by
+    newcomers that have joined, and not once a member has finished."""
+    before, after = step.before, step.after
+    if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
+        return
+    broken, ended = step.breaks(), after.round > before.round
+    if broken and not ended:
+        yield f"round {before.round} stands, and a member no longer trains in it"
+    if broken or not ended:
+        return
+    newcomers = [worker for worker in step.joined(before.round) if worker.member not in before.participants]
+    if all(event.reason != ROUND_REOPENED for event in step.decision.events) or not newcomers:
+        yield f"round {before.round} was ended without a cause"
+    if any(member.index in after.done for member in before.participants):
+        yield f"round {before.round} was reopened, and a member had finished"
+
+
+def failures_are_the_trainings(step: Step) -> Iterator[str]:
+    """A failure is counted exactly when the training itself, and nothing else, broke the round."""
+    before, after = step.before, step.after
+    if before.phase is FORMED and (after.round > before.round or after.outcome is Outcome.FAILED):
+        broken = step.breaks()
+        counts = int(bool(broken) and all(broken))
+        if step.failures != counts:
+            yield f"counted {step.failures} failures in round {before.round}, and it had {counts}"
+    if step.failures > 0 and after.restarts > step.spec.max_restarts and after.outcome is not Outcome.FAILED:
+        yield f"failure {after.restarts} was survived, and maxRestarts is {step.spec.max_restarts}"
+
+
+def finished_in_success(step: Step) -> Iterator[str]:
+    """A worker has finished when it asks `Finish` or its pod has succeeded, but not while deleted or suspended."""
+    succeeded, noted = step.succeeded(), set(step.after.finished) - set(step.before.finished)
+    for member in sorted(succeeded - noted):
+        yield f"worker {member.index} ended in success, and has not finished"
+    for member in sorted(noted - succeeded):
+        yield f"worker {member.index} has finished, and did not end in success"
+
+
+def given_up_for_a_cause(step: Step) -> Iterator[str]:
+    """A pod is given up when it is gone or going, has ended, crashed as a member, did not serve its store, has no room,
+    or is silent alone or while another's heartbeat goes on: never for a silence that all share."""
+    before, after, present = step.before, step.after, step.current(step.before)
+    no_room = len(step.kept()) >= step.places
+    for index, number in after.replacements.items():
+        if number <= before.replacements.get(index, 0):
+            continue
+        worker = present.get(index)
+        if worker is None:
+            seen = before.phase is FORMED and any(member.index == index for member in before.participants)
+        else:
+            told = worker.id is None or worker.member in after.leaving
+            seen = (told and no_room) or step.at_fault(worker) or step.silent(worker)
+        if not seen:
+            yield f"worker {index} was given up without a cause"
+    for worker in step.current(after).values():
+        if step.at_fault(worker) and worker.index not in after.done and not before.ended:
+            yield f"worker {worker.index} is lost, and was not given up"
+
+
+def room_is_kept(step: Step) -> Iterator[str]:
+    """Who has no room is told to leave, finally; members of the last round last, and from the highest rank down."""
+    before, after, kept = step.before, step.after, step.kept()
+    if after.phase is CLOSED:
+        return
+    if len(kept) > step.places:
+        yield f"{len(kept)} workers are kept, and there is room for {step.places}"
+    ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(before.participants)}
+    told = [ranks.get(member, len(ranks)) for member in after.leaving if member not in before.leaving]
+    stay = [ranks.get(worker.member, len(ranks)) for worker in kept]
+    if told and stay and max(stay) > min(told):
+        yield "a worker was told to leave, and a higher rank or none was kept"
+    present = {worker.member for worker in step.workers}
+    for member in before.leaving:
+        if member in present and member not in after.leaving:
+            yield f"worker {member.index} was told to leave, and no longer is"
+
+
+def ends_for_a_cause(step: Step) -> Iterator[str]:
+    """`Complete` means that all members or as many workers as are wanted have finished; the other outcomes have their
+    cause in what the workers did."""
+    outcome = step.after.outcome
+    if outcome is not None and outcome is not step.before.outcome and not any(CAUSES[outcome](step)):
+        yield f"{outcome} without a cause"
+
+
+def _complete(step: Step) -> Iterator[bool]:
+    after = step.after
+    if after.participants and not step.suspended:
+        yield all(member.index in after.done for member in after.participants)
+        yield step.places == 0 and step.before.phase is not CLOSED
+
+
+def _closed(step: Step) -> Iterator[bool]:
+    yield any(worker.asks(RequestType.CLOSE) for worker in step.current(step.after).values())
+
+
+def _too_late(step: Step) -> Iterator[bool]:
+    kept, joined = step.kept(), step.joined(step.after.round - 1)
+    runs = all(worker.pod is PodState.RUNNING for worker in kept if worker not in joined)
+    yield runs and len(kept) == step.places and len(joined) < step.least
+
+
+def _failed(step: Step) -> Iterator[bool]:
+    before, after, spec = step.before, step.after, step.spec
+    yield step.failures > 0 and after.restarts > spec.max_restarts
+    yield bool(after.done) and not after.participants
+    if before.phase is CLOSED:
+        training = [member for member in after.participants if member.index not in after.done]
+        yield 0 < len(training) == len(step.breaks())
+    elif before.phase is FORMING:
+        yield from _closed(step)
+    crashed = any(w.pod is PodState.CRASH_LOOP and w.crashes > spec.max_restarts for w in step.kept())
+    yield crashed and len(step.joined(after.round - 1)) < step.least
+
+
+CAUSES = {
+    Outcome.COMPLETE: _complete,
+    Outcome.FAILED: _failed,
+    Outcome.TIMEOUT: _too_late,
+    Outcome.CLOSED: _closed,
+}
+STEP = (
+    moves_are_in_the_table,
+    formed_of_who_joined,
+    formed_between_the_bounds,
+    waiting_is_counted,
+    rounds_end_for_a_cause,
+    failures_are_the_trainings,
+    finished_in_success,
+    given_up_for_a_cause,
+    room_is_kept,
+    ends_for_a_cause,
+)

@@ -33,9 +33,9 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
     """The current workers that are lost, and members of a formed round whose pod vanished unseen."""
     present = current(state, workers)
     silent = _silent(spec, state.clocks.beats, now)
-    finished = set(state.finished)
+    done = state.done
     for worker in present.values():
-        if worker.member in finished:
+        if worker.index in done:
             continue
         if why := _pod_fault(state, worker):
             yield Lost(worker.index, worker.replacement, why)
@@ -43,7 +43,7 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
             yield Lost(worker.index, worker.replacement, f"no heartbeat for {spec.worker_lost:g} s")
     if state.phase is RendezvousPhase.FORMED:
         for member in state.participants:
-            if member.index not in present and member not in finished and member not in state.leaving:
+            if member.index not in present and member.index not in done:
                 yield Lost(member.index, state.replacements.get(member.index, 0), "its pod is gone")
 
 
@@ -54,7 +54,7 @@ def _pod_fault(state: State, worker: Worker) -> str | None:
     if worker.pod is PodState.FAILED:
         return "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
-        return "its pod ended before it had a part in a round"
+        return "its pod ended " + ("without a record" if worker.id is None else "while the job was suspended")
     if worker.pod is PodState.CRASH_LOOP and worker.member in state.participants:
         return "its trainer crashed again, and a fresh pod starts sooner" + detail
     request = worker.request
@@ -77,8 +77,8 @@ def _silent(spec: Spec, beats: Mapping[Member, Beat], now: float) -> set[Member]
 
 def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, str]) -> list[Break]:
     """Members of the last formed round, in rank order, that no longer train in it; `lost` says why, by index."""
-    present, finished = current(state, workers), set(state.finished)
-    training = (member for member in state.participants if member not in finished)
+    present, done = current(state, workers), state.done
+    training = (member for member in state.participants if member.index not in done)
     found = (_break_of(state, member, present.get(member.index), lost) for member in training)
     return [one for one in found if one is not None]
 

@@ -122,6 +122,11 @@ class State:
     reason: str = ""
 
     @property
+    def done(self) -> frozenset[int]:
+        """Indices of the finished, whatever id a sidecar that starts again has: they get no other pod and no place."""
+        return frozenset(member.index for member in self.finished)
+
+    @property
     def last_formed(self) -> int:
         """Number of the last formed round, 0 before the first."""
         return self.round - 1 if self.phase is RendezvousPhase.FORMING else self.round

@@ -60,19 +60,19 @@ def has_joined(state: State, worker: Worker) -> bool:
 
 def min_members(spec: Spec, state: State) -> int:
     """The least that may form a round: each finished worker lowers it by one."""
-    return max(1, spec.min_replicas - len(state.finished))
+    return max(1, spec.min_replicas - len(state.done))
 
 
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     """Assign the places: members of the last round first, then who has joined, then by index."""
     if state.phase is RendezvousPhase.CLOSED:
         return Roster((), (), (), (), ())
-    finished = {member.index for member in state.finished}
-    places = 0 if spec.suspend else max(0, spec.replicas - len(finished))
+    done = state.done
+    places = 0 if spec.suspend else max(0, spec.replicas - len(done))
     alive = [
         worker
         for worker in current(state, workers).values()
-        if worker.index not in finished and not worker.deleting and worker.pod not in ENDED
+        if worker.index not in done and not worker.deleting and worker.pod not in ENDED
     ]
     ranks = {member: rank for rank, member in enumerate(state.participants)}
     last = len(ranks)
@@ -84,7 +84,7 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
         )
     )
     kept = tuple(alive[:places])
-    taken = finished | {worker.index for worker in kept}
+    taken = done | {worker.index for worker in kept}
     owed = tuple(islice((index for index in count() if index not in taken), places - len(kept)))
     joined = tuple(worker for worker in kept if has_joined(state, worker))
     missing = tuple(worker for worker in kept if not has_joined(state, worker))
@@ -99,13 +99,13 @@ def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker]) -> tuple
 
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
     """Pods that have served: given up, told to leave and gone or overdue, or left over after the end."""
+    done = state.done
 
     def served(worker: Worker) -> bool:
         if worker.member in state.leaving:
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
             return overdue or worker.pod in STUCK | ENDED
-        if state.ended and worker.pod not in ENDED:
-            return worker.member not in state.finished
-        return not is_current(state, worker)
+        old = not is_current(state, worker)
+        return old or (state.ended and worker.pod not in ENDED and worker.index not in done)
 
     return tuple(worker for worker in workers if not worker.deleting and served(worker))

@@ -1,0 +1,110 @@
+"""What one step of `decide` could see, worked out anew for the invariants. It shares no code with the rules.
+
+Two accounts of who counts, of which one is wrong, differ; a shared one would be wrong in silence.
+"""
+
+from dataclasses import dataclass
+
+from elasticjob.rendezvous.losses import SHARED_SILENCE
+from elasticjob.rendezvous.model import COUNTED_CAUSES, Decision, Member, PodState, Spec, State, Worker
+from elasticjob.terms import Cause, RendezvousPhase, RequestType
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of `decide`: what it was given, and its answer."""
+
+    spec: Spec
+    before: State
+    workers: tuple[Worker, ...]
+    decision: Decision
+
+    @property
+    def after(self) -> State:
+        return self.decision.state
+
+    @property
+    def places(self) -> int:
+        """How many workers are wanted."""
+        return 0 if self.spec.suspend else max(0, self.spec.replicas - len(self.after.done))
+
+    @property
+    def least(self) -> int:
+        """How many may form a round."""
+        return max(1, self.spec.min_replicas - len(self.after.done))
+
+    @property
+    def failures(self) -> int:
+        """How many the step has counted."""
+        return self.after.restarts - self.before.restarts
+
+    @property
+    def suspended(self) -> bool:
+        return self.spec.suspend and self.before.phase is not RendezvousPhase.CLOSED
+
+    def current(self, state: State) -> dict[int, Worker]:
+        """By index, the newest pod that is not given up in `state`."""
+        newest_last = sorted(self.workers, key=lambda worker: worker.replacement)
+        return {w.index: w for w in newest_last if w.replacement >= state.replacements.get(w.index, 0)}
+
+    def kept(self) -> list[Worker]:
+        """The wanted workers that have a pod: what was lost or had no room is given up by the end of the step."""
+        ended = (PodState.SUCCEEDED, PodState.FAILED)
+        now = self.current(self.after).values()
+        return [w for w in now if not (w.deleting or w.pod in ended or w.index in self.after.done)]
+
+    def joined(self, last_formed: int) -> list[Worker]:
+        """The wanted workers whose join was made after round `last_formed` was formed."""
+        may_join = (PodState.PENDING, PodState.RUNNING)
+        ask = [w for w in self.kept() if w.pod in may_join and w.asks(RequestType.JOIN)]
+        return [w for w in ask if w.request is not None and w.request.after >= last_formed]
+
+    def succeeded(self) -> set[Member]:
+        """The workers that have finished in this step."""
+        if self.before.ended or self.suspended:
+            return set()
+        alive = [w for w in self.current(self.before).values() if w.index not in self.before.done and not w.deleting]
+        ended = [w for w in alive if w.asks(RequestType.FINISH) or w.pod is PodState.SUCCEEDED]
+        return {w.member for w in ended if w.member is not None}
+
+    def at_fault(self, worker: Worker) -> bool:
+        """Whether pod or record say that the worker is lost."""
+        request = worker.request
+        return (
+            worker.deleting
+            or worker.pod in (PodState.FAILED, PodState.SUCCEEDED)
+            or (worker.pod is PodState.CRASH_LOOP and worker.member in self.before.participants)
+            or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == Cause.STORE_NOT_READY)
+        )
+
+    def silent(self, worker: Worker) -> bool:
+        """Whether its heartbeat has stood still while another's went on, or it is the only one.
+
+        A heartbeat that ends a silence of all says nothing against the others.
+        """
+        member, beats, known = worker.member, self.after.clocks.beats, self.before.clocks.beats
+        if member is None or member not in known or beats.get(member) != known[member]:
+            return False
+        if worker.heartbeat != known[member].value:
+            return False
+        last = max((beat.since for other, beat in beats.items() if other != member), default=None)
+        heard_before = max(beat.since for beat in known.values())
+        return last is None or (last - known[member].since >= SHARED_SILENCE > last - heard_before)
+
+    def breaks(self) -> list[bool]:
+        """One entry for each member that no longer trains in the formed round: whether its training failed."""
+        now = self.current(self.after)
+        training = (member for member in self.before.participants if member.index not in self.after.done)
+        found = (self._break_of(member, now.get(member.index)) for member in training)
+        return [failed for failed in found if failed is not None]
+
+    def _break_of(self, member: Member, worker: Worker | None) -> bool | None:
+        if worker is None or worker.member != member or worker.request is None:
+            return False
+        request = worker.request
+        failed = request.cause in COUNTED_CAUSES
+        if request.type is RequestType.LEAVE:
+            return failed
+        if request.type is RequestType.JOIN and request.after >= self.before.round:
+            return failed or request.cause == Cause.STARTED
+        return None

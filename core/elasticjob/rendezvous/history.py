@@ -1,0 +1,165 @@
+"""What must hold between two statuses of a job that were written one after the other, whoever wrote them.
+
+One write holds all that one `decide` came to: a round may be broken and formed again in it. Clocks are never written
+down, so nothing here reads them. Each check's docstring is copied into docs/protocol.md by `make docs`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from elasticjob.rendezvous.model import State
+from elasticjob.terms import Outcome, RendezvousPhase
+
+FORMING, FORMED, CLOSED = RendezvousPhase
+
+
+def history_violations(before: State, after: State) -> list[str]:
+    """Every rule that the step from `before` to `after` breaks, in words; empty when all is well."""
+    return [found for check in HISTORY for found in check(before, after)]
+
+
+def newly_formed(before: State, after: State) -> bool:
+    """Whether a round was formed between the two."""
+    return after.phase is FORMED and (before.phase is not FORMED or after.round != before.round)
+
+
+def rounds_count_up(before: State, after: State) -> Iterator[str]:
+    """There is one round at a time: its number never falls, and grows by one, only out of a formed round."""
+    if not before.round <= after.round <= before.round + 1:
+        yield f"the round went from {before.round} to {after.round}"
+    if after.round > before.round and before.phase is not FORMED:
+        yield f"round {after.round} was opened while round {before.round} was {before.phase}"
+    if after.phase is FORMING and before.phase is FORMED and after.round == before.round:
+        yield f"round {after.round} forms a second time"
+
+
+def told_once(before: State, after: State) -> Iterator[str]:
+    """Members and store change only when a round is formed: what a trainer was told is never told differently."""
+    if newly_formed(before, after):
+        return
+    if after.participants != before.participants:
+        yield "the members changed, and no round was formed"
+    if after.round == before.round and after.store != before.store:
+        yield f"the store of round {after.round} changed"
+    if after.phase is FORMING and after.store is not None:
+        yield f"round {after.round} has a store before it is formed"
+
+
+def ranks_are_stable(before: State, after: State) -> Iterator[str]:
+    """A round has members, each index one rank; survivors keep their order, newcomers follow by index."""
+    if not newly_formed(before, after):
+        return
+    members = after.participants
+    if not members:
+        yield f"round {after.round} was formed of nobody"
+    if len({member.index for member in members}) < len(members):
+        yield f"an index has two ranks in round {after.round}"
+    survivors = [member for member in before.participants if member in members]
+    newcomers = sorted(member for member in members if member not in before.participants)
+    if list(members) != survivors + newcomers:
+        yield f"round {after.round} is out of order: survivors first, as they were, then newcomers by index"
+
+
+def no_victims(before: State, after: State) -> Iterator[str]:
+    """No round is formed with a worker that was told to leave or has finished."""
+    if not newly_formed(before, after):
+        return
+    for member in after.participants:
+        if member in before.leaving or member in after.leaving:
+            yield f"worker {member.index} was told to leave, and is in round {after.round}"
+        if member.index in after.done:
+            yield f"worker {member.index} has finished, and is in round {after.round}"
+
+
+def given_up_for_good(before: State, after: State) -> Iterator[str]:
+    """How often an index was replaced never falls; who is told to leave is replaced, who has finished never is."""
+    grown = set()
+    for index in before.replacements.keys() | after.replacements.keys():
+        was, number = before.replacements.get(index, 0), after.replacements.get(index, 0)
+        if number > was:
+            grown.add(index)
+        if number < was:
+            yield f"the replacements of worker {index} fell from {was} to {number}"
+    for index in sorted(grown & after.done):
+        yield f"worker {index} has finished, and was replaced"
+    for member in after.leaving:
+        if member not in before.leaving and member.index not in grown:
+            yield f"worker {member.index} was told to leave, and was not given up"
+
+
+def finished_once(before: State, after: State) -> Iterator[str]:
+    """A finished worker is not forgotten, and finishes once."""
+    if not set(before.finished) <= set(after.finished):
+        yield "a finished worker was forgotten"
+    if len(after.done) < len(after.finished):
+        yield "an index has finished twice"
+
+
+def one_failure_a_round(before: State, after: State) -> Iterator[str]:
+    """At most one failure is counted for a round, by the step that ends it; a round that stands may reset the count."""
+    stands = before.phase is FORMED and after.phase is FORMED and after.round == before.round
+    ended = before.phase is FORMED and (after.round > before.round or after.outcome is Outcome.FAILED)
+    counted = after.restarts - before.restarts
+    if counted > 1:
+        yield f"{counted} failures were counted at once"
+    if counted > 0 and not ended:
+        yield "a failure was counted, and it did not end a formed round"
+    if counted < 0 and not stands:
+        yield "the failures were reset, and no formed round stood"
+    if counted < 0 and after.restarts != 0:
+        yield f"the failures fell from {before.restarts} to {after.restarts}"
+
+
+def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
+    """Closed comes with an outcome: `Complete`, `Failed`, `RendezvousTimeout`, or `Closed` out of a formed round."""
+    if (after.phase is CLOSED) != (after.outcome is not None):
+        yield f"the rendezvous is {after.phase}, and its outcome is {after.outcome}"
+    if after.outcome is before.outcome:
+        return
+    out_of_formed = before.phase is FORMED and after.round == before.round
+    match after.outcome:
+        case Outcome.COMPLETE if not after.done:
+            yield "Complete, and nobody has finished"
+        case Outcome.COMPLETE if before.phase is CLOSED and _not_done(after):
+            yield f"Complete after a Close, and workers {_not_done(after)} have not finished"
+        case Outcome.FAILED if out_of_formed and after.restarts == before.restarts:
+            yield f"Failed out of round {after.round}, and no failure was counted"
+        case Outcome.TIMEOUT if out_of_formed or before.phase is CLOSED:
+            yield f"RendezvousTimeout, and round {after.round} was not forming"
+        case Outcome.CLOSED if not out_of_formed:
+            yield f"Closed, and round {after.round} was not formed before"
+
+
+def closed_is_final(before: State, after: State) -> Iterator[str]:
+    """Closed is final: it becomes no other phase and no other round, and after an end nothing changes at all."""
+    if before.phase is not CLOSED:
+        return
+    if after.phase is not CLOSED or after.round != before.round:
+        yield f"the closed rendezvous became round {after.round}, {after.phase}"
+    elif before.ended and replace(after, clocks=before.clocks) != before:
+        yield f"something changed after the end ({before.outcome})"
+
+
+def changes_have_a_reason(before: State, after: State) -> Iterator[str]:
+    """No round is opened, formed or closed without a reason for people."""
+    moved = (after.round, after.phase, after.outcome) != (before.round, before.phase, before.outcome)
+    if moved and not after.reason:
+        yield f"round {after.round} became {after.phase} without a reason"
+
+
+def _not_done(state: State) -> list[int]:
+    return [member.index for member in state.participants if member.index not in state.done]
+
+
+HISTORY = (
+    rounds_count_up,
+    told_once,
+    ranks_are_stable,
+    no_victims,
+    given_up_for_good,
+    finished_once,
+    one_failure_a_round,
+    closed_with_an_outcome,
+    closed_is_final,
+    changes_have_a_reason,
+)

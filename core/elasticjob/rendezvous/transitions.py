@@ -1,0 +1,53 @@
+"""The moves of the rendezvous from phase to phase, as one table. `decide` says when; another way there is not.
+
+`make docs` writes the table into docs/protocol.md.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from elasticjob.rendezvous.model import State
+from elasticjob.terms import Outcome, RendezvousPhase
+
+FORMING, FORMED, CLOSED = RendezvousPhase
+ROUND_FORMED, ROUND_BROKEN, ROUND_REOPENED = "RoundFormed", "RoundBroken", "RoundReopened"
+
+
+class Move(NamedTuple):
+    """Out of `source` into `target` by `event`, the word that people read; `opens` is added to the round's number."""
+
+    source: RendezvousPhase
+    event: str
+    target: RendezvousPhase
+    opens: int
+    when: str
+
+
+MOVES = (
+    Move(FORMING, ROUND_FORMED, FORMED, 0, "at least the minimum has joined, and nobody else is waited for"),
+    Move(FORMING, Outcome.TIMEOUT, CLOSED, 0, "the minimum has not joined in time, though every missing pod runs"),
+    Move(FORMING, Outcome.FAILED, CLOSED, 0, "a worker asks `Close`, crashed too often, or succeeded before any round"),
+    Move(FORMING, Outcome.COMPLETE, CLOSED, 0, "workers have finished, and no other is wanted"),
+    Move(FORMED, ROUND_BROKEN, FORMING, 1, "a member is lost, leaves, has another id, or joins again"),
+    Move(FORMED, ROUND_REOPENED, FORMING, 1, "newcomers have joined, and no other is waited for"),
+    Move(FORMED, Outcome.COMPLETE, CLOSED, 0, "all members have finished, or no other worker is wanted"),
+    Move(FORMED, Outcome.FAILED, CLOSED, 0, "the training failed once more than `maxRestarts` allows"),
+    Move(FORMED, Outcome.CLOSED, CLOSED, 0, "a worker asks `Close`; the members train on to their end"),
+    Move(CLOSED, Outcome.COMPLETE, CLOSED, 0, "after a `Close`, all members have finished"),
+    Move(CLOSED, Outcome.FAILED, CLOSED, 0, "after a `Close`, all members have ended, and not all in success"),
+)
+TABLE = {(move.source, move.event): move for move in MOVES}
+
+
+class IllegalMove(Exception):
+    """Our own bug: `decide` asked for a move that the table does not have."""
+
+
+def moved(state: State, event: str) -> State:
+    """`state` in the phase that `event` leads to. Raises `IllegalMove`; out of an end there is no move."""
+    move = None if state.ended else TABLE.get((state.phase, event))
+    if move is None:
+        stands = f"has ended ({state.outcome})" if state.ended else f"is {state.phase}"
+        raise IllegalMove(f"round {state.round} {stands}: {event} is no move out of that")
+    outcome = Outcome(event) if move.target is CLOSED else None
+    return replace(state, phase=move.target, round=state.round + move.opens, outcome=outcome)

@@ -1,0 +1,267 @@
+"""Each check of the invariants can fail: a row is a step that breaks one rule, and what the check says of it."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elasticjob.rendezvous import (
+    Clocks,
+    Decision,
+    Event,
+    Member,
+    PodState,
+    Request,
+    Spec,
+    State,
+    Worker,
+    history,
+    invariants,
+    violations,
+)
+from elasticjob.rendezvous.evidence import Step
+from elasticjob.rendezvous.model import Beat
+from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+
+FORMING, FORMED, CLOSED = RendezvousPhase
+JOIN, LEAVE, FINISH, CLOSE = RequestType
+A, B, C, X = Member(0, "a"), Member(1, "b"), Member(2, "c"), Member(1, "x")  # x: another id of b's sidecar
+
+new = State(clocks=Clocks(opened=0, formed=0))
+formed = replace(new, round=2, phase=FORMED, participants=(A, B), store="a:1", reason="worker 1 lost", restarts=1)
+forming = replace(formed, round=3, phase=FORMING, store=None, reason="worker 0 lost")
+again = replace(formed, round=3)
+closing = replace(formed, phase=CLOSED, outcome=Outcome.CLOSED)
+complete = replace(formed, phase=CLOSED, outcome=Outcome.COMPLETE, finished=(A, B))
+failed = replace(formed, phase=CLOSED, outcome=Outcome.FAILED, restarts=2)
+timeout = replace(forming, phase=CLOSED, outcome=Outcome.TIMEOUT)
+
+DISORDER = "round 3 is out of order: survivors first, as they were, then newcomers by index"
+NO_END = "a failure was counted, and it did not end a formed round"
+NO_ROUND = "the members changed, and no round was formed"
+
+HISTORY = {
+    history.rounds_count_up: [
+        (forming, formed, "the round went from 3 to 2"),
+        (formed, replace(formed, round=4), "the round went from 2 to 4"),
+        (forming, replace(forming, round=4), "round 4 was opened while round 3 was Forming"),
+        (formed, replace(forming, round=2), "round 2 forms a second time"),
+    ],
+    history.told_once: [
+        (formed, replace(formed, participants=(A,)), NO_ROUND),
+        (formed, replace(forming, participants=()), NO_ROUND),
+        (forming, replace(timeout, participants=()), NO_ROUND),
+        (formed, replace(closing, participants=(A,)), NO_ROUND),
+        (formed, replace(formed, store="b:1"), "the store of round 2 changed"),
+        (formed, replace(closing, store=None), "the store of round 2 changed"),
+        (formed, replace(forming, store="a:1"), "round 3 has a store before it is formed"),
+    ],
+    history.ranks_are_stable: [
+        (forming, replace(again, participants=()), "round 3 was formed of nobody"),
+        (forming, replace(again, participants=(A, B, X)), "an index has two ranks in round 3"),
+        (forming, replace(again, participants=(B, A)), DISORDER),
+        (formed, replace(again, participants=(C, A)), DISORDER),
+        (formed, replace(again, participants=(A, C, X)), DISORDER),
+    ],
+    history.no_victims: [
+        (replace(forming, leaving=(B,)), again, "worker 1 was told to leave, and is in round 3"),
+        (formed, replace(again, leaving=(B,)), "worker 1 was told to leave, and is in round 3"),
+        (forming, replace(again, finished=(B,)), "worker 1 has finished, and is in round 3"),
+    ],
+    history.given_up_for_good: [
+        (replace(formed, replacements={1: 2}), formed, "the replacements of worker 1 fell from 2 to 0"),
+        (formed, replace(formed, finished=(B,), replacements={1: 1}), "worker 1 has finished, and was replaced"),
+        (formed, replace(forming, leaving=(B,)), "worker 1 was told to leave, and was not given up"),
+    ],
+    history.finished_once: [
+        (replace(formed, finished=(B,)), formed, "a finished worker was forgotten"),
+        (formed, replace(formed, finished=(B, X)), "an index has finished twice"),
+    ],
+    history.one_failure_a_round: [
+        (formed, replace(forming, restarts=3), "2 failures were counted at once"),
+        (formed, replace(formed, restarts=2), NO_END),
+        (forming, replace(again, restarts=2), NO_END),
+        (formed, replace(closing, restarts=2), NO_END),
+        (formed, replace(forming, restarts=0), "the failures were reset, and no formed round stood"),
+        (replace(formed, restarts=2), formed, "the failures fell from 2 to 1"),
+    ],
+    history.closed_with_an_outcome: [
+        (formed, replace(formed, phase=CLOSED), "the rendezvous is Closed, and its outcome is None"),
+        (formed, replace(complete, phase=FORMED), "the rendezvous is Formed, and its outcome is Complete"),
+        (formed, replace(complete, finished=()), "Complete, and nobody has finished"),
+        (closing, replace(complete, finished=(A,)), "Complete after a Close, and workers [1] have not finished"),
+        (formed, replace(failed, restarts=1), "Failed out of round 2, and no failure was counted"),
+        (formed, replace(timeout, round=2), "RendezvousTimeout, and round 2 was not forming"),
+        (closing, replace(timeout, round=2), "RendezvousTimeout, and round 2 was not forming"),
+        (forming, replace(closing, round=3), "Closed, and round 3 was not formed before"),
+    ],
+    history.closed_is_final: [
+        (complete, again, "the closed rendezvous became round 3, Formed"),
+        (closing, replace(complete, round=3), "the closed rendezvous became round 3, Closed"),
+        (complete, replace(complete, waiting=1), "something changed after the end (Complete)"),
+        (complete, replace(complete, outcome=Outcome.FAILED), "something changed after the end (Complete)"),
+    ],
+    history.changes_have_a_reason: [
+        (forming, replace(again, reason=""), "round 3 became Formed without a reason"),
+        (closing, replace(failed, reason=""), "round 2 became Closed without a reason"),
+    ],
+}
+
+
+def worker(member: Member, ask: RequestType = JOIN, cause: str = "", after: int = 1, **facts: Any) -> Worker:
+    """A worker as it is in round 2: its last word is the join that was made after round 1."""
+    known = {"heartbeat": 7, "request": Request(type=ask, after=after, cause=cause), **facts}
+    return Worker(index=member.index, id=member.id, address=f"{member.id}:1", **known)
+
+
+def joins(member: Member, cause: str = Cause.MEMBERSHIP_CHANGED, **facts: Any) -> Worker:
+    """A worker that joins after round 2."""
+    return worker(member, cause=cause, after=2, **facts)
+
+
+def step(before: State, after: State, *workers: Worker, told: str = "", **spec: Any) -> Step:
+    """A step of a job of two workers, of which one failure more ends it; `told` is its event."""
+    known = Spec(**{"replicas": 2, "max_restarts": 1, **spec})
+    return Step(known, before, workers, Decision(after, events=(Event(told, ""),)))
+
+
+def heard(state: State, *since: float) -> State:
+    """`state` with heartbeats of its members that were last seen to change at those times."""
+    beats = {member: Beat(7, time) for member, time in zip(state.participants, since, strict=True)}
+    return replace(state, clocks=replace(new.clocks, beats=beats))
+
+
+a, b, c = worker(A), worker(B), joins(C)
+a_told = replace(forming, leaving=(A,), replacements={0: 1})
+b_lost = replace(forming, replacements={1: 1})
+c_told = replace(formed, leaving=(C,), replacements={2: 1})
+a_done = replace(formed, finished=(A,))
+ended = replace(failed, round=3, restarts=1)
+pending, failing = replace(b, pod=PodState.PENDING), replace(b, pod=PodState.FAILED)
+crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
+
+ABOUT_TO_END = "round 2 was reopened, and a member had finished"
+STANDS = "round 2 stands, and a member no longer trains in it"
+NO_CAUSE = "round 2 was ended without a cause"
+NOT_COUNTED = "counted 0 failures in round 2, and it had 1"
+MISCOUNTED = "counted 1 failures in round 2, and it had 0"
+SURVIVED = "failure 2 was survived, and maxRestarts is 1"
+FORGOTTEN = "worker 0 ended in success, and has not finished"
+INVENTED = "worker 0 has finished, and did not end in success"
+NOT_LOST = "worker 1 is lost, and was not given up"
+WRONG_VICTIM = "a worker was told to leave, and a higher rank or none was kept"
+
+STEPS = {
+    invariants.moves_are_in_the_table: [
+        (step(forming, again, told="RoundBroken"), "RoundBroken is no move out of Forming"),
+        (step(forming, again), "the events lead to round 3, Forming, and not to round 3, Formed"),
+        (step(formed, again, told="RoundBroken"), "the events lead to round 3, Forming, and not to round 3, Formed"),
+        (step(formed, complete, told="Failed"), "the events lead to round 2, Failed, and not to round 2, Complete"),
+    ],
+    invariants.formed_of_who_joined: [
+        (step(forming, again, joins(A), b), "worker 1 is in round 3 without a join for it"),
+        (step(forming, again, joins(A), joins(B, pod=PodState.FAILED)), "worker 1 is in round 3 without a join for it"),
+        (step(forming, again, joins(A), worker(X)), "worker 1 is in round 3 without a join for it"),
+        (step(forming, again, joins(A), joins(B), c), "worker 2 has joined, and is not in round 3"),
+        (step(forming, replace(again, store="b:1"), joins(A), joins(B)), "the store of round 3 is not rank 0's"),
+    ],
+    invariants.formed_between_the_bounds: [
+        (step(forming, again, replicas=1), "a round of 2 was formed, and 1 to 1 may"),
+        (step(forming, again, replicas=4, min_replicas=3), "a round of 2 was formed, and 3 to 4 may"),
+        (step(forming, again, suspend=True), "a round of 2 was formed, and 1 to 0 may"),
+    ],
+    invariants.waiting_is_counted: [
+        (step(formed, formed, a, b, c), "waiting is 0, and 1 wait"),
+        (step(forming, forming, joins(A), b), "waiting is 0, and 1 wait"),
+        (step(formed, replace(formed, waiting=1), a, b, worker(C)), "waiting is 1, and 0 wait"),
+        (step(formed, replace(formed, waiting=1), a, b, joins(C, pod=PodState.CRASH_LOOP)), "waiting is 1, and 0 wait"),
+        (step(formed, replace(c_told, waiting=1), a, b, c), "waiting is 1, and 0 wait"),
+        (step(closing, replace(closing, waiting=1), a, b, c), "waiting is 1, and 0 wait"),
+    ],
+    invariants.rounds_end_for_a_cause: [
+        (step(formed, forming, a, b, told="RoundBroken"), NO_CAUSE),
+        (step(formed, forming, a, b, c, told="RoundBroken"), NO_CAUSE),
+        (step(formed, forming, a, b, worker(C), told="RoundReopened"), NO_CAUSE),
+        (step(a_done, replace(forming, finished=(A,)), b, c, told="RoundReopened"), ABOUT_TO_END),
+        (step(formed, formed, a), STANDS),
+        (step(formed, replace(formed, replacements={1: 1}), a, b), STANDS),
+        (step(formed, formed, a, worker(X)), STANDS),
+        (step(formed, formed, a, worker(B, request=None)), STANDS),
+        (step(formed, formed, a, worker(B, LEAVE)), STANDS),
+        (step(formed, formed, a, joins(B)), STANDS),
+    ],
+    invariants.failures_are_the_trainings: [
+        (step(formed, forming, a, joins(B, Cause.WORKER_FAILED)), NOT_COUNTED),
+        (step(formed, forming, a, joins(B, Cause.STARTED)), NOT_COUNTED),
+        (step(formed, forming, a, worker(B, LEAVE, Cause.AGENT_LOST)), NOT_COUNTED),
+        (step(formed, replace(forming, restarts=2), joins(A, Cause.WORKER_FAILED), max_restarts=2), MISCOUNTED),
+        (step(formed, replace(forming, restarts=2), a, b, c, max_restarts=2), MISCOUNTED),
+        (step(formed, replace(forming, restarts=2), a, joins(B, Cause.WORKER_FAILED)), SURVIVED),
+    ],
+    invariants.finished_in_success: [
+        (step(formed, formed, worker(A, FINISH), b), FORGOTTEN),
+        (step(formed, formed, replace(a, pod=PodState.SUCCEEDED), b), FORGOTTEN),
+        (step(formed, a_done, a, b), INVENTED),
+        (step(formed, a_done, worker(A, FINISH, deleting=True), b), INVENTED),
+        (step(formed, a_done, worker(A, FINISH), b, suspend=True), INVENTED),
+    ],
+    invariants.given_up_for_a_cause: [
+        (step(formed, b_lost, a, b), "worker 1 was given up without a cause"),
+        (step(heard(formed, 10, 1), heard(b_lost, 10, 1), a, b), "worker 1 was given up without a cause"),
+        (step(heard(formed, 20, 1), heard(b_lost, 20, 20), a, b), "worker 1 was given up without a cause"),
+        (step(forming, b_lost, a), "worker 1 was given up without a cause"),
+        (step(formed, c_told, a, b, c, replicas=3), "worker 2 was given up without a cause"),
+        (step(formed, replace(formed, replacements={2: 1}), a, b, c), "worker 2 was given up without a cause"),
+        (step(formed, forming, a, worker(B, deleting=True)), NOT_LOST),
+        (step(formed, forming, a, failing), NOT_LOST),
+        (step(formed, forming, a, crashed), NOT_LOST),
+        (step(formed, forming, a, worker(B, LEAVE, Cause.STORE_NOT_READY)), NOT_LOST),
+    ],
+    invariants.room_is_kept: [
+        (step(formed, formed, a, b, c), "3 workers are kept, and there is room for 2"),
+        (step(formed, a_told, a, b, replicas=1), WRONG_VICTIM),
+        (step(formed, a_told, a, b, replace(c, id=None)), WRONG_VICTIM),
+        (step(c_told, replace(c_told, leaving=()), a, b, c), "worker 2 was told to leave, and no longer is"),
+    ],
+    invariants.ends_for_a_cause: [
+        (step(formed, replace(complete, finished=(A,)), worker(A, FINISH), b), "Complete without a cause"),
+        (step(formed, complete, worker(A, FINISH), worker(B, FINISH), suspend=True), "Complete without a cause"),
+        (step(closing, replace(complete, finished=(A,)), b, replicas=1), "Complete without a cause"),
+        (step(new, replace(complete, participants=()), worker(A, FINISH)), "Complete without a cause"),
+        (step(formed, closing, a, b), "Closed without a cause"),
+        (step(b_lost, replace(closing, replacements={1: 1}), a, worker(B, CLOSE)), "Closed without a cause"),
+        (step(formed, replace(failed, restarts=1), a, b), "Failed without a cause"),
+        (step(formed, failed, worker(A, CLOSE), b, max_restarts=2), "Failed without a cause"),
+        (step(closing, replace(failed, restarts=1), worker(A, LEAVE), b), "Failed without a cause"),
+        (step(forming, ended, a, crashed), "Failed without a cause"),
+        (step(forming, ended, joins(A), replace(crashed, crashes=2)), "Failed without a cause"),
+        (step(forming, timeout, joins(A), b), "RendezvousTimeout without a cause"),
+        (step(forming, timeout, joins(A), min_replicas=2), "RendezvousTimeout without a cause"),
+        (step(forming, timeout, joins(A), pending, min_replicas=2), "RendezvousTimeout without a cause"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "before", "after", "said"), [(check, *row) for check, rows in HISTORY.items() for row in rows]
+)
+def test_two_statuses_that_cannot_follow_each_other(
+    check: Callable[[State, State], object], before: State, after: State, said: str
+) -> None:
+    assert list(check(before, after)) == [said]
+    assert said in history.history_violations(before, after)
+
+
+@pytest.mark.parametrize(("check", "bad", "said"), [(check, *row) for check, rows in STEPS.items() for row in rows])
+def test_a_step_that_the_workers_do_not_bear_out(check: Callable[[Step], object], bad: Step, said: str) -> None:
+    assert list(check(bad)) == [said]
+    assert said in violations(bad.spec, bad.before, bad.workers, bad.decision)
+
+
+@pytest.mark.parametrize("check", [*history.HISTORY, *invariants.STEP], ids=lambda check: check.__name__)
+def test_everything_that_a_check_can_say_is_said_here(check: Callable[..., object]) -> None:
+    rows = {**HISTORY, **STEPS}[check]
+    said = inspect.getsource(check).count("yield ")
+    assert len({row[-1] for row in rows}) >= said
