@@ -195,6 +195,15 @@ class RendezvousStatus(Model):
     )
     leaving: tuple[Incarnation, ...] = _incarnations("Workers told to leave: they exit and their pods go.")
     finished: tuple[Incarnation, ...] = _incarnations("Workers whose training ended in success.")
+    failure: str = Field(
+        "",
+        description="What failed in the last formed round, while it is not known whether it counts against "
+        "spec.maxRestarts: that is judged when the group forms again.",
+    )
+    given_up: tuple[Incarnation, ...] = _incarnations(
+        "Members of the last formed round whose pods were given up meanwhile for a cause that does not explain the "
+        "failure."
+    )
     store: str | None = Field(
         None, description="Address of rank 0's sidecar, behind which the round's TCPStore serves."
     )

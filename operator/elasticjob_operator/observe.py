@@ -91,7 +91,7 @@ def pod_state(pod: Object, trainer: str) -> tuple[PodState, int, str]:
     if status.get("phase") == "Failed":
         return PodState.FAILED, crashes, _joined(status.get("reason"), status.get("message")) or _exit(ended)
     if ended and ended["exitCode"] == 0 and ended.get("reason") == "OOMKilled":
-        return PodState.FAILED, crashes, "OOMKilled"  # the kubelet takes it for a success, and starts nothing anew
+        return PodState.OOM_KILLED, crashes, "OOMKilled"
     if status.get("phase") == "Succeeded" or (ended and ended["exitCode"] == 0):
         return PodState.SUCCEEDED, crashes, ""
     for reason, message in _waiting(status):

@@ -57,6 +57,8 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         participants=_members(agreed.participants),
         leaving=_members(agreed.leaving),
         finished=_members(agreed.finished),
+        failure=agreed.failure,
+        given_up=_members(agreed.given_up),
         replacements={int(index): number for index, number in status.replacements.items()},
         restarts=status.restarts,
         waiting=agreed.waiting,
@@ -84,7 +86,8 @@ class Report(NamedTuple):
 def status_of(report: Report) -> ElasticJobStatus:
     """The status after `report.decision`; `report.now` is wall-clock time in RFC 3339, for people only."""
     state = report.decision.state
-    alive = [w for w in current(state, report.workers).values() if not w.deleting and w.pod is not PodState.FAILED]
+    failed = (PodState.FAILED, PodState.OOM_KILLED)
+    alive = [w for w in current(state, report.workers).values() if not w.deleting and w.pod not in failed]
     findings = tuple(_findings(report))
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),
@@ -103,6 +106,8 @@ def status_of(report: Report) -> ElasticJobStatus:
             participants=_incarnations(state.participants),
             leaving=_incarnations(state.leaving),
             finished=_incarnations(state.finished),
+            failure=state.failure,
+            given_up=_incarnations(state.given_up),
             store=state.store,
             reason=state.reason,
             outcome=state.outcome,
@@ -156,7 +161,7 @@ def _history(report: Report) -> tuple[RoundRecord, ...]:
 def _phase(state: State, spec: ElasticJobSpec, alive: list[Worker]) -> str:
     if state.ended:
         return "Complete" if state.outcome is Outcome.COMPLETE else "Failed"
-    if spec.suspend:
+    if spec.suspend and state.phase is not RendezvousPhase.CLOSED:
         return "Suspended"
     if state.phase is not RendezvousPhase.FORMING:
         return "Running"
@@ -171,7 +176,9 @@ def _findings(report: Report) -> Iterator[Finding]:
         complete = state.outcome is Outcome.COMPLETE
         reason = "AllFinished" if complete else str(state.outcome)
         yield Finding("Complete" if complete else "Failed", "True", reason, state.reason)
-    if report.spec.suspend:
+    if report.spec.suspend and state.phase is RendezvousPhase.CLOSED:
+        yield Finding("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
+    elif report.spec.suspend:
         yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
     elif any(condition.type == "Suspended" for condition in report.before.conditions):
         yield Finding("Suspended", "False", "Resumed", "")

@@ -33,13 +33,15 @@ new = State(clocks=Clocks(opened=0, formed=0))
 formed = replace(new, round=2, phase=FORMED, participants=(A, B), store="a:1", reason="worker 1 lost", restarts=1)
 forming = replace(formed, round=3, phase=FORMING, store=None, reason="worker 0 lost")
 again = replace(formed, round=3)
+waits = replace(forming, failure="worker 0's processes failed")
 closing = replace(formed, phase=CLOSED, outcome=Outcome.CLOSED)
 complete = replace(formed, phase=CLOSED, outcome=Outcome.COMPLETE, finished=(A, B))
 failed = replace(formed, phase=CLOSED, outcome=Outcome.FAILED, restarts=2)
 timeout = replace(forming, phase=CLOSED, outcome=Outcome.TIMEOUT)
 
 DISORDER = "round 3 is out of order: survivors first, as they were, then newcomers by index"
-NO_END = "a failure was counted, and it did not end a formed round"
+NO_END = "a failure was counted, and no round was formed, nor has the job failed"
+GIVEN_UP = "workers {} of the last round were given up while a failure waits, and {} are noted"
 NO_ROUND = "the members changed, and no round was formed"
 
 HISTORY = {
@@ -80,19 +82,31 @@ HISTORY = {
         (formed, replace(formed, finished=(B, X)), "an index has finished twice"),
     ],
     history.one_failure_a_round: [
-        (formed, replace(forming, restarts=3), "2 failures were counted at once"),
+        (formed, replace(again, restarts=3), "2 failures were counted at once"),
         (formed, replace(formed, restarts=2), NO_END),
-        (forming, replace(again, restarts=2), NO_END),
+        (formed, replace(forming, restarts=2), NO_END),
+        (waits, replace(waits, restarts=2), NO_END),
         (formed, replace(closing, restarts=2), NO_END),
+        (forming, replace(again, restarts=2), "a failure was counted, and none waited"),
         (formed, replace(forming, restarts=0), "the failures were reset, and no formed round stood"),
         (replace(formed, restarts=2), formed, "the failures fell from 2 to 1"),
+    ],
+    history.failures_wait: [
+        (waits, replace(again, failure=waits.failure), "a failure waits, and round 3 is Formed"),
+        (waits, replace(timeout, failure=waits.failure), "a failure waits, and round 3 is Closed"),
+        (waits, replace(waits, failure="another"), "another failure was noted while round 3 was forming"),
+        (forming, waits, "another failure was noted while round 3 was forming"),
+        (formed, replace(waits, replacements={1: 1}), GIVEN_UP.format([1], [])),
+        (replace(waits, given_up=(B,)), waits, GIVEN_UP.format([1], [])),
+        (waits, replace(waits, given_up=(B,)), GIVEN_UP.format([], [1])),
+        (replace(waits, given_up=(B,)), replace(again, given_up=(B,)), GIVEN_UP.format([], [1])),
     ],
     history.closed_with_an_outcome: [
         (formed, replace(formed, phase=CLOSED), "the rendezvous is Closed, and its outcome is None"),
         (formed, replace(complete, phase=FORMED), "the rendezvous is Formed, and its outcome is Complete"),
         (formed, replace(complete, finished=()), "Complete, and nobody has finished"),
         (closing, replace(complete, finished=(A,)), "Complete after a Close, and workers [1] have not finished"),
-        (formed, replace(failed, restarts=1), "Failed out of round 2, and no failure was counted"),
+        (formed, failed, "Failed, and round 2 was formed"),
         (formed, replace(timeout, round=2), "RendezvousTimeout, and round 2 was not forming"),
         (closing, replace(timeout, round=2), "RendezvousTimeout, and round 2 was not forming"),
         (forming, replace(closing, round=3), "Closed, and round 3 was not formed before"),
@@ -145,8 +159,10 @@ crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
 ABOUT_TO_END = "round 2 was reopened, and a member had finished"
 STANDS = "round 2 stands, and a member no longer trains in it"
 NO_CAUSE = "round 2 was ended without a cause"
-NOT_COUNTED = "counted 0 failures in round 2, and it had 1"
-MISCOUNTED = "counted 1 failures in round 2, and it had 0"
+DROPPED = "a failure of round 2 was dropped, and nothing explains it"
+NO_FAILURE = "a failure waits, and round 2 had none, or it is explained"
+NOT_COUNTED = "counted 0 failures, and 1 waited"
+MISCOUNTED = "counted 1 failures, and 0 waited"
 SURVIVED = "failure 2 was survived, and maxRestarts is 1"
 FORGOTTEN = "worker 0 ended in success, and has not finished"
 INVENTED = "worker 0 has finished, and did not end in success"
@@ -158,7 +174,7 @@ STEPS = {
         (step(forming, again, told="RoundBroken"), "RoundBroken is no move out of Forming"),
         (step(forming, again), "the events lead to round 3, Forming, and not to round 3, Formed"),
         (step(formed, again, told="RoundBroken"), "the events lead to round 3, Forming, and not to round 3, Formed"),
-        (step(formed, complete, told="Failed"), "the events lead to round 2, Failed, and not to round 2, Complete"),
+        (step(closing, complete, told="Failed"), "the events lead to round 2, Failed, and not to round 2, Complete"),
     ],
     invariants.formed_of_who_joined: [
         (step(forming, again, joins(A), b), "worker 1 is in round 3 without a join for it"),
@@ -193,12 +209,24 @@ STEPS = {
         (step(formed, formed, a, joins(B)), STANDS),
     ],
     invariants.failures_are_the_trainings: [
-        (step(formed, forming, a, joins(B, Cause.WORKER_FAILED)), NOT_COUNTED),
-        (step(formed, forming, a, joins(B, Cause.STARTED)), NOT_COUNTED),
-        (step(formed, forming, a, worker(B, LEAVE, Cause.AGENT_LOST)), NOT_COUNTED),
-        (step(formed, replace(forming, restarts=2), joins(A, Cause.WORKER_FAILED), max_restarts=2), MISCOUNTED),
-        (step(formed, replace(forming, restarts=2), a, b, c, max_restarts=2), MISCOUNTED),
-        (step(formed, replace(forming, restarts=2), a, joins(B, Cause.WORKER_FAILED)), SURVIVED),
+        (step(formed, forming, a, joins(B, Cause.WORKER_FAILED)), DROPPED),
+        (step(formed, forming, a, joins(B, Cause.STARTED)), DROPPED),
+        (step(formed, forming, a, worker(B, LEAVE, Cause.AGENT_LOST)), DROPPED),
+        (step(formed, b_lost, a, crashed), DROPPED),
+        (step(formed, b_lost, a, replace(b, pod=PodState.OOM_KILLED)), DROPPED),
+        (step(formed, forming, joins(A, Cause.WORKER_FAILED), joins(B)), DROPPED),
+        (step(waits, forming, a, b), DROPPED),
+        (step(replace(waits, given_up=(B,)), forming, a), DROPPED),
+        (step(formed, waits, joins(A), b), NO_FAILURE),
+        (step(formed, waits, joins(A, Cause.WORKER_FAILED)), NO_FAILURE),
+        (step(formed, waits, joins(A, Cause.WORKER_FAILED), worker(X)), NO_FAILURE),
+        (step(waits, replace(waits, replacements={1: 1}), joins(A), failing), NO_FAILURE),
+        (step(waits, waits, joins(A), worker(X)), NO_FAILURE),
+        (step(waits, waits, joins(A)), NO_FAILURE),
+        (step(waits, again, joins(A), joins(B)), NOT_COUNTED),
+        (step(waits, replace(again, restarts=2), joins(A), joins(X), max_restarts=2), MISCOUNTED),
+        (step(forming, replace(again, restarts=2), joins(A), joins(B), max_restarts=2), MISCOUNTED),
+        (step(waits, replace(again, restarts=2), joins(A), joins(B)), SURVIVED),
     ],
     invariants.finished_in_success: [
         (step(formed, formed, worker(A, FINISH), b), FORGOTTEN),

@@ -24,7 +24,7 @@ def state(**status: Any) -> tuple[PodState, int, str]:
         ({"phase": "Running", "containerStatuses": [trainer(terminated={"exitCode": 0})]}, PodState.SUCCEEDED),
         (
             {"phase": "Succeeded", "containerStatuses": [trainer(terminated={"exitCode": 0, "reason": "OOMKilled"})]},
-            PodState.FAILED,
+            PodState.OOM_KILLED,
         ),
         ({"containerStatuses": [trainer(terminated={"exitCode": 1})]}, PodState.RUNNING),
         ({"containerStatuses": [trainer(0, waiting={"reason": "CrashLoopBackOff"})]}, PodState.PENDING),

@@ -51,6 +51,12 @@ def test_a_state_survives_the_way_through_the_status() -> None:
     assert state_of(ElasticJobStatus.parse(status(FORMED).dump()), CLOCKS) == FORMED
 
 
+def test_a_failure_that_waits_survives_it_too() -> None:
+    waits = replace(FORMED, phase=RendezvousPhase.FORMING, store=None, failure="worker 0's processes failed")
+    waits = replace(waits, given_up=(Member(1, "b"),))
+    assert state_of(ElasticJobStatus.parse(status(waits).dump()), CLOCKS) == waits
+
+
 def test_an_empty_status_is_the_first_round_forming() -> None:
     assert state_of(ElasticJobStatus(), CLOCKS) == State(clocks=CLOCKS)
 
@@ -98,6 +104,13 @@ def test_resume_takes_the_suspended_condition_back() -> None:
     first = status(FORMED, spec={"suspend": True})
     assert (first.phase, condition(first, "Suspended").status) == ("Suspended", "True")
     assert condition(status(FORMED, before=first), "Suspended").status == "False"
+
+
+def test_a_closed_round_that_trains_to_its_end_is_not_suspended() -> None:
+    closing = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.CLOSED)
+    found = status(closing, before=status(FORMED, spec={"suspend": True}), spec={"suspend": True})
+    assert (found.phase, condition(found, "Rendezvoused").reason) == ("Running", "Closed")
+    assert (condition(found, "Suspended").status, condition(found, "Suspended").reason) == ("False", "Closed")
 
 
 def test_history_keeps_the_last_ten_rounds() -> None:

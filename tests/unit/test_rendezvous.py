@@ -23,7 +23,6 @@ class TestMoves:
         ("Formed", "RoundBroken"): lambda job: (job.up(0, 1), job.delete(0)),
         ("Formed", "RoundReopened"): lambda job: (job.up(0, 1), job.scale(3), job.up(2)),
         ("Formed", "Complete"): lambda job: (job.up(0, 1), job.finish(0, 1)),
-        ("Formed", "Failed"): lambda job: (job.up(0, 1), job.join(1, cause=Cause.WORKER_FAILED)),
         ("Formed", "Closed"): lambda job: (job.up(0, 1), job.close(0)),
         ("Closed", "Complete"): lambda job: (job.up(0, 1), job.close(0), job.finish(0, 1)),
         ("Closed", "Failed"): lambda job: (job.up(0, 1), job.close(0), job.leave(0), job.leave(1)),
@@ -288,6 +287,8 @@ class TestFailureBudget:
         world.join(0, 1, cause=Cause.WORKER_FAILED)
         assert world.phase == "2 Formed"
         world.join(1, cause=Cause.WORKER_FAILED)
+        assert (world.phase, world.state.restarts) == ("3 Forming", 1)
+        world.rejoin(0)
         assert world.state.outcome is Outcome.FAILED
         assert world.state.reason == "worker 1's processes failed: failure 2, and maxRestarts is 1"
         assert world.workers == {}
@@ -295,28 +296,133 @@ class TestFailureBudget:
     def test_a_killed_agent_counts_and_restarts_in_its_pod(self) -> None:
         world = formed(2)
         world.leave(1)
-        assert (world.phase, world.state.restarts) == ("2 Forming", 1)
+        assert (world.phase, world.state.failure) == ("2 Forming", "worker 1 left: AgentLost")
         world.rejoin(0)
+        assert world.state.restarts == 0
         world.join(1)
-        assert (world.phase, world.ranks) == ("2 Formed", [0, 1])
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 1)
+        assert world.state.failure == ""
         assert (1, 0) in world.workers
 
     def test_a_killed_agent_whose_leave_was_overtaken_by_its_successor_counts_too(self) -> None:
         world = formed(2)
         world.join(1, cause=Cause.STARTED)
-        assert (world.state.reason, world.state.restarts) == ("worker 1's trainer was started again", 1)
+        assert world.state.failure == "worker 1's trainer was started again"
+        world.rejoin(0)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 1)
 
     def test_a_failure_beside_a_lost_pod_is_not_counted(self) -> None:
         world = formed(2)
         world.workers[0, 0] = world.workers[0, 0].__class__(index=0, deleting=True, id=world.member(0).id)
         world.join(1, cause=Cause.WORKER_FAILED)
-        assert (world.phase, world.state.restarts) == ("2 Forming", 0)
+        assert (world.phase, world.state.failure) == ("2 Forming", "")
+        assert world.state.reason == "worker 0 lost: its pod was deleted"
 
-    def test_a_member_in_the_kubelets_back_off_gets_a_fresh_pod(self) -> None:
+    @pytest.mark.parametrize("max_restarts", [0, 3])
+    def test_a_node_whose_loss_shows_after_its_peers_crashed_counts_nothing(self, max_restarts: int) -> None:
+        world = formed(3, min_replicas=2, max_restarts=max_restarts)
+        world.join(0, 1, cause=Cause.WORKER_FAILED)
+        assert (world.phase, world.state.failure) == ("2 Forming", "worker 0's processes failed")
+        world.wait(20, beating=(0, 1))
+        assert (world.log[-1], world.state.failure) == ("worker 2 lost: no heartbeat for 15 s", "")
+        world.change(2, pod=PodState.UNSCHEDULABLE)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 0)
+
+    @pytest.mark.parametrize(
+        "loss",
+        [
+            lambda job: job.delete(1),
+            lambda job: job.change(1, pod=PodState.FAILED),
+            lambda job: (job.workers.pop((1, 0)), job.step()),
+            lambda job: job.start(1),
+        ],
+        ids=["deleted", "failed", "vanished", "sidecar restarted"],
+    )
+    def test_what_befell_a_member_explains_a_failure_that_was_seen_before_it(
+        self, loss: Callable[[World], object]
+    ) -> None:
+        world = formed(2, max_restarts=0)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        loss(world)
+        assert (world.phase, world.state.failure) == ("2 Forming", "")
+        world.up(1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 0)
+
+    def test_rank_0_that_served_no_store_explains_the_failures_of_its_peers(self) -> None:
+        world = formed(2, max_restarts=0)
+        world.join(1, cause=Cause.WORKER_FAILED)
+        world.leave(0, Cause.STORE_NOT_READY)
+        world.up(0)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 0)
+
+    def test_who_merely_joins_again_or_is_told_to_leave_explains_nothing(self) -> None:
+        world = formed(3)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.rejoin(1)
+        world.scale(2)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 1)
+
+    def test_a_place_whose_member_was_told_to_leave_explains_nothing_when_it_is_filled_again(self) -> None:
+        world = formed(2, min_replicas=2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        told = world.member(1)
+        world.suspend(True)
+        assert world.state.given_up == (*world.state.participants[:1], told)
+        world.change(1, pod=PodState.SUCCEEDED)
+        world.change(0, pod=PodState.SUCCEEDED)
+        world.suspend(False)
+        world.up(0, 1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 1)
+
+    def test_a_new_operator_knows_the_failure_that_the_last_one_saw(self) -> None:
         world = formed(2)
         world.leave(1)
         world.change(1, pod=PodState.CRASH_LOOP, crashes=1)
+        world.state = replace(world.state, clocks=Clocks(opened=world.now, formed=world.now))
+        world.step()
+        world.rejoin(0)
+        world.up(1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 1)
+
+    def test_a_loss_that_a_new_operator_finds_explains_the_failure_that_the_last_one_saw(self) -> None:
+        world = formed(2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.workers[1, 0] = replace(world.workers[1, 0], id="another", request=None)
+        world.state = replace(world.state, clocks=Clocks(opened=world.now, formed=world.now))
+        world.join(1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 0)
+
+    @pytest.mark.parametrize("pod", [PodState.CRASH_LOOP, PodState.OOM_KILLED])
+    def test_a_member_whose_trainer_is_at_fault_gets_a_fresh_pod_and_counts(self, pod: PodState) -> None:
+        world = formed(2)
+        member = world.member(1)
+        world.leave(1)
+        world.change(1, pod=pod, crashes=1)
         assert (1, 1) in world.workers
+        assert (world.state.failure, world.state.given_up) == ("worker 1 left: AgentLost", (member,))
+        world.rejoin(0)
+        world.up(1)
+        assert (world.phase, world.state.restarts, world.state.given_up) == ("2 Formed", 1, ())
+
+    @pytest.mark.parametrize("pod", [PodState.CRASH_LOOP, PodState.OOM_KILLED])
+    def test_a_trainer_at_fault_ends_the_job_at_last_even_if_only_its_pod_says_so(self, pod: PodState) -> None:
+        world = formed(1, max_restarts=2)
+        for number in (1, 2, 3):
+            world.change(0, pod=pod, crashes=1, detail="OOMKilled")
+            assert world.state.failure.startswith("worker 0 lost: its ")
+            world.up(0)
+            assert world.state.restarts == number
+        assert world.state.outcome is Outcome.FAILED
+        assert world.state.reason.endswith(" (OOMKilled): failure 3, and maxRestarts is 2")
+
+    def test_the_loss_of_a_fresh_pod_does_not_explain_why_its_predecessor_crashed(self) -> None:
+        world = formed(2)
+        world.change(1, pod=PodState.CRASH_LOOP, crashes=1)
+        world.up(1)
+        world.delete(1)
+        world.rejoin(0)
+        world.up(1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 1)
 
     def test_a_crash_looping_newcomer_costs_the_group_nothing(self) -> None:
         world = formed(2, max_restarts=1)

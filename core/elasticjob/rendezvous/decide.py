@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from elasticjob.rendezvous import barrier
-from elasticjob.rendezvous.losses import SHARED_SILENCE, Break, breaks, lost_workers
+from elasticjob.rendezvous.losses import SHARED_SILENCE, Lost, breaks, explained, lost_workers
 from elasticjob.rendezvous.model import Beat, Decision, Event, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import STUCK, current, roster_of
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
@@ -42,7 +42,7 @@ class _Step:
         self.spec, self.state, self.workers, self.now = spec, state, workers, now
         self.events: list[Event] = []
         self.formed_after: float | None = None
-        self.lost: dict[int, str] = {}
+        self.lost: dict[int, Lost] = {}
 
     @property
     def suspended(self) -> bool:
@@ -63,8 +63,8 @@ class _Step:
         self.set(replacements={**self.state.replacements, index: replacement + 1})
 
     def move(self, event: str, reason: str, message: str, *, warning: bool = False) -> None:
-        """The one way to another phase."""
-        self.state = replace(moved(self.state, event), reason=reason)
+        """The one way to another phase; a failure is judged before it."""
+        self.state = replace(moved(self.state, event), reason=reason, failure="", given_up=())
         self.tell(event, message, warning=warning)
 
     def open_round(self, event: str, reason: str, *, warning: bool = False) -> None:
@@ -129,8 +129,8 @@ def give_up_lost(step: _Step) -> None:
     """A worker whose pod is gone, going, failed or silent is lost: its pod is given up, for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
         step.give_up(lost.index, lost.replacement)
-        step.lost[lost.index] = f"worker {lost.index} lost: {lost.why}"
-        step.tell("WorkerLost", step.lost[lost.index], warning=True)
+        step.lost[lost.index] = lost
+        step.tell("WorkerLost", f"worker {lost.index} lost: {lost.why}", warning=True)
 
 
 def send_away_excess(step: _Step) -> None:
@@ -185,32 +185,35 @@ def close_on_request(step: _Step) -> None:
 def break_round(step: _Step) -> None:
     """A formed round is broken by the loss, the leave or the return of a member (rules 5 and 10).
 
-    A break by a failure of the training counts, at most once a round; past `max_restarts` the job has failed.
+    A failure of the training is only noted, one a round: what else happened is not known yet.
     """
     if step.state.phase is not FORMED:
         return
     broken = breaks(step.state, step.workers, step.lost)
     if not broken:
         return
-    # the loss of what a member ran on explains the failures around it, so nothing is counted then
-    first = next((one for one in broken if not one.counted), broken[0])
+    # what explains a failure is itself a break that does not count
+    innocent = explained(step.state, step.workers, step.lost)
+    first = next((one for one in broken if one.counted is not innocent), broken[0])
     world = len(step.state.participants)
     reason = first.why
     if all(one.member in step.state.leaving for one in broken):
         reason = "suspended" if step.spec.suspend else f"scaled from {world} to {world - len(broken)}"
-    if first.counted and not _count_failure(step, first):
-        return
     step.open_round(ROUND_BROKEN, reason, warning=first.counted)
+    step.set(failure=first.why if first.counted else "")
 
 
-def _count_failure(step: _Step, first: Break) -> bool:
-    """One more failure against the budget; False when that was one too many and the job has failed."""
-    restarts = step.state.restarts + 1
-    step.set(restarts=restarts)
-    if restarts <= step.spec.max_restarts:
-        return True
-    step.close(Outcome.FAILED, f"{first.why}: failure {restarts}, and maxRestarts is {step.spec.max_restarts}")
-    return False
+def explain_failure(step: _Step) -> None:
+    """While a round forms, the loss of a member that is not the training's own fault explains a failure (rule 10)."""
+    state = step.state
+    if not state.failure:
+        return
+    if explained(state, step.workers, step.lost):
+        step.set(failure="", given_up=())
+        return
+    present = {worker.member for worker in current(state, step.workers).values()}
+    away = (member for member in state.participants if member not in present and member.index not in state.done)
+    step.set(given_up=tuple(away))
 
 
 def reopen_for_newcomers(step: _Step) -> None:
@@ -238,7 +241,7 @@ def reopen_for_newcomers(step: _Step) -> None:
 
 
 def form_round(step: _Step) -> None:
-    """A forming round is formed, or has failed to form in time (rule 2)."""
+    """A forming round is formed, or has failed to form in time; a failure is counted first (rules 2 and 10)."""
     if step.state.phase is not FORMING:
         return
     if step.spec.suspend:  # it waits for nobody, so its clocks stand still
@@ -248,8 +251,20 @@ def form_round(step: _Step) -> None:
     step.clock(min_reached=verdict.min_reached, all_running=verdict.all_running)
     if verdict.failure is not None:
         step.close(*verdict.failure)
-    elif verdict.members:
+    elif verdict.members and _within_budget(step):
         _form(step, verdict.members)
+
+
+def _within_budget(step: _Step) -> bool:
+    """Counts a failure that nothing has explained; False when it is one too many and has ended the job."""
+    failure, restarts = step.state.failure, step.state.restarts + 1
+    if not failure:
+        return True
+    step.set(restarts=restarts)
+    if restarts <= step.spec.max_restarts:
+        return True
+    step.close(Outcome.FAILED, f"{failure}: failure {restarts}, and maxRestarts is {step.spec.max_restarts}")
+    return False
 
 
 def _form(step: _Step, members: tuple[Worker, ...]) -> None:
@@ -278,6 +293,7 @@ RULES: tuple[Callable[[_Step], None], ...] = (
     complete,
     close_on_request,
     break_round,
+    explain_failure,
     reopen_for_newcomers,
     form_round,
     reset_restarts,

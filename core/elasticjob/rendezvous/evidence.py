@@ -49,7 +49,7 @@ class Step:
 
     def kept(self) -> list[Worker]:
         """The wanted workers that have a pod: what was lost or had no room is given up by the end of the step."""
-        ended = (PodState.SUCCEEDED, PodState.FAILED)
+        ended = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
         now = self.current(self.after).values()
         return [w for w in now if not (w.deleting or w.pod in ended or w.index in self.after.done)]
 
@@ -72,7 +72,7 @@ class Step:
         request = worker.request
         return (
             worker.deleting
-            or worker.pod in (PodState.FAILED, PodState.SUCCEEDED)
+            or worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.SUCCEEDED)
             or (worker.pod is PodState.CRASH_LOOP and worker.member in self.before.participants)
             or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == Cause.STORE_NOT_READY)
         )
@@ -98,8 +98,29 @@ class Step:
         found = (self._break_of(member, now.get(member.index)) for member in training)
         return [failed for failed in found if failed is not None]
 
+    def explained(self) -> bool:
+        """Whether a member of the last round was lost by no fault of the training, or has another id."""
+        before, after = self.before, self.after
+        known = [m for m in before.participants if m.index not in after.done and m not in before.given_up]
+        had, has = self.current(before), self.current(after)
+        for member in known:
+            worker = had.get(member.index)
+            if worker is None or worker.member != member:
+                return True
+            if has.get(member.index) != worker and member not in after.leaving and not _crashed(worker):
+                return True
+        return False
+
+    def pending(self) -> bool:
+        """Whether the last formed round has a failure that is not explained."""
+        failed = any(self.breaks()) if self.before.phase is RendezvousPhase.FORMED else bool(self.before.failure)
+        return failed and not self.explained()
+
     def _break_of(self, member: Member, worker: Worker | None) -> bool | None:
-        if worker is None or worker.member != member or worker.request is None:
+        if worker is None:
+            was = self.current(self.before).get(member.index)
+            return was is not None and was.member == member and member not in self.after.leaving and _crashed(was)
+        if worker.member != member or worker.request is None:
             return False
         request = worker.request
         failed = request.cause in COUNTED_CAUSES
@@ -108,3 +129,8 @@ class Step:
         if request.type is RequestType.JOIN and request.after >= self.before.round:
             return failed or request.cause == Cause.STARTED
         return None
+
+
+def _crashed(worker: Worker) -> bool:
+    """Whether a member's pod says that its trainer is at fault."""
+    return worker.pod in (PodState.CRASH_LOOP, PodState.OOM_KILLED) and not worker.deleting

@@ -96,18 +96,39 @@ def finished_once(before: State, after: State) -> Iterator[str]:
 
 
 def one_failure_a_round(before: State, after: State) -> Iterator[str]:
-    """At most one failure is counted for a round, by the step that ends it; a round that stands may reset the count."""
+    """At most one failure is counted for a round, as the next is formed or the job fails instead; a round that stands
+    may reset the count."""
     stands = before.phase is FORMED and after.phase is FORMED and after.round == before.round
-    ended = before.phase is FORMED and (after.round > before.round or after.outcome is Outcome.FAILED)
+    judged = newly_formed(before, after) or (before.phase is not CLOSED and after.outcome is Outcome.FAILED)
     counted = after.restarts - before.restarts
     if counted > 1:
         yield f"{counted} failures were counted at once"
-    if counted > 0 and not ended:
-        yield "a failure was counted, and it did not end a formed round"
+    if counted > 0 and not judged:
+        yield "a failure was counted, and no round was formed, nor has the job failed"
+    if counted > 0 and before.phase is FORMING and not before.failure:
+        yield "a failure was counted, and none waited"
     if counted < 0 and not stands:
         yield "the failures were reset, and no formed round stood"
     if counted < 0 and after.restarts != 0:
         yield f"the failures fell from {before.restarts} to {after.restarts}"
+
+
+def failures_wait(before: State, after: State) -> Iterator[str]:
+    """A failure waits only while a round forms: it is noted when the last one breaks, then kept or dropped, never
+    changed. The members whose pods are given up meanwhile are noted with it."""
+    if after.failure and after.phase is not FORMING:
+        yield f"a failure waits, and round {after.round} is {after.phase}"
+    elif after.failure and before.phase is FORMING and after.failure != before.failure:
+        yield f"another failure was noted while round {after.round} was forming"
+    grown = {
+        member
+        for member in after.participants
+        if after.replacements.get(member.index, 0) > before.replacements.get(member.index, 0)
+    }
+    given_up = {*before.given_up, *grown} if after.failure else set()
+    if set(after.given_up) != given_up:
+        found, kept = sorted(member.index for member in given_up), [member.index for member in after.given_up]
+        yield f"workers {found} of the last round were given up while a failure waits, and {kept} are noted"
 
 
 def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
@@ -122,8 +143,8 @@ def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
             yield "Complete, and nobody has finished"
         case Outcome.COMPLETE if before.phase is CLOSED and _not_done(after):
             yield f"Complete after a Close, and workers {_not_done(after)} have not finished"
-        case Outcome.FAILED if out_of_formed and after.restarts == before.restarts:
-            yield f"Failed out of round {after.round}, and no failure was counted"
+        case Outcome.FAILED if out_of_formed:
+            yield f"Failed, and round {after.round} was formed"
         case Outcome.TIMEOUT if out_of_formed or before.phase is CLOSED:
             yield f"RendezvousTimeout, and round {after.round} was not forming"
         case Outcome.CLOSED if not out_of_formed:
@@ -159,6 +180,7 @@ HISTORY = (
     given_up_for_good,
     finished_once,
     one_failure_a_round,
+    failures_wait,
     closed_with_an_outcome,
     closed_is_final,
     changes_have_a_reason,

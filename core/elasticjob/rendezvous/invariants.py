@@ -92,13 +92,16 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def failures_are_the_trainings(step: Step) -> Iterator[str]:
-    """A failure is counted exactly when the training itself, and nothing else, broke the round."""
+    """A failure waits, and is counted when the next round is to be formed, exactly when the training itself broke the
+    last one, and no member was lost to anything else."""
     before, after = step.before, step.after
-    if before.phase is FORMED and (after.round > before.round or after.outcome is Outcome.FAILED):
-        broken = step.breaks()
-        counts = int(bool(broken) and all(broken))
-        if step.failures != counts:
-            yield f"counted {step.failures} failures in round {before.round}, and it had {counts}"
+    judged = newly_formed(before, after) or step.failures > 0
+    if after.phase is FORMING and after.failure and not step.pending():
+        yield f"a failure waits, and round {after.round - 1} had none, or it is explained"
+    if after.phase is FORMING and not after.failure and step.pending():
+        yield f"a failure of round {after.round - 1} was dropped, and nothing explains it"
+    if judged and step.failures != step.pending():
+        yield f"counted {step.failures} failures, and {int(step.pending())} waited"
     if step.failures > 0 and after.restarts > step.spec.max_restarts and after.outcome is not Outcome.FAILED:
         yield f"failure {after.restarts} was survived, and maxRestarts is {step.spec.max_restarts}"
 

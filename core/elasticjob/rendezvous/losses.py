@@ -1,4 +1,4 @@
-"""Who is lost, and what breaks a formed round. Pure questions; `decide` draws the consequences."""
+"""Who is lost, what breaks a formed round, what explains a failure. Pure questions: `decide` draws the consequences."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ SHARED_SILENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A pod that is given up: its index and replacement number, and why."""
+    """A pod that is given up: its index and replacement number, and why; `own` when it is the training's own fault."""
 
     index: int
     replacement: int
     why: str
+    own: bool = False
 
 
 class Break(NamedTuple):
@@ -38,7 +39,7 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
         if worker.index in done:
             continue
         if why := _pod_fault(state, worker):
-            yield Lost(worker.index, worker.replacement, why)
+            yield Lost(worker.index, worker.replacement, why, _own_fault(state, worker))
         elif worker.member in silent:
             yield Lost(worker.index, worker.replacement, f"no heartbeat for {spec.worker_lost:g} s")
     if state.phase is RendezvousPhase.FORMED:
@@ -51,7 +52,7 @@ def _pod_fault(state: State, worker: Worker) -> str | None:
     if worker.deleting:
         return "its pod was deleted"
     detail = f" ({worker.detail})" if worker.detail else ""
-    if worker.pod is PodState.FAILED:
+    if worker.pod in (PodState.FAILED, PodState.OOM_KILLED):
         return "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
         return "its pod ended " + ("without a record" if worker.id is None else "while the job was suspended")
@@ -61,6 +62,11 @@ def _pod_fault(state: State, worker: Worker) -> str | None:
     if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
         return "it did not serve the round's store in time"
     return None
+
+
+def _own_fault(state: State, worker: Worker) -> bool:
+    ended = worker.pod in (PodState.CRASH_LOOP, PodState.OOM_KILLED)
+    return ended and not worker.deleting and worker.member in state.participants
 
 
 def _silent(spec: Spec, beats: Mapping[Member, Beat], now: float) -> set[Member]:
@@ -75,7 +81,15 @@ def _silent(spec: Spec, beats: Mapping[Member, Beat], now: float) -> set[Member]
     }
 
 
-def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, str]) -> list[Break]:
+def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> bool:
+    """Whether a member of the last formed round is lost to something else than the training, or its sidecar was
+    restarted; `lost` has what this step gives up, by index."""
+    seen = {worker.member for worker in workers}
+    known = (one for one in state.participants if one.index not in state.done and one not in state.given_up)
+    return any(one not in seen or (one.index in lost and not lost[one.index].own) for one in known)
+
+
+def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> list[Break]:
     """Members of the last formed round, in rank order, that no longer train in it; `lost` says why, by index."""
     present, done = current(state, workers), state.done
     training = (member for member in state.participants if member.index not in done)
@@ -83,13 +97,15 @@ def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, str]) -> 
     return [one for one in found if one is not None]
 
 
-def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping[int, str]) -> Break | None:
+def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping[int, Lost]) -> Break | None:
     name = f"worker {member.index}"
     if worker is None or worker.member != member:
         if member in state.leaving:
             return Break(member, f"{name} was told to leave", False)
+        if loss := lost.get(member.index):
+            return Break(member, f"{name} lost: {loss.why}", loss.own)
         gone = f"{name} lost: its pod is gone" if worker is None else f"{name}'s sidecar was restarted"
-        return Break(member, lost.get(member.index, gone), False)
+        return Break(member, gone, False)
     request = worker.request
     if request is None:
         return Break(member, f"{name}'s record was made anew", False)

@@ -51,6 +51,7 @@ class PodState(Enum):
     CRASH_LOOP = "crash loop"  # the kubelet holds back its next start
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    OOM_KILLED = "out of memory"  # and yet exit code 0, after which the kubelet starts nothing anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,9 @@ class State:
 
     `participants` are the last formed round's, in rank order. `replacements` holds, by index, how often a
     pod was given up: pods of an older number count for nothing any more.
+
+    `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
+    group forms again. `given_up` are the members that were given up meanwhile for a cause that does not explain it.
     """
 
     clocks: Clocks
@@ -116,6 +120,8 @@ class State:
     finished: tuple[Member, ...] = ()
     replacements: Mapping[int, int] = field(default_factory=dict)
     restarts: int = 0
+    failure: str = ""
+    given_up: tuple[Member, ...] = ()
     waiting: int = 0
     store: str | None = None
     outcome: Outcome | None = None

@@ -11,7 +11,7 @@ from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.terms import RendezvousPhase, RequestType
 
 STUCK = frozenset({PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP})
-ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
+ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED})
 
 
 @dataclass(frozen=True, slots=True)
