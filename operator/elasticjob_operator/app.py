@@ -10,12 +10,14 @@ from elasticjob_operator import health, metrics
 from elasticjob_operator.cache import Cache, Key
 from elasticjob_operator.events import Announcer
 from elasticjob_operator.handlers import register, settings
-from elasticjob_operator.kube import Kube
+from elasticjob_operator.kube import FAILURES, Kube
 from elasticjob_operator.leader import Leadership, LeaseLost, lead
 from elasticjob_operator.options import Options
 from elasticjob_operator.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from elasticjob_operator.workqueue import WorkQueue
+
+CRDS_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ async def run(options: Options) -> int:
 async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
     """The watches and what they cause, until a signal; nothing of it goes on afterwards."""
     metrics.LEADER.set(1)
+    await until_served(kube)
     cache = Cache()
     metrics.JOBS.set_function(lambda: len(cache))
     image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy)
@@ -66,3 +69,15 @@ async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
         )
     finally:
         await queue.stop()
+
+
+async def until_served(kube: Kube) -> None:
+    """Wait for the CRDs, for as long as it takes: kopf looks for them once, and serves none that come later."""
+    while True:
+        try:
+            if not (unserved := await kube.unserved()):
+                return
+            log.warning("the API server does not serve %s: waiting for the CRDs", " and ".join(sorted(unserved)))
+        except FAILURES as error:
+            log.warning("the CRDs could not be looked for: %s", str(error) or type(error).__name__)
+        await asyncio.sleep(CRDS_SECONDS)

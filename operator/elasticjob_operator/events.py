@@ -30,7 +30,7 @@ class Announcer:
         try:
             await self._kube.request("POST", f"{CORE}/namespaces/{event['metadata']['namespace']}/events", event)
         except Exception as error:
-            log.warning("the event %r was not posted: %s", event["message"], error or type(error).__name__)
+            log.warning("the event %r was not posted: %s", event["message"], str(error) or type(error).__name__)
 
     def _event(self, job: Object, reason: str, message: str, kind: str) -> Object:
         meta, now = job["metadata"], datetime.now(UTC)

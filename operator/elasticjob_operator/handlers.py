@@ -13,6 +13,10 @@ from elasticjob_operator.cache import Cache, Key
 from elasticjob_operator.workqueue import WorkQueue
 
 HEARTBEAT_SECONDS = 1.0
+# The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. Less
+# than the default of workerLostSeconds: a silent watch must not look like a silent worker.
+WATCH_SECONDS, SILENT_SECONDS = 10, 12
+EXIT_SECONDS = 20  # less than the pod's grace period
 
 
 def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key]) -> None:
@@ -41,11 +45,14 @@ def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key
 
 
 def settings() -> kopf.OperatorSettings:
-    """Watches filtered by the server, bounded requests, and none of kopf's own marks on the objects."""
+    """Watches filtered by the server, bounded waits, and none of kopf's own marks on the objects."""
     result = kopf.OperatorSettings()
     result.watching.label_selectors["v1", "pods"] = JOB_LABEL
     result.watching.label_selectors[GROUP, VERSION, WORKERS] = JOB_LABEL
     result.watching.connect_timeout = 5
+    result.watching.server_timeout = WATCH_SECONDS
+    result.watching.inactivity_timeout = SILENT_SECONDS
+    result.process.ultimate_exiting_timeout = EXIT_SECONDS
     result.networking.connect_timeout = 5
     result.networking.request_timeout = 30
     result.scanning.disabled = True

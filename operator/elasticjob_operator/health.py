@@ -10,7 +10,7 @@ async def serve(port: int) -> web.AppRunner:
     app.router.add_get("/healthz", _fine)
     app.router.add_get("/readyz", _fine)
     app.router.add_get("/metrics", _metrics)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)  # nobody's request may hold up a stop
     await runner.setup()
     await web.TCPSite(runner, "0.0.0.0", port).start()
     return runner

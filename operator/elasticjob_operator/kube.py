@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
+import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
@@ -52,6 +53,9 @@ class Forbidden(ApiError):
     pass
 
 
+# whatever a request can end with but an answer; a TimeoutError is an OSError
+FAILURES = (ApiError, OSError, aiohttp.ClientError)
+
 KINDS: Mapping[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: NotFound, 409: Conflict, 422: Invalid}
 
 
@@ -89,7 +93,7 @@ class Kube:
         query: Mapping[str, str] | None = None,
         seconds: float = REQUEST_SECONDS,
     ) -> Object:
-        """One request; returns the answer's JSON. Raises ApiError, OSError, aiohttp.ClientError or TimeoutError."""
+        """One request; returns the answer's JSON, within `seconds`. Raises FAILURES."""
         url = f"{path}?{urlencode(query)}" if query else path
         parts = await self._client.param_serialize(
             method,
@@ -99,12 +103,24 @@ class Kube:
             query_params=[],
             header_params={"Accept": "application/json"},
         )
-        response = await self._client.call_api(*parts, _request_timeout=seconds)
-        text = await response.read()
+        try:
+            response = await self._client.call_api(*parts, _request_timeout=seconds)
+            text = await response.read()
+        except TimeoutError:
+            message = f"{method} {path}: no answer from the API server within {seconds:g} s"
+            raise TimeoutError(message) from None
         if response.status >= 400:
             raise KINDS.get(response.status, ApiError)(response.status, message_of(text))
         answer: Object = json.loads(text)
         return answer
+
+    async def unserved(self) -> set[str]:
+        """The kinds of this project that the API server does not serve: their CRDs are not there, or not yet."""
+        try:
+            served = await self.request("GET", CUSTOM)
+        except NotFound:
+            return {JOBS, WORKERS}
+        return {JOBS, WORKERS} - {resource["name"] for resource in served["resources"]}
 
     async def job(self, namespace: str, name: str) -> Object:
         return await self.request("GET", f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 
-from elasticjob_operator.kube import ApiError, Conflict, Kube, NotFound, Object
+from elasticjob_operator.kube import FAILURES, Conflict, Kube, NotFound, Object
 
 RENEW_SECONDS = 1.0
 REQUEST_SECONDS = 3.0
@@ -19,6 +19,7 @@ LOST_AFTER_SECONDS = 8.0  # without a renewal; before DURATION_SECONDS, so that 
 DURATION_SECONDS = 10.0
 LONGEST_STEP_SECONDS = 5.0
 LONGEST_LEAD_SECONDS = 1.5 * RENEW_SECONDS
+STOP_SECONDS = 10.0  # kopf takes up to seven when its own tasks linger
 
 log = logging.getLogger(__name__)
 
@@ -86,12 +87,13 @@ class Leadership:
             if sent - renewed >= LOST_AFTER_SECONDS:
                 break
             try:
-                await self._renew()
+                async with asyncio.timeout(renewed + LOST_AFTER_SECONDS - sent):  # up to three requests
+                    await self._renew()
             except LeaseLost:
                 log.warning("another operator has taken the lease")
                 return
             except Exception as error:  # whatever it is, only the time without a renewal counts
-                log.warning("the lease was not renewed: %s", error or type(error).__name__)
+                log.warning("the lease was not renewed: %s", str(error) or type(error).__name__)
             else:
                 renewed = sent
                 self.clock.renewed(sent)
@@ -127,15 +129,15 @@ class Leadership:
             self._lease = await self._kube.lease(self._namespace, self._name, REQUEST_SECONDS)
         except NotFound:
             self._lease = {}
-        except (ApiError, OSError, TimeoutError) as error:
-            log.warning("the lease could not be read: %s", error or type(error).__name__)
+        except FAILURES as error:
+            log.warning("the lease could not be read: %s", str(error) or type(error).__name__)
             return False
         if not self._is_free():
             return False
         sent = time.monotonic()
         try:
             await self._write(self._identity, self._lease.get("spec", {}).get("leaseTransitions", 0) + 1)
-        except (ApiError, OSError, TimeoutError) as error:
+        except FAILURES as error:
             log.info("the lease went to another: %s", error)
             return False
         self.clock.renewed(sent)
@@ -184,6 +186,9 @@ async def lead(leadership: Leadership, work: Callable[[], Coroutine[None, None, 
         lost = holding.done()
         for task in (holding, working):
             task.cancel()
-        await asyncio.gather(holding, working, return_exceptions=True)
-        if not lost:
+        stopping = asyncio.gather(holding, working, return_exceptions=True)
+        await asyncio.wait({stopping}, timeout=STOP_SECONDS)
+        if not stopping.done():
+            log.error("the watches and their work did not stop within %g s: the lease is left to run out", STOP_SECONDS)
+        elif not lost:
             await leadership.release()

@@ -79,7 +79,7 @@ def bare_pod(job: Object, spec: ElasticJobSpec) -> Object:
 def render_pod(
     job: Object, spec: ElasticJobSpec, index: int, replacement: int, image: SidecarImage, avoid: Iterable[str] = ()
 ) -> Object:
-    """The pod of worker `index`, `replacement` pods after its first; on none of the nodes `avoid`, if others have room."""
+    """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room."""
     meta, template = job["metadata"], deepcopy(spec.template)
     given = template.get("metadata") or {}
     labels = {JOB_LABEL: meta["name"], INDEX_LABEL: str(index), "app.kubernetes.io/managed-by": "elasticjob"}

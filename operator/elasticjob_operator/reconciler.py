@@ -7,8 +7,10 @@ and an operator that no longer leads stops at the write. Everything else can be 
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -29,6 +31,8 @@ RELIST_SECONDS = 300.0
 REFUSED_AGAIN_SECONDS = 10.0
 SHORTEST_WAIT_SECONDS = 0.2
 PODS_AT_ONCE = 32
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -208,9 +212,9 @@ class Reconciler:
         """Make and remove pods as the agreed state says; a number is when to try again what was refused."""
         bounds, now = rendezvous_spec(spec), self._leadership.clock.now()
         old = pods_to_delete(bounds, decision.state, workers, now)
-        await asyncio.gather(*(self._delete_pod(job, worker) for worker in old))
+        await _all(self._delete_pod(job, worker) for worker in old)
         new = () if memory.problem else pods_to_create(bounds, decision.state, workers)
-        made = await asyncio.gather(*(self._create_pod(job, spec, memory, *place) for place in new))
+        made = await _all(self._create_pod(job, spec, memory, *place) for place in new)
         return None if all(made) else REFUSED_AGAIN_SECONDS
 
     async def _create_pod(self, job: Object, spec: ElasticJobSpec, memory: Memory, index: int, number: int) -> bool:
@@ -257,6 +261,15 @@ class Reconciler:
         if decision.wake_at is not None:
             wakes.append(decision.wake_at - self._leadership.clock.now())
         return max(min(wakes), SHORTEST_WAIT_SECONDS) if wakes else None
+
+
+async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Their results, once none of them is under way any more; raises the first error."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast("list[T]", results)
 
 
 def _wall_clock() -> str:

@@ -71,7 +71,8 @@ class WorkQueue(Generic[K]):
         while (left := self._due[key] - loop.time()) > 0:
             self._wakes[key].clear()
             try:
-                await asyncio.wait_for(self._wakes[key].wait(), left)
+                async with asyncio.timeout(left):  # asyncio.wait_for may pass over a cancellation before Python 3.12
+                    await self._wakes[key].wait()
             except TimeoutError:
                 return
 
@@ -80,5 +81,6 @@ class WorkQueue(Generic[K]):
             return await self._work(key), False
         except Exception as error:
             delay = min(FIRST_RETRY_SECONDS * 2**failures, LONGEST_RETRY_SECONDS)
-            log.warning("%s: %s; again in %.2g s", key, error or type(error).__name__, delay, exc_info=failures == 3)
+            what = str(error) or type(error).__name__
+            log.warning("%s: %s; again in %.2g s", key, what, delay, exc_info=failures == 3)
             return delay, True

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 GOODBYE_SECONDS = 5.0
+STOP_SECONDS = 2.0
 
 
 class StartError(Exception):
@@ -85,7 +86,10 @@ class Sidecar:
         finally:
             for task in (stopped, *parts):
                 task.cancel()
-            await asyncio.gather(stopped, *parts, return_exceptions=True)
+            stopping = asyncio.gather(stopped, *parts, return_exceptions=True)
+            await asyncio.wait({stopping}, timeout=STOP_SECONDS)
+            if not stopping.done():  # the ports are closed next: then the liveness probe ends the process
+                log.error("the sidecar's tasks did not stop within %g s", STOP_SECONDS)
 
     async def close(self) -> None:
         await self.tunnel.close()

@@ -18,9 +18,6 @@ from elasticjob_sidecar.worker_record import Progress, WorkerRecord
 
 log = logging.getLogger(__name__)
 
-# As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
-WRITTEN_SECONDS = 300.0
-
 
 class Driver:
     def __init__(self, membership: Membership, record: WorkerRecord, metrics: Metrics) -> None:
@@ -83,17 +80,17 @@ class Driver:
         log.info("this agent serves the store of round %d on loopback port %d", round, port)
         self._settle()
 
-    async def leave(self, trainer: str, cause: Cause) -> None:
+    async def leave(self, trainer: str, cause: Cause, seconds: float) -> None:
         self.membership.leave(trainer, cause)
-        await self._settled("leave")
+        await self._settled("leave", seconds)
 
-    async def finish(self, trainer: str, round: int) -> None:
+    async def finish(self, trainer: str, round: int, seconds: float) -> None:
         self.membership.finish(trainer, round)
-        await self._settled("finish")
+        await self._settled("finish", seconds)
 
-    async def close(self, trainer: str) -> None:
+    async def close(self, trainer: str, seconds: float) -> None:
         self.membership.close(trainer)
-        await self._settled("close")
+        await self._settled("close", seconds)
 
     def report(self, progress: Progress) -> None:
         self._record.report(progress)
@@ -106,18 +103,20 @@ class Driver:
             async with asyncio.timeout(seconds):
                 await self._record.written()
         except TimeoutError:
-            log.warning("the API server did not take the last request within %g s", seconds)
+            request = self.membership.request
+            last = request.type if request is not None else "last request"
+            log.warning("the API server did not take the %s within %g s", last, seconds)
 
     # --- outputs
 
-    async def _settled(self, what: str) -> None:
+    async def _settled(self, what: str, seconds: float) -> None:
         """As `_settle`, and wait until the API server has the request."""
         self._settle()
         try:
-            async with asyncio.timeout(WRITTEN_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._record.written()
         except TimeoutError:
-            message = f"the API server did not take the {what} within {WRITTEN_SECONDS:g} s; it is still to be sent"
+            message = f"the API server did not take the {what} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
 
     def _settle(self) -> None:

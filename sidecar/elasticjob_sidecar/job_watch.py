@@ -1,7 +1,8 @@
 """Watches the one ElasticJob that this worker belongs to, and passes its rendezvous status on.
 
-A list is authoritative; a watch goes on from it, in pieces of about two minutes, and is never more than
-three seconds from its next try. resourceVersions are compared for equality only.
+A list is authoritative; a watch goes on from it, in pieces of about half a minute, and is never more than
+three seconds from its next try. A piece that the API server does not end is a failure: nothing else tells a
+server that has fallen silent from a job that does not change. resourceVersions are compared for equality only.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from elasticjob_sidecar.quiet import Quiet
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = (100, 140)
+WATCH_SECONDS = (30, 40)  # less than rejoinSeconds, for which the others wait for a worker that was not told
 SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
 
 

@@ -29,6 +29,7 @@ from elasticjob_sidecar.sockets import keep_alive
 
 CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel
 REQUEST_SECONDS = 5.0
+LATE = f"the API server did not answer within {REQUEST_SECONDS:g} s"
 
 Json = dict[str, Any]
 
@@ -121,13 +122,14 @@ class Kube:
         call = self._api.list_namespaced_custom_object_without_preload_content
         watch = {"watch": True, "allow_watch_bookmarks": True, "resource_version": resource_version}
         limits = {"timeout_seconds": seconds, "_request_timeout": seconds + REQUEST_SECONDS}
+        silent = f"the API server did not end a watch of {seconds} s in time"
         opening = call(**{**self._job, **watch, **limits}, field_selector=f"metadata.name={name}")
-        response: aiohttp.ClientResponse = await _answered(asyncio.wait_for(opening, REQUEST_SECONDS))
+        response: aiohttp.ClientResponse = await _answered(_soon(opening))
         try:
             if response.status != 200:
-                raise _failure(response.status, await _answered(response.text()))
+                raise _failure(response.status, await _answered(_soon(response.text())))
             opened()
-            while line := await _answered(response.content.readline()):
+            while line := await _answered(response.content.readline(), silent):
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     raise _failure(event["object"].get("code", 500), json.dumps(event["object"]))
@@ -164,23 +166,30 @@ def _socket(info: aiohttp.AddrInfoType) -> socket.socket:
     return made
 
 
+async def _soon(call: Awaitable[Any]) -> Any:
+    async with asyncio.timeout(REQUEST_SECONDS):  # asyncio.wait_for may pass over a cancellation before Python 3.12
+        return await call
+
+
 async def _answer(call: Awaitable[Any]) -> Json:
     answer: Json = await _answered(call)
     return answer
 
 
-async def _answered(call: Awaitable[Any]) -> Any:
+async def _answered(call: Awaitable[Any], late: str = LATE) -> Any:
     try:
         return await call
     except ApiException as error:
         raise _failure(error.status or 500, error.body or "") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise _unreachable(error) from None
+        raise _unreachable(error, late) from None
 
 
-def _unreachable(error: Exception) -> Unreachable:
+def _unreachable(error: Exception, late: str) -> Unreachable:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Unreachable(f"no connection to the API server within {CONNECT_SECONDS:g} s")
     if isinstance(error, TimeoutError):
-        return Unreachable("the API server did not answer in time")
+        return Unreachable(late)
     if isinstance(error, aiohttp.ClientPayloadError):
         return Unreachable("the connection to the API server broke off")
     return Unreachable(f"the API server does not answer: {str(error) or type(error).__name__}")

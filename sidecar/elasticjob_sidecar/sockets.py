@@ -3,12 +3,22 @@
 import socket
 
 IDLE, INTERVAL, PROBES = 10, 5, 3
+GONE_SECONDS = IDLE + PROBES * INTERVAL
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Notice within 25 seconds that the other end's machine is gone; send small messages at once."""
+    """Notice within 25 seconds that the other end's machine is gone; send small messages at once.
+
+    Probes notice it on a silent connection. Data under way stops the probes and would be sent again for a quarter of
+    an hour; the user timeout ends that, and a connection whose other end takes nothing for so long.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for option, value in (("TCP_KEEPIDLE", IDLE), ("TCP_KEEPINTVL", INTERVAL), ("TCP_KEEPCNT", PROBES)):
+    for option, value in (
+        ("TCP_KEEPIDLE", IDLE),
+        ("TCP_KEEPINTVL", INTERVAL),
+        ("TCP_KEEPCNT", PROBES),
+        ("TCP_USER_TIMEOUT", int(GONE_SECONDS * 1000)),
+    ):
         if hasattr(socket, option):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -21,6 +21,9 @@ from elasticjob_sidecar.view import view_of
 from elasticjob_sidecar.worker_record import Progress
 
 COMMENT_SECONDS = 10.0
+BODY_SECONDS = 5.0
+# As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
+WRITTEN_SECONDS = 300.0
 BODY_LIMIT = 64 * 1024
 STATUS = {
     Code.BAD_REQUEST: 400,
@@ -76,11 +79,17 @@ class AskedStore(BaseModel):
     timeout: Wait = 30.0
 
 
-class Leave(Body):
+class Recorded(Body):
+    """Answered when the API server has it, or after `timeout`; it is sent all the same."""
+
+    timeout: Wait = WRITTEN_SECONDS
+
+
+class Leave(Recorded):
     cause: Cause = Cause.TRAINER_LEFT
 
 
-class Finish(Body):
+class Finish(Recorded):
     round: Round
 
 
@@ -179,17 +188,17 @@ class TrainerApi:
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(Leave, request)
-        await self._driver.leave(asked.trainer, asked.cause)
+        await self._driver.leave(asked.trainer, asked.cause, asked.timeout)
         return web.Response(status=204)
 
     async def finish(self, request: web.Request) -> web.Response:
         asked = await _body(Finish, request)
-        await self._driver.finish(asked.trainer, asked.round)
+        await self._driver.finish(asked.trainer, asked.round, asked.timeout)
         return web.Response(status=204)
 
     async def close(self, request: web.Request) -> web.Response:
-        asked = await _body(Body, request)
-        await self._driver.close(asked.trainer)
+        asked = await _body(Recorded, request)
+        await self._driver.close(asked.trainer, asked.timeout)
         return web.Response(status=204)
 
     async def progress(self, request: web.Request) -> web.Response:
@@ -199,7 +208,11 @@ class TrainerApi:
 
 
 async def _body(model: type[Model], request: web.Request) -> Model:
-    body = await request.read()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await request.read()
+    except TimeoutError:
+        raise Refused(Code.BAD_REQUEST, f"the request's body did not come within {BODY_SECONDS:g} s") from None
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

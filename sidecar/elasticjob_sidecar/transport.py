@@ -65,17 +65,22 @@ class Prelude:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def connect(self, address: str, claim: Claim) -> End:
+        try:
+            async with asyncio.timeout(PRELUDE_SECONDS):
+                return await self._connect(address, claim)
+        except TimeoutError:
+            message = f"rank 0's sidecar at {address} did not answer within {PRELUDE_SECONDS:g} s"
+            raise TimeoutError(message) from None
+
+    async def _connect(self, address: str, claim: Claim) -> End:
         host, _, port = address.rpartition(":")
-        async with asyncio.timeout(PRELUDE_SECONDS):
-            end = await dial(host.strip("[]"), int(port))
-            try:
-                end.write(
-                    _encode(_Line(job=self._job_uid, round=claim.round, index=claim.peer.index, id=claim.peer.id))
-                )
-                _check_answer(await end.line(LINE_LIMIT))
-            except BaseException:
-                end.abort()
-                raise
+        end = await dial(host.strip("[]"), int(port))
+        try:
+            end.write(_encode(_Line(job=self._job_uid, round=claim.round, index=claim.peer.index, id=claim.peer.id)))
+            _check_answer(await end.line(LINE_LIMIT))
+        except BaseException:
+            end.abort()
+            raise
         return end
 
     async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
@@ -103,7 +108,8 @@ class Prelude:
             end.close()
         except (OSError, TimeoutError) as error:
             self._refused(Code.NOT_YET)
-            end.write(_encode({"error": f"the store does not answer: {error}", "code": Code.NOT_YET.value}))
+            why = f"the store does not answer: {str(error) or f'not within {PRELUDE_SECONDS:g} s'}"
+            end.write(_encode({"error": why, "code": Code.NOT_YET.value}))
             end.close()
         except BaseException:
             end.abort()

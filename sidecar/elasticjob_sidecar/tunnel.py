@@ -107,7 +107,8 @@ class Tunnel:
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else Code.NOT_YET
             self._metrics.tunnels_refused.labels("trainer", code.value).inc()
-            log.info("a connection to the store of round %d is closed: %s", round, error or "no answer")
+            why = str(error) or f"no answer within {OPEN_SECONDS:g} s"
+            log.info("a connection to the store of round %d is closed: %s", round, why)
             end.abort()
         except BaseException:
             end.abort()
@@ -136,9 +137,14 @@ class Tunnel:
                         break
                     await bell.wait()
         except TimeoutError:
-            raise Refused(Code.NOT_YET, f"the store of round {claim.round} is not served yet") from None
-        async with asyncio.timeout(DIAL_SECONDS):
-            return await dial("127.0.0.1", port)
+            message = f"the store of round {claim.round} is not served yet, after {HOLD_SECONDS:g} s"
+            raise Refused(Code.NOT_YET, message) from None
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                return await dial("127.0.0.1", port)
+        except TimeoutError:
+            message = f"rank 0's agent did not take a connection to its store within {DIAL_SECONDS:g} s"
+            raise TimeoutError(message) from None
 
     def _admitted(self, claim: Claim, caller: End, store: End) -> None:
         self._splice("peer", claim.round, caller, store)

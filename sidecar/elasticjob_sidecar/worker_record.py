@@ -3,7 +3,8 @@
 One task makes all writes, one after the other, so they cannot overtake each other. What it writes is always
 the newest wish: a request replaced before it was written is never written. Each write names the
 resourceVersion that it was made for, so one that lingers in a paused API server cannot undo a later one.
-It never gives up: it tries again at most three seconds apart, for as long as it takes.
+It never gives up: it tries again at most three seconds apart, for as long as it takes, and says once a minute
+what it waits for.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from elasticjob_sidecar.quiet import Quiet
 log = logging.getLogger(__name__)
 
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
+CURED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class WorkerRecord:
         """Write, for ever."""
         loop, backoff, quiet = asyncio.get_running_loop(), Backoff(), Quiet(log)
         due = loop.time() + random.uniform(0, HEARTBEAT_SECONDS)  # a thousand workers do not beat as one
+        failures = 0  # in a row
         while True:
             try:
                 if not self._ours:
@@ -101,12 +104,14 @@ class WorkerRecord:
                     continue
             except ApiFailure as failure:
                 self._failed("write", failure)
+                failures += 1
                 if isinstance(failure, Missing):
                     self._ours = False
-                if not isinstance(failure, Missing | Conflict):
+                if failures > CURED or not isinstance(failure, Missing | Conflict):
                     quiet.trouble(f"cannot write ElasticWorker {self._me.pod_name}: {failure}")
                 await asyncio.sleep(backoff.most() if isinstance(failure, Denied) else backoff.next())
             else:
+                failures = 0
                 backoff.reset()
                 quiet.well(f"ElasticWorker {self._me.pod_name} is written again")
                 async with self._written:

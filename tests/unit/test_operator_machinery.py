@@ -95,6 +95,32 @@ class TestWorkQueue:
         await queue.stop()
         assert len(queue) == 0
 
+    async def test_an_error_without_words_is_named(self, caplog: pytest.LogCaptureFixture) -> None:
+        async def work(_: str) -> None:
+            raise TimeoutError
+
+        queue = WorkQueue(work)
+        queue.add("a")
+        await asyncio.sleep(0.01)
+        await queue.stop()
+        assert "a: TimeoutError; again in 0.05 s" in caplog.text
+
+    async def test_work_that_is_woken_as_the_queue_stops_is_not_done(self) -> None:
+        runs = 0
+
+        async def work(_: str) -> None:
+            nonlocal runs
+            runs += 1
+
+        queue = WorkQueue(work)
+        queue.add("a", 100)
+        await asyncio.sleep(1)
+        queue.add("a", 50)
+        began = asyncio.get_running_loop().time()
+        await queue.stop()
+        assert asyncio.get_running_loop().time() - began < 1
+        assert runs == 0
+
 
 class TestCache:
     def test_an_older_form_never_replaces_a_newer_one(self) -> None:

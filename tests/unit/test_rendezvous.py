@@ -596,3 +596,12 @@ def test_a_new_operator_goes_on_where_the_old_one_was() -> None:
     world.now = 5.0
     world.step()
     assert (world.phase, world.ranks) == ("1 Formed", [0, 1, 2])
+
+
+def test_nobody_is_left_to_stay_after_the_end() -> None:
+    """A victim that hangs when the others complete the job: no rule runs any more that would find it overdue."""
+    world = formed(3)
+    world.finish(0)
+    world.scale(1)
+    assert world.state.outcome is Outcome.COMPLETE
+    assert set(world.workers) == {(0, 0)}

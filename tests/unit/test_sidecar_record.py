@@ -10,7 +10,7 @@ import pytest
 from sidecar_fakes import FakeKube, Json
 
 from elasticjob.api import Cause, RequestType, WorkerRequest
-from elasticjob_sidecar.kube import ApiFailure, Conflict, Denied
+from elasticjob_sidecar.kube import ApiFailure, Conflict, Denied, Missing
 from elasticjob_sidecar.worker_record import Identity, Progress, WorkerRecord
 
 pytestmark = pytest.mark.looptime
@@ -258,3 +258,13 @@ async def test_a_refusal_is_told_once_and_tried_again(caplog: pytest.LogCaptureF
     told = [entry.message for entry in caplog.records if entry.levelno >= logging.WARNING]
     assert told == ["cannot write ElasticWorker job-0-0: the API server answered 403: elasticworkers is forbidden"]
     assert "ElasticWorker job-0-0 is written again" in caplog.text
+
+
+async def test_a_record_that_stays_missing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    kube = FakeKube()
+    kube.fail["create"] = [Missing("the API server answered 404: no such kind")] * 9
+    async with running(record_of(kube)):
+        await asyncio.sleep(20)
+    assert [entry.message for entry in caplog.records] == [
+        "cannot write ElasticWorker job-0-0: the API server answered 404: no such kind"
+    ]

@@ -16,10 +16,12 @@ import aiohttp
 import pytest
 from sidecar_fakes import JOB_UID, FakeKube, Json
 
-from elasticjob_sidecar import driver, transport, tunnel
+from elasticjob.api import Incarnation
+from elasticjob_sidecar import app, sockets, trainer_api, transport, tunnel
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.forward import End, dial, listen
+from elasticjob_sidecar.transport import Claim, Prelude
 
 DEADLINE = 10.0
 
@@ -219,6 +221,16 @@ async def test_what_a_slow_reader_does_not_take_is_not_piled_up() -> None:
     server.close()
 
 
+async def test_a_connection_whose_other_end_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "GONE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        near, far = await dial(*gone.getsockname()), await dial(*gone.getsockname())
+        near.splice(far, lambda _: None)
+        far.write(bytes(16 << 20))  # more than the kernel takes: the rest is under way for ever
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(near.closed, far.closed)
+
+
 async def test_a_killed_trainer_is_noticed_at_once(world: World) -> None:
     world.job("Forming", 1)
     zero, one = world.workers
@@ -325,9 +337,17 @@ async def test_a_broken_round_ends_the_wait_for_its_store(world: World) -> None:
 async def test_a_store_that_never_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "HOLD_SECONDS", 0.02)
     await world.form()
-    status, body = await world.workers[1].call("GET", "store?round=1&timeout=0.2")
+    status, body = await world.workers[1].call("GET", "store?round=1&timeout=1")
     assert (status, body["error"]["code"]) == (504, "StoreTimeout")
-    assert body["error"]["message"].endswith("the store of round 1 is not served yet")
+    assert body["error"]["message"].endswith("the store of round 1 is not served yet, after 0.02 s")
+
+
+async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "PRELUDE_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TimeoutError, match=f"rank 0's sidecar at {address} did not answer within 0.05 s"):
+            await Prelude(JOB_UID).connect(address, Claim(1, Incarnation(index=1, id="1" * 32)))
 
 
 async def prelude(worker: Worker, line: bytes) -> Json:
@@ -394,13 +414,13 @@ async def test_finish_is_answered_once_the_api_has_it(world: World) -> None:
     assert world.kube.request("job-0-0") == {"type": "Finish", "round": 1}
 
 
-async def test_an_api_server_that_stays_away_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "WRITTEN_SECONDS", 0.05)
+async def test_an_api_server_that_stays_away_is_told(world: World) -> None:
     await world.form()
     zero, _ = world.workers
     world.kube.open.clear()
-    status, body = await zero.call("POST", "leave", trainer=zero.trainer)
-    assert (status, body["error"]["code"]) == (504, "ApiServerAway")
+    status, body = await zero.call("POST", "leave", trainer=zero.trainer, timeout=0.05)
+    message = "the API server did not take the leave within 0.05 s; it is still to be sent"
+    assert (status, body["error"]) == (504, {"code": "ApiServerAway", "message": message})
     world.kube.open.set()
     await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "TrainerLeft"})
 
@@ -415,6 +435,17 @@ async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(world
     await until(lambda: not zero.machine._waiter)
     world.job("Formed", 1, zero, one)
     assert (await zero.join())[1]["rank"] == 0
+
+
+async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_api, "BODY_SECONDS", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
+    writer.write(b"POST /v1/leave HTTP/1.1\r\nHost: sidecar\r\nContent-Length: 10\r\n\r\n")
+    async with asyncio.timeout(DEADLINE):
+        answer = await reader.readuntil(b"}}")
+    assert b"400 Bad Request" in answer
+    assert b"the request's body did not come within 0.05 s" in answer
+    writer.close()
 
 
 @pytest.mark.parametrize(
@@ -471,3 +502,36 @@ async def test_the_pod_stops(world: World) -> None:
     zero, _ = world.workers
     zero.stopping.set()
     await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "PodStopping"})
+
+
+async def test_the_pod_stops_though_the_api_server_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(app, "GOODBYE_SECONDS", 0.05)
+    kube = FakeKube()
+    kube.open.clear()
+    async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
+        worker = Worker(kube, 0, http)
+        worker.stopping.set()
+        await worker.sidecar.run(worker.stopping)
+    assert "the API server did not take the Leave within 0.05 s" in caplog.text
+
+
+async def test_a_part_that_does_not_stop_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(app, "STOP_SECONDS", 0.05)
+    freed = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not freed.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await freed.wait()
+
+    async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
+        worker = Worker(FakeKube(), 0, http)
+        monkeypatch.setattr(worker.sidecar.watch, "run", stubborn)
+        worker.stopping.set()
+        await worker.sidecar.run(worker.stopping)
+    assert "the sidecar's tasks did not stop within 0.05 s" in caplog.text
+    freed.set()

@@ -1,7 +1,9 @@
 """The plug-in's calls to the sidecar, over real HTTP."""
 
+import contextlib
 import socket
 import threading
+import time
 
 import pytest
 from trainer_sidecar import handed, refusal
@@ -36,9 +38,9 @@ def test_ends(sidecar, client):
     client.finish(3, 5)
     client.close(5)
     assert [(path, {k: v for k, v in body.items() if k != "trainer"}) for path, body in sidecar.requests] == [
-        ("POST /v1/leave", {"cause": "TrainerLeft"}),
-        ("POST /v1/finish", {"round": 3}),
-        ("POST /v1/close", {}),
+        ("POST /v1/leave", {"cause": "TrainerLeft", "timeout": 5}),
+        ("POST /v1/finish", {"round": 3, "timeout": 5}),
+        ("POST /v1/close", {"timeout": 5}),
     ]
 
 
@@ -81,7 +83,7 @@ def test_no_sidecar():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     client = SidecarClient("127.0.0.1", port, "t", patience=0.2)
-    with pytest.raises(SidecarUnavailable, match=f"nothing answers at 127.0.0.1:{port}.*refused"):
+    with pytest.raises(SidecarUnavailable, match=rf"nothing answers at 127.0.0.1:{port}.*refused\), for 0\.[12] s$"):
         client.view()
 
 
@@ -97,8 +99,53 @@ def test_an_answer_that_lacks_something(sidecar, client):
         client.join(0, "Started", 1)
 
 
-def test_silence_has_a_deadline():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
-        with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/leave within 0\.1 s"):
-            client.leave("TrainerLeft", 0.1)
+@pytest.fixture
+def silent():
+    """Takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_silence_has_a_deadline(silent, monkeypatch):
+    monkeypatch.setattr(api, "_MARGIN_SECONDS", 0.05)
+    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/leave within 0\.15 s"):
+        client.leave("TrainerLeft", 0.1)
+    with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/rendezvous within 0\.15 s"):
+        client.join(0, "Started", 0.1)
+
+
+def test_a_long_wait_is_told_and_can_be_given_up(silent, monkeypatch):
+    monkeypatch.setattr(api, "_TELL_SECONDS", 0.02)
+    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    told = []
+
+    def still_waiting(seconds):
+        told.append(seconds)
+        if len(told) == 3:
+            raise SidecarUnavailable("it is silent", passing=False)
+
+    with pytest.raises(SidecarUnavailable, match="it is silent"):
+        client.join(0, "Started", 3600, still_waiting)
+    assert told == pytest.approx([0.02, 0.04, 0.06], abs=0.1)
+
+
+def test_repetitions_have_a_deadline_too(silent, monkeypatch):
+    """A sidecar that crashes in every call, each time after it was there for a while."""
+    monkeypatch.setattr(api, "_MARGIN_SECONDS", 0.1)
+    monkeypatch.setattr(api, "_SERVED_SECONDS", 0.01)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = silent.accept()
+                time.sleep(0.02)
+                connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    began = time.monotonic()
+    with pytest.raises(SidecarUnavailable, match="nothing answers"):
+        client.finish(1, 0.2)
+    assert time.monotonic() - began < 2
+    silent.shutdown(socket.SHUT_RDWR)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from trainer_sidecar import DEADLINE, refusal
 
 import elasticjob_torch
+from elasticjob_torch import events as module
 from elasticjob_torch.events import EventStream, View, parse_events
 
 
@@ -49,6 +51,14 @@ def test_the_last_view_stands_while_the_sidecar_restarts(sidecar, stream):
     sidecar.start()
     sidecar.await_(lambda: sidecar.streams == 1, "the stream")
     assert [asked["round"] for asked in sidecar.said("GET /v1/rendezvous/events")] == ["0", "1"]
+
+
+def test_a_sidecar_that_stays_away_is_told(sidecar, stream, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_TELL_SECONDS", 0.2)
+    wait_for(lambda: stream.view is not None, "the view")
+    sidecar.stop()
+    told = re.compile(r"no events from the sidecar for \d+ s, trying on: .*refused")
+    wait_for(lambda: any(map(told.match, caplog.messages)), "the warning")
 
 
 def test_a_stream_that_was_replaced_stays_away(sidecar):

@@ -200,7 +200,7 @@ def test_refusals_in_torchs_terms(torch, sidecar, handler, answer, error, said):
 
 def test_join_timeout_in_torchs_terms(torch, plugin, sidecar):
     handler = plugin.create_handler(parameters(sidecar, join_timeout="0.001"))
-    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout", "no round")]
+    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout", "no round")] * 9  # a millisecond is long enough to ask again
     with pytest.raises(torch.RendezvousTimeoutError, match="no round"):
         handler.next_rendezvous()
     handler.shutdown()
@@ -293,6 +293,15 @@ def test_a_finished_agent_does_not_wait_for_a_round_that_is_over(sidecar, handle
     store.add(MEMBERS, 1)
     threading.Timer(0.05, sidecar.tell, kwargs={"phase": "Closed", **change}).start()
     store.wait([LAST_MEMBER])
+
+
+def test_what_a_finished_agent_waits_for_is_told(sidecar, handler, monkeypatch, caplog):
+    monkeypatch.setattr(sys.modules["elasticjob_torch.store"], "_TELL_SECONDS", 0.05)
+    caplog.set_level("INFO")
+    store = enter(sidecar, handler, 3).store
+    threading.Timer(0.3, sidecar.tell, kwargs={"round": 4, "phase": "Forming"}).start()
+    store.wait([LAST_MEMBER])
+    assert f"waiting for {LAST_MEMBER} in the round's store for 0 s" in caplog.messages
 
 
 def test_a_finished_agent_does_not_mind_that_the_store_has_ended(sidecar, handler):

@@ -1,10 +1,12 @@
 """One agent's membership: which cause it gives, what it reports as changed, and how it ends."""
 
+import threading
 import time
 
 import pytest
 from trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 
+from elasticjob_torch import client
 from elasticjob_torch.client import Closed, JoinTimeout, Leaving, RoundBroken, SidecarUnavailable
 from elasticjob_torch.membership import Membership, Misplaced
 from elasticjob_torch.settings import parse_settings
@@ -163,7 +165,42 @@ def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
     member = make(sidecar, sidecar_timeout="0.3")
     member.open()
     sidecar.default = lambda path: refusal(409, "NoTrainer", "the pod is being stopped") if path == JOIN else (204, {})
-    with pytest.raises(SidecarUnavailable, match="the pod is being stopped"):
+    with pytest.raises(SidecarUnavailable, match=r"refuses a join, for 0\.3 s: the pod is being stopped"):
+        member.join(None)
+    member.end(success=False, stopped=True)
+
+
+@pytest.fixture
+def slow_join(sidecar, monkeypatch):
+    """A join is answered after half a second."""
+    monkeypatch.setattr(client, "_TELL_SECONDS", 0.1)
+    monkeypatch.setattr(client, "_SERVED_SECONDS", 0.1)
+
+    def answer(path):
+        if path != JOIN:
+            return 204, {}
+        sidecar.changed.wait_for(lambda: False, 0.5)
+        return handed(1)
+
+    sidecar.default = answer
+
+
+@pytest.mark.usefixtures("slow_join")
+def test_what_a_join_waits_for_is_told(sidecar, member, caplog):
+    caplog.set_level("INFO")
+    sidecar.tell(round=3, phase="Forming", reason="scaled from 2 to 3")
+    await_view(member, lambda view: view.round == 3)
+    assert member.join(None).number == 1
+    assert "waiting for a round for 0 s: the job is at Forming 3, scaled from 2 to 3" in caplog.messages
+
+
+@pytest.mark.usefixtures("slow_join")
+def test_a_sidecar_that_falls_silent_ends_a_join(sidecar):
+    member = make(sidecar, sidecar_timeout="0.1")
+    member.open()
+    await_view(member, lambda _: True)
+    threading.Timer(0.05, sidecar.stop).start()
+    with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 0\.1 s"):
         member.join(None)
     member.end(success=False, stopped=True)
 
@@ -187,11 +224,17 @@ def test_a_successor_in_the_pod_is_one_sentence(sidecar):
         member.join(None)
 
 
-def test_the_store_is_awaited_through_time_outs(sidecar, member):
+def test_the_store_is_awaited_through_time_outs(sidecar, member, caplog):
+    caplog.set_level("INFO")
     sidecar.answers[JOIN] = [handed(1)]
     round_1 = member.join(None)
-    sidecar.answers["GET /v1/store"] = [refusal(504, "StoreTimeout"), (200, {"host": "127.0.0.1", "port": 29400})]
+    late = refusal(504, "StoreTimeout", "rank 0 is late")
+    sidecar.answers["GET /v1/store"] = [late, (200, {"host": "127.0.0.1", "port": 29400})]
     assert member.await_store(round_1, time.monotonic() + 5).port == 29400
+    assert "still waiting: rank 0 is late" in caplog.messages
+    sidecar.default = lambda path: late
+    with pytest.raises(RoundBroken, match="the store of round 1 did not come: rank 0 is late"):
+        member.await_store(round_1, time.monotonic() + 0.05)
 
 
 def test_a_store_that_does_not_come_breaks_the_round(sidecar, member):

@@ -1,7 +1,8 @@
 """Calls to the sidecar's trainer API: one HTTP request to loopback each.
 
 Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a
-round means. Each call may be repeated without harm, and is repeated here when the sidecar restarts.
+round means. Each call may be repeated without harm, and is repeated here when the sidecar restarts. Each has
+a deadline, repetitions included.
 
 Errors::
 
@@ -21,14 +22,22 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+LONGEST_SECONDS = 24 * 3600.0  # how long the sidecar waits at most
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0  # for calls that do not block
-_MARGIN_SECONDS = 10.0  # what a blocking call may take over the time it was given
+_MARGIN_SECONDS = 5.0  # what a blocking call may take over the time it was given
+_SERVED_SECONDS = 1.0  # after a call of this length the sidecar was there
+_TELL_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
 
 
@@ -125,13 +134,17 @@ class SidecarClient:
         """Return the current view of the rendezvous."""
         return self._call("GET", "/v1/rendezvous")
 
-    def join(self, after: int, cause: str, timeout: float) -> Round:
+    def join(
+        self, after: int, cause: str, timeout: float, still_waiting: Callable[[float], None] = lambda _: None
+    ) -> Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
-        ``after`` is the last round that this trainer has used (0: none).
+        ``after`` is the last round that this trainer has used (0: none). ``still_waiting`` is told once a minute
+        for how long the answer has been awaited, and may raise to give up.
         """
         body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout}
-        answer = self._call("POST", "/v1/rendezvous", body, answer_within=timeout + _MARGIN_SECONDS)
+        within = timeout + _MARGIN_SECONDS
+        answer = self._call("POST", "/v1/rendezvous", body, answer_within=within, still_waiting=still_waiting)
         try:
             return Round(
                 number=int(answer["round"]),
@@ -168,8 +181,10 @@ class SidecarClient:
         self._record("/v1/close", {}, timeout)
 
     def _record(self, path: str, body: dict[str, Any], timeout: float) -> None:
-        patience = min(timeout, self.patience)
-        self._call("POST", path, {"trainer": self.trainer, **body}, answer_within=timeout, patience=patience)
+        timeout = min(timeout, LONGEST_SECONDS)
+        within = timeout + _MARGIN_SECONDS  # before that the sidecar says that the API server does not take it
+        body = {"trainer": self.trainer, "timeout": timeout, **body}
+        self._call("POST", path, body, answer_within=within, patience=min(timeout, self.patience))
 
     def _call(
         self,
@@ -179,43 +194,70 @@ class SidecarClient:
         *,
         answer_within: float = _ANSWER_SECONDS,
         patience: float | None = None,
+        still_waiting: Callable[[float], None] | None = None,
     ) -> dict[str, Any]:
         """Make the call; while the sidecar restarts, make it again."""
         patience = self.patience if patience is None else patience
-        give_up = time.monotonic() + patience
+        began = away = time.monotonic()  # away: since when nothing answers
+        deadline = began + answer_within + patience  # however often it restarts
         pause = 0.05
         while True:
-            began = time.monotonic()
             try:
-                return self._call_once(method, target, body, answer_within)
+                left = max(min(answer_within, deadline - began), pause)
+                return self._call_once(method, target, body, left, still_waiting)
             except SidecarUnavailable as error:
                 now = time.monotonic()
-                if now - began > 1:  # it was there until now: the outage starts here
-                    give_up = now + patience
-                    pause = 0.05
-                if not error.passing or now + pause > give_up:
+                if now - began > _SERVED_SECONDS:
+                    away, pause = now, 0.05
+                if not error.passing:
                     raise
+                if now + pause > min(away + patience, deadline):
+                    raise SidecarUnavailable(f"{error}, for {now - away:.1f} s") from error
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
+            began = time.monotonic()
 
-    def _call_once(self, method: str, target: str, body: dict[str, Any] | None, answer_within: float) -> dict[str, Any]:
+    def _call_once(
+        self,
+        method: str,
+        target: str,
+        body: dict[str, Any] | None,
+        answer_within: float,
+        still_waiting: Callable[[float], None] | None,
+    ) -> dict[str, Any]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_CONNECT_SECONDS)
-        where = f"{self.host}:{self.port}"
+        where, within = f"{self.host}:{self.port}", _CONNECT_SECONDS
         try:
             connection.connect()
-            connection.sock.settimeout(answer_within)
+            within = answer_within
+            connection.sock.settimeout(within)
             headers = {"Connection": "close", "Content-Type": "application/json"}
             payload = None if body is None else json.dumps(body).encode()
             connection.request(method, target, body=payload, headers=headers)
+            if still_waiting is not None:
+                _await_answer(connection.sock, within, still_waiting)
+                connection.sock.settimeout(_ANSWER_SECONDS)
             response = connection.getresponse()
             return _read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
         except TimeoutError as error:
-            message = f"{where} did not answer {method} {target} within {answer_within:g} s"
+            message = f"{where} did not answer {method} {target} within {within:g} s"
             raise SidecarUnavailable(message, passing=False) from error
         except (OSError, http.client.HTTPException) as error:
-            raise SidecarUnavailable(f"nothing answers at {where} ({error or type(error).__name__})") from error
+            raise SidecarUnavailable(f"nothing answers at {where} ({str(error) or type(error).__name__})") from error
         finally:
             connection.close()
+
+
+def _await_answer(connection: socket.socket, within: float, still_waiting: Callable[[float], None]) -> None:
+    """Wait until there is something to read. Raises TimeoutError, and what ``still_waiting`` raises."""
+    began, waited = time.monotonic(), 0.0
+    poll = select.poll()  # select() refuses high descriptors
+    poll.register(connection, select.POLLIN)
+    while not poll.poll(1000 * min(_TELL_SECONDS, within - waited)):
+        waited = time.monotonic() - began
+        if waited >= within:
+            raise TimeoutError
+        still_waiting(waited)
 
 
 def _read_answer(status: int, payload: bytes) -> dict[str, Any]:

@@ -5,7 +5,8 @@ killed, the kernel closes it within milliseconds. And it keeps the newest view o
 where the agent reads it ten times a second without a lock, a call or a wait.
 
 A child made by fork would keep the connection open after the agent's death, so it is closed there.
-Children that exec (torch's workers) never inherit it. While the stream is down, the last view stands.
+Children that exec (torch's workers) never inherit it. While the stream is down, the last view stands; a sidecar
+that stays away is told once a minute.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import logging
 import os
 import threading
+import time
 import weakref
 from dataclasses import dataclass
 from socket import SHUT_RDWR
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _SILENCE_SECONDS = 30.0  # the sidecar says something every 10
 _MAX_PAUSE_SECONDS = 1.0
+_TELL_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -118,37 +121,42 @@ class EventStream:
 
     def _run(self) -> None:
         pause = 0.05
+        heard = told = time.monotonic()
         while not self._stopping.is_set():
-            self.connected.clear()
             try:
-                if self._follow():
-                    pause = 0.05
+                why = self._follow()
             except (OSError, http.client.HTTPException, ValueError) as error:
-                log.debug("event stream: %s", error)
+                why = str(error) or type(error).__name__
+            now = time.monotonic()
+            if self.connected.is_set():  # it was open until now
+                heard, told, pause = now, now, 0.05
             self.connected.clear()
             if self.superseded:
                 return
+            if now - told >= _TELL_SECONDS:
+                log.warning("no events from the sidecar for %.0f s, trying on: %s", now - heard, why)
+                told = now
             self._stopping.wait(pause)
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
-    def _follow(self) -> bool:
-        """Read one connection to its end; return whether it had been opened."""
+    def _follow(self) -> str:
+        """Read one connection to its end; return why it ended."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=_SILENCE_SECONDS)
         try:
             connection.connect()
             self._socket = connection.sock
             if self._stopping.is_set():
-                return False
+                return "it is being stopped"
             query = urlencode({"trainer": self._trainer, "round": self.handed})
             headers = {"Accept": "text/event-stream"}
             connection.request("GET", f"/v1/rendezvous/events?{query}", headers=headers)
             response = connection.getresponse()
             if response.status != 200:
                 self.superseded = _names_superseded(response.read(4096))
-                return False
+                return f"it answered {response.status}"
             self.connected.set()
             self._read(response)
-            return True
+            return "it closed the stream"
         finally:
             self._socket = None
             connection.close()

@@ -13,6 +13,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from elasticjob_torch.client import (
+    LONGEST_SECONDS,
     Closed,
     JoinTimeout,
     Leaving,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long a join may block when the user set no limit; then it is simply asked again. The job's own
-# joinTimeoutSeconds is judged by the operator, who knows whether there are pods to wait for.
-_JOIN_SLICE_SECONDS = 24 * 3600.0
 _STORE_SLICE_SECONDS = 20.0
 # While the API server is away, the word of success is worth waiting for: this process ends with it.
 _FINISH_SECONDS = 300.0
@@ -106,6 +104,9 @@ class Membership:
     def join(self, deadline: float | None) -> Round:
         """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
 
+        Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
+        are pods to wait for. What a join waits for is told once a minute.
+
         Asking again after an interruption gives the same round, as long as it stands.
 
         Raises:
@@ -119,14 +120,15 @@ class Membership:
         refused_until = 0.0
         while True:
             self._await_stream()
-            left = _JOIN_SLICE_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
+            left = LONGEST_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
             try:
-                handed = self._client.join(self._used, cause, left)
+                handed = self._client.join(self._used, cause, min(left, LONGEST_SECONDS), self._still_waiting)
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
                 now = time.monotonic()
                 refused_until = refused_until or now + self._settings.sidecar_timeout
                 if now > refused_until:
-                    raise SidecarUnavailable(str(error)) from error
+                    seconds = self._settings.sidecar_timeout
+                    raise SidecarUnavailable(f"the sidecar refuses a join, for {seconds:g} s: {error}") from error
                 time.sleep(0.1)
                 continue
             except JoinTimeout:
@@ -163,16 +165,18 @@ class Membership:
         Raises:
             RoundBroken: the round ended before, or the store had not come by the deadline.
         """
+        why = "no time is left"
         while True:
             if self.has_ended(handed.number):
                 raise RoundBroken("RoundBroken", f"round {handed.number} ended before its store served")
             left = deadline - time.monotonic()
             if left <= 0:
-                raise RoundBroken("RoundBroken", f"the store of round {handed.number} did not come")
+                raise RoundBroken("RoundBroken", f"the store of round {handed.number} did not come: {why}")
             try:
                 return self._client.await_store(handed.number, min(left, _STORE_SLICE_SECONDS))
-            except StoreTimeout:
-                continue
+            except StoreTimeout as error:
+                why = str(error)
+                log.info("still waiting: %s", why)
 
     def finish(self, seconds: float | None = None) -> bool:
         """Tell that the work of the round in use is done; return whether that is recorded. Never raises.
@@ -219,9 +223,18 @@ class Membership:
         give_up = time.monotonic() + _NEWS_SECONDS
         while not (self._told or self.notice_change()):
             if time.monotonic() > give_up:
+                log.info("round %d is over for this worker: its processes failed", self._used)
                 return "WorkerFailed"
             time.sleep(0.01)
         return "MembershipChanged"
+
+    def _still_waiting(self, seconds: float) -> None:
+        """Say what a join waits for; raises `SidecarUnavailable` when the sidecar has fallen silent meanwhile."""
+        self._await_stream()
+        view = self._events.view
+        at = "unknown to the sidecar yet" if view is None else f"at {view.phase} {view.round}"
+        reason = "" if view is None or not view.reason else f", {view.reason}"
+        log.info("waiting for a round for %.0f s: the job is %s%s", seconds, at, reason)
 
     def _await_stream(self) -> None:
         give_up = time.monotonic() + self._settings.sidecar_timeout
@@ -230,7 +243,7 @@ class Membership:
                 raise Misplaced("a newer torchrun in this pod has taken this one's place")
             if time.monotonic() > give_up:
                 seconds = self._settings.sidecar_timeout
-                raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s")
+                raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s", passing=False)
 
     def _check_run_id(self, run_id: str) -> None:
         if run_id != self._settings.run_id:

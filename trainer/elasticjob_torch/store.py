@@ -34,6 +34,7 @@ _CALL_SECONDS = 30.0
 _CONNECT_SECONDS = 15.0
 _MAX_PAUSE_SECONDS = 0.25
 _GOODBYE_SECONDS = 2.0
+_TELL_SECONDS = 60.0
 
 
 class StoreBroken(DistStoreError):  # type: ignore[misc]
@@ -208,11 +209,15 @@ class AgentStore(Store):  # type: ignore[misc]
             past = self._pass_on(lambda inner: inner.add(_GOODBYES, 0))
 
     def _poll(self, keys: Sequence[str], seconds: float, stop: Callable[[], bool]) -> bool:
-        give_up = time.monotonic() + seconds
+        began = told = time.monotonic()
         pause = 0.001
         while not self.check(keys):
-            if stop() or time.monotonic() > give_up:
+            now = time.monotonic()
+            if stop() or now - began > seconds:
                 return False
+            if now - told >= _TELL_SECONDS:
+                log.info("waiting for %s in the round's store for %.0f s", ", ".join(keys), now - began)
+                told = now
             time.sleep(pause)
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
         return True

@@ -98,11 +98,11 @@ def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker]) -> tuple
 
 
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
-    """Pods that have served: given up, told to leave and gone or overdue, or left over after the end."""
+    """Pods that have served: given up, told to leave and gone or overdue, or left over after the end, victims too."""
     done = state.done
 
     def served(worker: Worker) -> bool:
-        if worker.member in state.leaving:
+        if worker.member in state.leaving and not state.ended:
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
             return overdue or worker.pod in STUCK | ENDED
         old = not is_current(state, worker)
