@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the project's images and loads those that changed into the worker nodes.
+# Builds the project's images and loads those that changed into the nodes.
 #   images.sh [operator] [sidecar] [digits]     all three when none is named
 . "$(dirname "$0")/env.sh"
 
@@ -13,8 +13,8 @@ node_has() { # NODE NAME ID
     END { exit !(named in known) }'
 }
 
-workers=($(nodes | grep -v control-plane))  # bash 3 has no mapfile
-((${#workers[@]})) || fail "there is no cluster $cluster; run 'make cluster'"
+all=($(nodes))  # bash 3 has no mapfile
+((${#all[@]})) || fail "there is no cluster $cluster; run 'make cluster'"
 
 stale=()
 for name in "$@"; do
@@ -28,13 +28,13 @@ for name in "$@"; do
   say "images: built $image"
   id=$(image_id "$image")
   [ "$before" = "$id" ] || [ -z "$before" ] || quietly docker rmi "$before" || true
-  for node in "${workers[@]}"; do
+  for node in "${all[@]}"; do
     node_has "$node" "$image" "$id" || { stale+=("$image"); break; }
   done
 done
 
 if ((${#stale[@]})); then
-  quietly kind load docker-image "${stale[@]}" --name "$cluster" --nodes "$(IFS=,; echo "${workers[*]}")"
+  quietly kind load docker-image "${stale[@]}" --name "$cluster"
   say "images: loaded ${stale[*]}"
 else
   say "images: the nodes have them"

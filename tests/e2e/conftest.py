@@ -1,34 +1,82 @@
 """Fixtures of the cluster tests. They expect what `make install` has made, and make a namespace for each test."""
 
+import fcntl
+import os
 import re
 import secrets
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from e2e import diagnosis
+from e2e.faults.table import FaultTable
 from e2e.job import Job
 from e2e.kube import Namespace, Watch, kubectl, run
-from e2e.timings import Timings
 
 HERE = Path(__file__).parent
-TIMINGS = pytest.StashKey[Timings]()
 
 _alive: list[Namespace] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "e2e: runs on the local cluster that `make install` prepares")
-    config.stash[TIMINGS] = Timings()
+    config.addinivalue_line("markers", "fault(event, told=None): a row of the table; survivors told within seconds")
+    config.addinivalue_line("markers", "disruptive: harms more of the cluster than its own job, so it runs alone")
+    path = config.getoption("--faults-json")
+    config.pluginmanager.register(FaultTable(Path(path) if path else None))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="faults of full length, held to their targets")
+    parser.addoption("--faults-json", metavar="FILE", help="write the table of faults to FILE")
+    parser.addoption("--seconds", type=int, default=600, help="how long soak.py goes on")
+    parser.addoption("--seed", type=int, default=0, help="of soak.py's choices")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Disruptive tests come last, in one process; tests that share a job stay in one as well."""
     for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
+        if HERE not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.e2e)
+        if item.get_closest_marker("disruptive"):
+            item.add_marker(pytest.mark.xdist_group("disruptive"))
+        elif "module_namespace" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
+
+
+@pytest.fixture(scope="session")
+def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file whose lock says which process may do what to the cluster."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "turns"
+
+
+@contextmanager
+def turn(turns: Path, kind: int) -> Iterator[None]:
+    with turns.open("w") as file:
+        fcntl.flock(file, kind)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
+    """A disruptive test runs while no other does."""
+    with turn(turns, fcntl.LOCK_EX if request.node.get_closest_marker("disruptive") else fcntl.LOCK_SH):
+        yield
+
+
+@pytest.fixture(scope="module")
+def module_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
+    """None runs between two tests that share a job, unless they are disruptive themselves."""
+    if request.node.get_closest_marker("disruptive"):
+        yield
+        return
+    with turn(turns, fcntl.LOCK_SH):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +126,9 @@ def new_job(namespace: Namespace, name: str) -> Iterator[Job]:
     """A job that is watched, but not yet applied."""
     watches = [Watch(namespace, "elasticjobs"), Watch(namespace, "pods")]
     try:
-        yield Job(namespace, name, *watches)
+        job = Job(namespace, name, *watches)
+        yield job
+        job.forget_checkpoint()
     finally:
         for watch in watches:
             watch.close()
@@ -91,7 +141,7 @@ def namespace(cluster: None, request: pytest.FixtureRequest) -> Iterator[Namespa
 
 
 @pytest.fixture(scope="module")
-def module_namespace(cluster: None, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+def module_namespace(cluster: None, module_turn: None, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     """For tests that leave it as it was."""
     with new_namespace(request.node.path.stem.removeprefix("test_")) as made:
         yield made
@@ -104,18 +154,13 @@ def job(operator: Namespace, namespace: Namespace) -> Iterator[Job]:
 
 
 @pytest.fixture(scope="module")
-def running_job(operator: Namespace, module_namespace: Namespace, timings: Timings) -> Iterator[Job]:
-    """A job of two workers that train; for tests that only look."""
+def module_job(operator: Namespace, module_namespace: Namespace) -> Iterator[Job]:
+    """A job of two workers that train, for all tests of a module."""
     with new_job(module_namespace, "train") as made:
-        applied = made.apply(replicas=2, maxReplicas=4)
-        timings.note("kubectl apply to first round of 2", made.wait_for_round(2).at - applied)
+        made.apply(replicas=2, maxReplicas=4)
+        made.wait_for_round(2)
         made.wait_for_training(2)
         yield made
-
-
-@pytest.fixture(scope="session")
-def timings(request: pytest.FixtureRequest) -> Timings:
-    return request.config.stash[TIMINGS]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -126,10 +171,3 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         for namespace in _alive:
             report.sections += [(f"{namespace.name}: {title}", text) for title, text in diagnosis.explain(namespace)]
     return report
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    lines = config.stash[TIMINGS].lines()
-    if lines:
-        terminalreporter.section("timings, one column for each time it was measured")
-        terminalreporter.write("\n".join(lines) + "\n")

@@ -54,7 +54,7 @@ def _operator(namespace: Namespace) -> str:
     telling = [
         line
         for line in logs.output.splitlines()
-        if namespace.name in line or not any(level in line for level in (" INFO ", " DEBUG "))
+        if namespace.name in line or not any(level in line for level in (" INFO ", " DEBUG ", "being terminated"))
     ]
     pods = _say(SYSTEM, "get", "pods,leases", "--output", "wide")
     return "\n".join([pods, *telling[-OPERATOR_LINES:], logs.errors])

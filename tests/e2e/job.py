@@ -1,12 +1,13 @@
 """An ElasticJob and what a person does to it: apply, scale, kill, look."""
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from e2e.kube import Namespace, Object, Sighting, Watch, succeed, wait_until
+from e2e.disruption import container_status, kill_container
+from e2e.kube import Namespace, Object, Sighting, Watch, run, wait_until
+from e2e.trainer_log import TrainerLog
 
 TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
 IMAGE = "elasticjob/digits:dev"
@@ -15,7 +16,8 @@ STARTED_SECONDS = 120  # pods made, torch imported several times over, on a mach
 ROUND_SECONDS = 90
 TRAINING_SECONDS = 60
 
-LINE = re.compile(r"\[pod/(\S+)/trainer\] group=(\w+) world_size=(\d+) rank=(\d+) step=(\d+)")
+NODE = "elasticjob-worker"  # any of them: they share the directory
+CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
 
 
 class Round(NamedTuple):
@@ -35,9 +37,9 @@ class Training(NamedTuple):
     step: int
 
 
-def manifest(name: str, *, env: Mapping[str, str] | None = None, **spec: Any) -> Object:
-    """An ElasticJob whose trainer is train.py; `spec` is merged over its defaults."""
-    trainer = {
+def manifest(name: str, *, env: Mapping[str, str] | None = None, trainer: Object | None = None, **spec: Any) -> Object:
+    """An ElasticJob whose trainer is train.py; `trainer` is merged over its container, `spec` over its spec."""
+    container = {
         "name": TRAINER,
         "image": IMAGE,
         "command": ["torchrun", "/test/train.py"],
@@ -45,15 +47,18 @@ def manifest(name: str, *, env: Mapping[str, str] | None = None, **spec: Any) ->
         "volumeMounts": [
             {"name": "torch", "mountPath": "/opt/torch", "readOnly": True},
             {"name": "script", "mountPath": "/test"},
+            {"name": "checkpoints", "mountPath": "/checkpoints"},
         ],
+        **(trainer or {}),
     }
     template = {
         "spec": {
             "terminationGracePeriodSeconds": 10,
-            "containers": [trainer],
+            "containers": [container],
             "volumes": [
                 {"name": "torch", "hostPath": {"path": "/opt/torch", "type": "Directory"}},
                 {"name": "script", "configMap": {"name": "train"}},
+                {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
             ],
         }
     }
@@ -76,10 +81,10 @@ class Job:
 
     # what a person does
 
-    def apply(self, *, env: Mapping[str, str] | None = None, **spec: Any) -> float:
-        """Apply the job; return the moment before."""
+    def apply(self, **settings: Any) -> float:
+        """Apply the job of these settings of `manifest`; return the moment before."""
         now = time.monotonic()
-        self.namespace.apply(manifest(self.name, env=env, **spec))
+        self.namespace.apply(manifest(self.name, **settings))
         return now
 
     def scale(self, replicas: int) -> float:
@@ -114,6 +119,10 @@ class Job:
     # what is to be seen
 
     @property
+    def uid(self) -> str:
+        return str(self.jobs.of(self.name)[-1].body["metadata"]["uid"])
+
+    @property
     def status(self) -> Object:
         return status_of(self.jobs.of(self.name)[-1]) if self.jobs.of(self.name) else {}
 
@@ -135,6 +144,19 @@ class Job:
     def condition(self, kind: str) -> Object:
         found = [condition for condition in self.status.get("conditions", ()) if condition["type"] == kind]
         return found[0] if found else {"status": "Unknown", "reason": "", "message": ""}
+
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint, read on a node: the API server may be away."""
+        said = run("docker", "exec", NODE, "cat", f"{CHECKPOINTS}/{self.uid}")
+        return int(said.output or 0)
+
+    def forget_checkpoint(self) -> None:
+        if self.jobs.of(self.name):
+            run("docker", "exec", NODE, "rm", "-f", f"{CHECKPOINTS}/{self.uid}")
+
+    def log(self, pod: Object) -> TrainerLog:
+        """What the trainer in `pod` printed in its newest life."""
+        return TrainerLog.read(self.namespace, pod["metadata"]["name"], TRAINER)
 
     def events(self) -> list[Object]:
         selector = f"involvedObject.kind=ElasticJob,involvedObject.name={self.name}"
@@ -175,7 +197,9 @@ class Job:
 
         return wait_until(f"condition {kind}={status} of job {self.name}", met, seconds, self.summary)
 
-    def wait_for_training(self, world_size: int, other_than: Training | None = None) -> Training:
+    def wait_for_training(
+        self, world_size: int, other_than: Training | None = None, seconds: float = TRAINING_SECONDS
+    ) -> Training:
         """Wait until all members take steps together, in another group than before if one is given."""
 
         def together() -> Training | None:
@@ -188,7 +212,7 @@ class Job:
             return Training(steps[0].group, world_size, min(step.step for step in steps))
 
         what = f"{world_size} workers that train together"
-        return wait_until(what, together, TRAINING_SECONDS, lambda: f"{self._newest_steps()}; {self.summary()}")
+        return wait_until(what, together, seconds, lambda: f"{self._newest_steps()}; {self.summary()}")
 
     def wait_for_steps(self, training: Training, steps: int) -> None:
         """Wait until the same group has taken `steps` more steps."""
@@ -199,6 +223,13 @@ class Job:
             return len(taken) == training.world_size and min(taken) >= wanted
 
         wait_until(f"step {wanted} of group {training.group}", done, TRAINING_SECONDS, self._newest_steps)
+
+    def wait_for_the_end_of_all_pods(self) -> None:
+        def running() -> list[str]:
+            pods = self.pod_states.present().items()
+            return [name for name, pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
+
+        wait_until("all workers to end", lambda: not running(), 60, running)
 
     def wait_for_no_pods(self, seconds: float = 60) -> None:
         def gone() -> bool:
@@ -211,32 +242,21 @@ class Job:
         return f"{self.status.get('phase')}, {self.rendezvous}, {'; '.join(conditions)}"
 
     def _newest_steps(self) -> list[Training]:
-        """The newest step that each worker has printed."""
-        command = ["logs", "--selector", f"elasticjob.io/job={self.name}", "--container", TRAINER]
-        command += ["--prefix", "--tail=5", "--max-log-requests=20"]
-        newest = {}
-        # not every container may have started
-        for match in LINE.finditer(self.namespace.try_kubectl(*command).output):
-            newest[match[1]] = Training(match[2], int(match[3]), int(match[5]))
-        alive = {pod["metadata"]["name"] for pod in self.pods().values()}
-        return [step for name, step in newest.items() if name in alive]
+        """The newest step that each worker has printed; of each pod by itself, since some may not answer."""
+        logs = [
+            TrainerLog.read(self.namespace, pod["metadata"]["name"], TRAINER, last=5) for pod in self.pods().values()
+        ]
+        newest = [steps[-1] for log in logs if (steps := log.steps())]
+        return [Training(step.group, step.world_size, step.step) for step in newest]
+
+
+def wall(moment: float) -> float:
+    """A moment of the monotonic clock in seconds since the epoch, as logs have them."""
+    return moment + time.time() - time.monotonic()
 
 
 def status_of(sighting: Sighting) -> Object:
     status: Object = sighting.body.get("status", {})
-    return status
-
-
-def kill_container(pod: Object, name: str) -> None:
-    """kill -9 of a container's first process, from the node: inside the container the kernel protects it."""
-    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
-    command = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "SIGKILL", container]
-    succeed("docker", "exec", pod["spec"]["nodeName"], *command)
-
-
-def container_status(pod: Object, name: str) -> Object:
-    statuses = pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", [])
-    status: Object = next(one for one in statuses if one["name"] == name)
     return status
 
 

@@ -115,15 +115,17 @@ class Sighting:
 
 
 class Watch:
-    """All states of the objects of one kind in a namespace, as `kubectl get --watch` tells them."""
+    """All states of the objects of one kind in a namespace, as `kubectl get --watch` tells them.
+
+    Should the API server end the watch, it begins anew; what happened in between stays unseen.
+    """
 
     def __init__(self, namespace: Namespace, kind: str) -> None:
         self.sightings: list[Sighting] = []
-        command = ["kubectl", "get", kind, "--namespace", namespace.name]
-        command += ["--watch", "--output-watch-events", "--output", "json"]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, bufsize=0
-        )
+        self._command = ["kubectl", "get", kind, "--namespace", namespace.name]
+        self._command += ["--watch", "--output-watch-events", "--output", "json"]
+        self._closed = threading.Event()
+        self._process = self._open()
         self._reader = threading.Thread(target=self._read, name=f"watch {kind}", daemon=True)
         self._reader.start()
 
@@ -136,15 +138,27 @@ class Watch:
         return {name: sighting.body for name, sighting in latest.items() if not sighting.deleted}
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=10)
-        self._reader.join(timeout=10)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._closed.set()
+        for _ in range(50):
+            self._process.terminate()
+            self._reader.join(timeout=0.2)
+            if not self._reader.is_alive():
+                return
+        raise TimeoutError(f"waited 10 s for the end of {' '.join(self._command)}")
+
+    def _open(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, bufsize=0
+        )
 
     def _read(self) -> None:
-        for event in _documents(self._process.stdout):
-            self.sightings.append(Sighting(time.monotonic(), event["type"] == "DELETED", event["object"]))
+        while True:
+            with self._process as process:
+                for event in _documents(process.stdout):
+                    self.sightings.append(Sighting(time.monotonic(), event["type"] == "DELETED", event["object"]))
+            if self._closed.wait(0.2):
+                return
+            self._process = self._open()
 
 
 def _documents(stream: Any) -> Iterator[Object]:

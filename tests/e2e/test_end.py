@@ -8,7 +8,7 @@ from e2e.kube import wait_until
 
 def test_a_job_completes_when_its_last_worker_has(job: Job) -> None:
     """Rank 0 saves for three seconds after the last step; it is waited for."""
-    job.apply(replicas=2, env={"SAVE_SECONDS": "3"})
+    job.apply(replicas=2, env={"FINISH_SECONDS": "3,0"})
     first = job.wait_for_round(2)
     job.wait_for_training(2)
     job.finish_training()

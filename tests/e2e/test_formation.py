@@ -6,36 +6,36 @@ from e2e.job import SIDECAR, TRAINER, Job, container_status
 from e2e.kube import Namespace, wait_until
 
 
-def test_all_workers_form_one_round_and_train_in_it(running_job: Job) -> None:
-    assert [(one.number, one.members, one.reason) for one in running_job.rounds()] == [(1, (0, 1), "first formation")]
-    pods = running_job.member_pods()
+def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:
+    assert [(one.number, one.members, one.reason) for one in module_job.rounds()] == [(1, (0, 1), "first formation")]
+    pods = module_job.member_pods()
     assert [pod["metadata"]["name"] for pod in pods] == ["train-0-0", "train-1-0"]
-    assert running_job.rendezvous["store"] == f"{pods[0]['status']['podIP']}:29402"
-    assert running_job.status["replicas"] == 2
-    assert running_job.status["phase"] == "Running"
+    assert module_job.rendezvous["store"] == f"{pods[0]['status']['podIP']}:29402"
+    assert module_job.status["replicas"] == 2
+    assert module_job.status["phase"] == "Running"
 
 
-def test_the_trainer_keeps_its_image_and_command(running_job: Job) -> None:
-    for pod in running_job.member_pods():
+def test_the_trainer_keeps_its_image_and_command(module_job: Job) -> None:
+    for pod in module_job.member_pods():
         (trainer,) = pod["spec"]["containers"]
         assert (trainer["name"], trainer["command"]) == (TRAINER, ["torchrun", "/test/train.py"])
         assert pod["spec"]["restartPolicy"] == "OnFailure"
 
 
-def test_kubectl_wait_works_on_the_conditions(running_job: Job) -> None:
-    running_job.namespace.kubectl(
+def test_kubectl_wait_works_on_the_conditions(module_job: Job) -> None:
+    module_job.namespace.kubectl(
         "wait", "elasticjob/train", "--for=condition=Rendezvoused", "--for=condition=TemplateValid", "--timeout=5s"
     )
 
 
-def test_an_event_tells_of_the_round(running_job: Job) -> None:
-    (formed,) = [event for event in running_job.events() if event["reason"] == "RoundFormed"]
+def test_an_event_tells_of_the_round(module_job: Job) -> None:
+    (formed,) = [event for event in module_job.events() if event["reason"] == "RoundFormed"]
     assert formed["type"] == "Normal"
     assert formed["message"].startswith("round 1 formed with 2 workers in ")
 
 
-def test_kubectl_get_shows_jobs_and_workers(running_job: Job) -> None:
-    job = row(running_job.namespace, "ej", "train")
+def test_kubectl_get_shows_jobs_and_workers(module_job: Job) -> None:
+    job = row(module_job.namespace, "ej", "train")
     assert job | {"AGE": ""} == {
         "NAME": "train",
         "PHASE": "Running",
@@ -52,12 +52,12 @@ def test_kubectl_get_shows_jobs_and_workers(running_job: Job) -> None:
         "RANK": "1",
         "ROUND": "1",
         "REQUEST": "Join",
-        "NODE": running_job.pods()[1]["spec"]["nodeName"],
+        "NODE": module_job.pods()[1]["spec"]["nodeName"],
         "AGE": "",
     }
 
     def worker() -> dict[str, str]:
-        return row(running_job.namespace, "ew", "train-1-0") | {"AGE": ""}
+        return row(module_job.namespace, "ew", "train-1-0") | {"AGE": ""}
 
     # a worker's round and rank are written with its next heartbeat, after the round was formed
     wait_until("the worker's round and rank", lambda: worker() == wanted, 15, worker)
@@ -72,25 +72,25 @@ def row(namespace: Namespace, kind: str, name: str) -> dict[str, str]:
     return {column: cell for column, cell in cells.items() if cell}
 
 
-def test_a_worker_record_belongs_to_its_pod(running_job: Job) -> None:
-    pod = running_job.pods()[0]
-    record = running_job.namespace.get("elasticworker", pod["metadata"]["name"])
+def test_a_worker_record_belongs_to_its_pod(module_job: Job) -> None:
+    pod = module_job.pods()[0]
+    record = module_job.namespace.get("elasticworker", pod["metadata"]["name"])
     (owner,) = record["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
-    assert record["spec"]["id"] == running_job.rendezvous["participants"][0]["id"]
+    assert record["spec"]["id"] == module_job.rendezvous["participants"][0]["id"]
 
 
-def test_only_the_sidecar_has_a_token(running_job: Job) -> None:
-    pod = running_job.pods()[0]
+def test_only_the_sidecar_has_a_token(module_job: Job) -> None:
+    pod = module_job.pods()[0]
     name, directory = pod["metadata"]["name"], "/var/run/secrets/kubernetes.io/serviceaccount"
-    namespace = running_job.namespace
+    namespace = module_job.namespace
     assert "token" in namespace.kubectl("exec", name, "--container", SIDECAR, "--", "ls", directory)
     refusal = namespace.refusal("exec", name, "--container", TRAINER, "--", "ls", directory)
     assert "No such file or directory" in refusal
 
 
-def test_each_job_has_a_service_account_of_its_own(running_job: Job) -> None:
-    namespace, pod = running_job.namespace, running_job.pods()[0]
+def test_each_job_has_a_service_account_of_its_own(module_job: Job) -> None:
+    namespace, pod = module_job.namespace, module_job.pods()[0]
     assert pod["spec"]["serviceAccountName"] == "train-worker"
     account = namespace.get("serviceaccount", "train-worker")
     assert [owner["kind"] for owner in account["metadata"]["ownerReferences"]] == ["ElasticJob"]
@@ -107,8 +107,8 @@ def test_each_job_has_a_service_account_of_its_own(running_job: Job) -> None:
     assert not may("list", "secrets")
 
 
-def test_the_sidecar_runs_without_privileges(running_job: Job) -> None:
-    pod = running_job.pods()[0]
+def test_the_sidecar_runs_without_privileges(module_job: Job) -> None:
+    pod = module_job.pods()[0]
     (sidecar,) = [one for one in pod["spec"]["initContainers"] if one["name"] == SIDECAR]
     context = sidecar["securityContext"]
     assert context["runAsNonRoot"]

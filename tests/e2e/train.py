@@ -1,7 +1,8 @@
-"""A training that only counts: each step is one all-reduce over all workers.
+"""A training that only counts: each step is one all-reduce over all workers, and rank 0 saves the count.
 
 Every line that it prints names the group of workers that took the step together, so that a test can tell the
-training after a new round from the one before. `touch /tmp/finish` in any worker ends it in success everywhere.
+training after a new round from the one before. `touch /tmp/finish` in any worker ends it in success everywhere,
+`touch /tmp/grow` lets that one take 4 GiB.
 """
 
 import os
@@ -14,30 +15,49 @@ import torch.distributed as dist
 
 STEP_SECONDS = 0.2
 STEPS = int(os.environ.get("STEPS", "1000000"))
+SAVE_EVERY = 5
 FAIL_AT_STEP = int(os.environ.get("FAIL_AT_STEP", "0"))
-SAVE_SECONDS = float(os.environ.get("SAVE_SECONDS", "0"))
-FINISH = Path("/tmp/finish")
+FINISH_SECONDS = [float(seconds) for seconds in os.environ.get("FINISH_SECONDS", "0").split(",")]
+FINISH, GROW = Path("/tmp/finish"), Path("/tmp/grow")
+CHECKPOINT = Path("/checkpoints", os.environ["TORCHELASTIC_RUN_ID"])
 
 
 def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    group = torch.tensor(secrets.randbits(32))
-    dist.broadcast(group, src=0)
-    for step in range(1, STEPS + 1):
+    start = torch.tensor([secrets.randbits(32), load()])
+    dist.broadcast(start, src=0)
+    group, done = start.tolist()
+    for step in range(done + 1, STEPS + 1):
         time.sleep(STEP_SECONDS)
         sums = torch.tensor([1, int(FINISH.exists())])
         dist.all_reduce(sums)
         workers, finish = sums.tolist()
-        print(f"group={group.item():08x} world_size={workers} rank={rank} step={step}", flush=True)
+        print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
         if step == FAIL_AT_STEP:
             raise RuntimeError(f"FAIL_AT_STEP is {step}")
+        if rank == 0 and step % SAVE_EVERY == 0:
+            save(step)
+        if GROW.exists():
+            GROW.unlink()
+            print(torch.ones(1 << 30).sum())
         if finish:
             break
     dist.destroy_process_group()
-    if rank == 0:
-        time.sleep(SAVE_SECONDS)
-        print("saved", flush=True)
+    # by rank: how long this worker goes on after the last step, as if it saved a large model
+    time.sleep(FINISH_SECONDS[min(rank, len(FINISH_SECONDS) - 1)])
+    print("saved", flush=True)
+
+
+def load() -> int:
+    return int(CHECKPOINT.read_text()) if CHECKPOINT.exists() else 0
+
+
+def save(step: int) -> None:
+    """Whole or not at all, also when the worker is killed meanwhile."""
+    new = CHECKPOINT.with_suffix(".new")
+    new.write_text(str(step))
+    new.replace(CHECKPOINT)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,163 @@
+"""What breaks in a cluster, done on purpose: processes, containers, nodes, the API server. Each undoes itself.
+
+Processes are signalled from their node: inside of a container the kernel protects its first process.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
+
+SLOW_PROXY = Path(__file__).with_name("slow_proxy.py")
+CONTROL_PLANE = "elasticjob-control-plane"
+BACK_SECONDS = 120  # for a node to be Ready again, on a machine of two busy cores
+
+
+def container_status(pod: Object, name: str) -> Object:
+    statuses = pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", [])
+    status: Object = next(one for one in statuses if one["name"] == name)
+    return status
+
+
+def signal_container(pod: Object, name: str, signal: str) -> None:
+    """Send a signal to a container's first process."""
+    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
+    command = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", signal, container]
+    succeed("docker", "exec", pod["spec"]["nodeName"], *command)
+
+
+def kill_container(pod: Object, name: str) -> None:
+    signal_container(pod, name, "SIGKILL")
+
+
+def kill_worker_process(namespace: Namespace, pod: Object, container: str) -> None:
+    """kill -9 of the training process, a child of the container's first process, torchrun."""
+    script = "kill -9 $(cat /proc/1/task/*/children)"
+    namespace.kubectl("exec", pod["metadata"]["name"], "--container", container, "--", "sh", "-c", script)
+
+
+def worker_nodes() -> list[str]:
+    nodes = json.loads(kubectl("get", "nodes", "--output", "json"))["items"]
+    return sorted(node["metadata"]["name"] for node in nodes if node["metadata"]["name"] != CONTROL_PLANE)
+
+
+@contextmanager
+def paused_node(node: str) -> Iterator[None]:
+    """All of a node stands still, and knows nothing of it afterwards."""
+    succeed("docker", "pause", node)
+    try:
+        yield
+    finally:
+        woken = datetime.now(UTC)
+        succeed("docker", "unpause", node)
+        wait_for_node(node, woken)
+
+
+@contextmanager
+def killed_node(node: str) -> Iterator[None]:
+    """A node loses its power; afterwards it is started again."""
+    succeed("docker", "kill", node)
+    try:
+        yield
+    finally:
+        started = datetime.now(UTC)
+        succeed("docker", "start", node)
+        wait_for_node(node, started)
+
+
+@contextmanager
+def paused_api() -> Iterator[None]:
+    """The API server, etcd, the scheduler and the controllers stand still."""
+    succeed("docker", "pause", CONTROL_PLANE)
+    try:
+        yield
+    finally:
+        woken = datetime.now(UTC)
+        succeed("docker", "unpause", CONTROL_PLANE)
+        wait_for_node(CONTROL_PLANE, woken)
+
+
+@contextmanager
+def cordoned(nodes: Sequence[str]) -> Iterator[None]:
+    kubectl("cordon", *nodes)
+    try:
+        yield
+    finally:
+        kubectl("uncordon", *nodes)
+
+
+def wait_for_node(node: str, since: datetime) -> None:
+    """Wait until the node's kubelet reports to the API server again, and what runs on every node runs."""
+
+    def back() -> bool:
+        lease = run("kubectl", "get", "lease", node, "--namespace=kube-node-lease", "--request-timeout=5s", "-ojson")
+        renewed = "" if lease.code else json.loads(lease.output)["spec"].get("renewTime", "")
+        said = run("kubectl", "get", "node", node, "--request-timeout=5s", "--output=json")
+        conditions = [] if said.code else json.loads(said.output)["status"]["conditions"]
+        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return ready and bool(renewed) and datetime.fromisoformat(renewed) > since
+
+    wait_until(f"node {node} to be Ready", back, BACK_SECONDS)
+    kubectl("wait", "pod", "--all", "--namespace=kube-system", "--for=condition=Ready", f"--timeout={BACK_SECONDS}s")
+
+
+def forget_history() -> None:
+    """Compact etcd and restart the API server, so that every watch has to begin anew: 410 Gone."""
+    pki = "/etc/kubernetes/pki/etcd"
+    curl = ["curl", "--silent", "--fail-with-body", "--cacert", f"{pki}/ca.crt"]
+    curl += ["--cert", f"{pki}/server.crt", "--key", f"{pki}/server.key", "--data"]
+    etcd = ["docker", "exec", CONTROL_PLANE, *curl]
+    header = json.loads(succeed(*etcd, '{"key": "AA=="}', "https://127.0.0.1:2379/v3/kv/range"))["header"]
+    body = json.dumps({"revision": header["revision"], "physical": True})
+    succeed(*etcd, body, "https://127.0.0.1:2379/v3/kv/compaction")
+    server = Namespace("kube-system").get("pod", f"kube-apiserver-{CONTROL_PLANE}")
+    killed = datetime.now(UTC)
+    kill_container(server, "kube-apiserver")
+    time.sleep(1)
+    wait_for_node(CONTROL_PLANE, killed)
+
+
+@contextmanager
+def slow_api(image: str, round_trip: float) -> Iterator[None]:
+    """Every request of a node or a pod to the API server takes `round_trip` seconds longer; the tests' do not.
+
+    By a proxy on the control plane's node, for not every kernel can delay packets.
+    """
+    port, name, namespace = 16443, "slow-api", Namespace("kube-system")
+    script = {"slow_proxy.py": SLOW_PROXY.read_text()}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": script}
+    container = {
+        "name": "proxy",
+        "image": image,
+        "command": ["python3", "-u", "/proxy/slow_proxy.py", str(port), "6443", str(round_trip / 2)],
+        "volumeMounts": [{"name": "script", "mountPath": "/proxy"}],
+    }
+    spec = {
+        "hostNetwork": True,
+        "nodeName": CONTROL_PLANE,
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+        "volumes": [{"name": "script", "configMap": {"name": name}}],
+    }
+    namespace.apply(config, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    namespace.kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=60s")
+    wait_until("the proxy to serve", lambda: "serving" in namespace.kubectl("logs", name), 30)
+    gateway = succeed("docker", "exec", CONTROL_PLANE, "sh", "-c", "ip route show default").split()[2]
+    from_elsewhere = ["-p", "tcp", "--dport", "6443", "!", "-s", gateway, "-i", "eth0"]
+    redirect = ["-t", "nat", "-I", "PREROUTING", *from_elsewhere, "-j", "REDIRECT", "--to-ports", str(port)]
+    # connections that are open already would stay fast
+    cut = ["-t", "filter", "-I", "INPUT", *from_elsewhere, "-j", "REJECT", "--reject-with", "tcp-reset"]
+    rules = [redirect, cut]
+    try:
+        for rule in rules:
+            succeed("docker", "exec", CONTROL_PLANE, "iptables", *rule)
+        yield
+    finally:
+        for rule in rules:
+            run("docker", "exec", CONTROL_PLANE, "iptables", *("-D" if word == "-I" else word for word in rule))
+        namespace.kubectl("delete", f"pod/{name}", f"configmap/{name}")

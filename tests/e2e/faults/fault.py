@@ -1,0 +1,133 @@
+"""One row of the table of faults: what an event did to a job. Told and re-formed are what the trainers logged."""
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from e2e.job import Job, Round, Training, restarts
+from e2e.kube import Object, wait_until
+
+
+@dataclass(slots=True)
+class Row:
+    """`survivors_told_seconds` until the last survivor's trainer logged that its round is over,
+    `new_round_seconds` until the last member's trainer was in the new one; both since the event.
+
+    `rounds` are those that were formed, `lost_work_steps` the steps that were taken twice. Null is a figure that
+    does not apply.
+    """
+
+    event: str
+    survivors_told_seconds: float | None = None
+    new_round_seconds: float | None = None
+    rounds_before: int = 0
+    rounds_after: int = 0
+    lost_work_steps: int | None = None
+    ok: bool = False
+    detail: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Fault:
+    """What a test does and sees of its event.
+
+    `told_within` is how soon survivors have to be told, `slack` how much later anything may come, in seconds;
+    `whole` says not to shorten the long faults.
+    """
+
+    job: Job
+    row: Row
+    told_within: float | None = None
+    slack: float = 0.0
+    whole: bool = True
+    struck: float = 0.0
+    victim: str = ""
+    first: Round | None = None
+    training: Training | None = None
+    pods: list[Object] = field(default_factory=list)
+
+    def start(self, replicas: int, **settings: Any) -> list[Object]:
+        """Run a job until it trains; return its pods in rank order."""
+        self.job.apply(replicas=replicas, **settings)
+        self.job.wait_for_round(replicas)
+        return self.join(replicas)
+
+    def join(self, replicas: int) -> list[Object]:
+        """Begin with a job that is there and has formed a round of `replicas`; return its pods in rank order."""
+        self.training = self.job.wait_for_training(replicas)
+        self.first = self.job.rounds()[-1]
+        self.pods = self.job.member_pods()
+        self.row.rounds_before = len(self.job.rounds())
+        return self.pods
+
+    def strike(self, victim: Object | None = None) -> None:
+        """The event begins now, and `victim` is no survivor, even if its pod stays."""
+        self.victim = victim["metadata"]["uid"] if victim else ""
+        self.struck = time.time()
+
+    def formed(self, size: int, *, seconds: float = 90) -> Round:
+        """Wait for the new round and its training, and note what it took. It is the next one."""
+        assert self.first is not None
+        assert self.training is not None
+        new = self.job.wait_for_round(size, after=self.first, seconds=seconds)
+        training = self.job.wait_for_training(size, other_than=self.training)
+        self._note_told()
+        self.row.new_round_seconds = self.entered(new)
+        self._note_lost_work(training)
+        return new
+
+    def unbroken(self, steps: int = 5) -> None:
+        """The same group goes on training in the same round."""
+        assert self.first is not None
+        assert self.training is not None
+        self.job.wait_for_steps(self.training, steps)
+        assert self.job.rounds()[-1] == self.first, "a round was lost or formed twice"
+        self.row.lost_work_steps = 0
+
+    def next_leader(self, seconds: float, within: float) -> None:
+        """Note when the next operator led."""
+        self.row.detail = f"another operator led after {seconds:.1f} s"
+        assert seconds < within + self.slack
+
+    def told(self, pod: Object) -> float:
+        """Seconds from the event until the trainer in `pod` logged that the first round is over."""
+        assert self.first is not None
+        return self._when(pod, f"round {self.first.number} is over") - self.struck
+
+    def entered(self, new: Round) -> float:
+        """Seconds from the event until the last member's trainer logged its rank in the new round."""
+        return max(self._when(pod, f"round {new.number}: rank") for pod in self.job.member_pods()) - self.struck
+
+    def survivors(self) -> list[Object]:
+        """The first round's pods whose trainers still run as they did, the victim apart."""
+        alive = {pod["metadata"]["uid"]: pod for pod in self.job.pods().values()}
+        return [
+            now
+            for before in self.pods
+            if (now := alive.get(before["metadata"]["uid"])) and restarts(now) == restarts(before)
+            if before["metadata"]["uid"] != self.victim
+        ]
+
+    def _note_told(self) -> None:
+        told = [self.told(pod) for pod in self.survivors()]
+        self.row.survivors_told_seconds = max(told, default=None)
+        assert self.told_within is None or max(told) < self.told_within + self.slack
+
+    def _note_lost_work(self, training: Training) -> None:
+        assert self.training is not None
+        logs = [self.job.log(pod) for pod in self.survivors()]
+        taken = max((one.step for log in logs for one in log.steps(self.training.group)), default=None)
+        again = min((one.step for log in logs for one in log.steps(training.group)), default=None)
+        if taken is not None and again is not None:
+            self.row.lost_work_steps = taken - (again - 1)
+
+    def _when(self, pod: Object, text: str) -> float:
+        """The kubelet's log may be behind what the API server tells."""
+
+        def seen() -> float | None:
+            return self.job.log(pod).when(text)
+
+        return wait_until(f"{pod['metadata']['name']} to log {text!r}", seen, 20)

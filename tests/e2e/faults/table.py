@@ -1,0 +1,55 @@
+"""The table of faults, put together where the tests may run in several processes: rows travel with their reports."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.faults.fault import Row
+
+PROPERTY = "fault"
+
+
+class FaultTable:
+    """A plug-in of pytest: prints the table at the end, and writes it to `path` as JSON."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.rows: dict[str, Row] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == PROPERTY and isinstance(value, dict):
+                passed = report.when == "call" or (report.nodeid in self.rows and self.rows[report.nodeid].ok)
+                self.rows[report.nodeid] = Row(**value | {"ok": report.passed and passed})
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self.rows:
+            return
+        rows = list(self.rows.values())
+        terminalreporter.section("faults")
+        terminalreporter.write("\n".join(table(rows)) + "\n")
+        if self.path:
+            write(self.path, rows)
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    yield f"{'event':26} {'told':>8} {'new round':>10} {'rounds':>8} {'lost steps':>11}  ok"
+    for row in rows:
+        told, new = _seconds(row.survivors_told_seconds), _seconds(row.new_round_seconds)
+        lost = "-" if row.lost_work_steps is None else str(row.lost_work_steps)
+        rounds = f"{row.rounds_before} to {row.rounds_after}"
+        ok = "yes" if row.ok else "NO"
+        yield f"{row.event:26} {told:>8} {new:>10} {rounds:>8} {lost:>11}  {ok:3} {row.detail}".rstrip()
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"

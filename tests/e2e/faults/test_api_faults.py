@@ -1,0 +1,74 @@
+"""The API server is away, slow, or has forgotten what it told. Training does not notice.
+
+One training goes through all of it.
+"""
+
+import time
+from itertools import pairwise
+
+import pytest
+
+from e2e.disruption import forget_history, paused_api, slow_api
+from e2e.faults.fault import Fault
+from e2e.job import IMAGE, TRAINER
+from e2e.kube import run
+
+pytestmark = pytest.mark.disruptive
+
+JUDGED_SECONDS = 18  # longer than workerLostSeconds: whoever is taken for lost is so by then
+REQUEST = """
+import ssl, time, urllib.request
+began = time.monotonic()
+urllib.request.urlopen("https://kubernetes.default/healthz", context=ssl._create_unverified_context()).read()
+print(time.monotonic() - began)
+"""
+
+
+@pytest.mark.fault("api-paused-2m")
+def test_api_paused_for_two_minutes(shared_fault: Fault) -> None:
+    fault = shared_fault
+    fault.join(2)
+    with paused_api():
+        steps = [fault.job.saved_step()]
+        for _ in range(8 if fault.whole else 3):
+            time.sleep(15)
+            steps.append(fault.job.saved_step())
+    assert all(before < after for before, after in pairwise(steps)), f"training stood still: {steps}"
+    time.sleep(JUDGED_SECONDS)
+    fault.unbroken()
+    fault.row.detail = f"training went from step {steps[0]} to {steps[-1]}"
+
+
+@pytest.mark.fault("etcd-compacted")
+def test_etcd_compacted(shared_fault: Fault) -> None:
+    """No watch can be taken up again where it ended: 410 Gone, for operators and sidecars alike."""
+    fault = shared_fault
+    fault.join(2)
+    version = fault.job.namespace.get("configmap", "train")["metadata"]["resourceVersion"]
+    forget_history()
+    path = f"/api/v1/namespaces/{fault.job.namespace.name}/configmaps?watch=1&resourceVersion={version}"
+    said = run("kubectl", "get", "--raw", f"{path}&timeoutSeconds=5")
+    assert "too old resource version" in said.output + said.errors
+    time.sleep(JUDGED_SECONDS)
+    fault.unbroken()
+
+
+@pytest.mark.fault("api-slow", told=4.0)
+def test_api_slow(shared_fault: Fault) -> None:
+    """Half a second more for each request of an operator, a sidecar or a kubelet."""
+    fault = shared_fault
+    pods = fault.join(2)
+    with slow_api(IMAGE, round_trip=0.5):
+        assert request_seconds(fault) > 0.5
+        time.sleep(JUDGED_SECONDS)
+        fault.unbroken()
+        fault.strike()
+        fault.job.delete_pod(pods[1])
+        fault.formed(2)
+    assert fault.job.status["restarts"] == 0
+
+
+def request_seconds(fault: Fault) -> float:
+    """How long a request from a worker's pod to the API server takes."""
+    name = fault.job.pods()[0]["metadata"]["name"]
+    return float(fault.job.namespace.kubectl("exec", name, "--container", TRAINER, "--", "python3", "-c", REQUEST))

@@ -1,0 +1,56 @@
+"""Workers that end at different times, or while others start again."""
+
+import time
+
+import pytest
+
+from e2e.disruption import container_status, kill_worker_process
+from e2e.faults.fault import Fault
+from e2e.job import TRAINER, Job
+from e2e.kube import wait_until
+
+
+@pytest.mark.fault("finish-uneven")
+def test_finish_uneven(fault: Fault) -> None:
+    """Rank 2 ends 20 seconds before rank 1, and rank 0 saves for two minutes: `Complete` only after the last."""
+    job = fault.job
+    saving = 120 if fault.whole else 50
+    fault.start(3, env={"FINISH_SECONDS": f"{saving},20,0"})
+    fault.strike()
+    job.finish_training()
+    wait_until("ranks 2 and 1 to finish", lambda: finished(job) == [1, 2], 80, job.summary)
+    time.sleep(saving - 45)
+    assert job.condition("Complete")["status"] != "True"
+    assert finished(job) == [1, 2]
+    job.wait_for_condition("Complete", seconds=90)
+
+    log = job.log(job.pods()[0])
+    saved = log.when("saved")
+    assert saved is not None
+    assert saved - fault.struck >= saving
+    assert len(job.rounds()) == 1, "the end of one worker is no loss to the others"
+    assert job.status["restarts"] == 0
+    assert [container_status(pod, TRAINER)["restartCount"] for pod in job.pods().values()] == [0, 0, 0]
+    fault.row.lost_work_steps = 0
+
+
+def finished(job: Job) -> list[int]:
+    return sorted(member["index"] for member in job.rendezvous["finished"])
+
+
+@pytest.mark.fault("finish-beside-restart")
+def test_finish_beside_restart(fault: Fault) -> None:
+    """Rank 1 has finished when rank 0 fails: rank 0 goes on alone, at once, and the job completes."""
+    job = fault.job
+    pods = fault.start(2, env={"FINISH_SECONDS": "10,0"})
+    job.finish_training()
+    wait_until("rank 1 to finish", lambda: finished(job) == [1], 60, job.summary)
+    fault.strike(pods[0])
+    kill_worker_process(job.namespace, pods[0], TRAINER)
+    new = job.wait_for_round(1, after=fault.first)
+    fault.row.new_round_seconds = fault.entered(new)
+    assert new.number == 2
+    assert new.members == (0,)
+    assert job.status["restarts"] == 1
+    job.wait_for_condition("Complete")
+    assert len(job.rounds()) == 2

@@ -1,0 +1,140 @@
+"""Nodes are lost, emptied or full."""
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.disruption import cordoned, killed_node, paused_node, worker_nodes
+from e2e.faults.fault import Fault
+from e2e.job import TRAINER, restarts
+from e2e.kube import ENVIRONMENT, Namespace, Object, kubectl, wait_until
+from e2e.operator import leader
+
+pytestmark = pytest.mark.disruptive
+
+# enough for the scheduler to put the workers of a job on both nodes
+SPREAD: dict[str, Any] = {"resources": {"requests": {"cpu": "300m"}}}
+TOLD_SECONDS = 20  # workerLostSeconds and one heartbeat
+
+
+@pytest.fixture
+def empty_nodes(fault: Fault) -> None:
+    """No workers of earlier tests, which would tilt the scheduler."""
+
+    def others() -> str:
+        return kubectl("get", "pods", "--all-namespaces", "--selector=elasticjob.io/job", "--output=name")
+
+    wait_until("the workers of earlier tests to be gone", lambda: not others(), 90, others)
+
+
+def node_of(pod: Object) -> str:
+    return str(pod["spec"]["nodeName"])
+
+
+def a_node_to_lose(pods: list[Object], operator: Namespace) -> str:
+    """One that has some of the workers, and not the leader: a new one would judge heartbeats 15 s later."""
+    nodes = Counter(map(node_of, pods))
+    assert len(nodes) == 2, f"the scheduler put all workers on one node: {nodes}"
+    return next(node for node in nodes if node != node_of(leader(operator)))
+
+
+@pytest.mark.usefixtures("empty_nodes")
+@pytest.mark.fault("node-paused", told=TOLD_SECONDS)
+def test_node_paused(fault: Fault, operator: Namespace, tmp_path: Path) -> None:
+    """The zombies on it wake up to a round that has passed: they get no store and no rank."""
+    pods = fault.start(3, trainer=SPREAD)
+    node = a_node_to_lose(pods, operator)
+    zombies = [pod for pod in pods if node_of(pod) == node]
+    with followed(fault.job.namespace, zombies, tmp_path) as logs:
+        with paused_node(node):
+            fault.strike()
+            new = fault.formed(3)
+        assert new.number == 2
+        assert {node_of(pod) for pod in fault.job.member_pods()} == set(worker_nodes()) - {node}
+        wait_until(
+            "the zombies to be gone",
+            lambda: not {pod["metadata"]["name"] for pod in zombies} & set(fault.job.pod_states.present()),
+            60,
+        )
+    for said in (log.read_text() for log in logs):
+        assert "round 1: rank" in said
+        assert "round 2: rank" not in said
+        assert f"group={group(fault)}" not in said, "a zombie trained in the new group"
+    assert len(fault.job.rounds()) == 2
+    assert fault.job.status["restarts"] == 0
+
+
+def group(fault: Fault) -> str:
+    return fault.job.wait_for_training(3).group
+
+
+@contextmanager
+def followed(namespace: Namespace, pods: list[Object], folder: Path) -> Iterator[list[Path]]:
+    """`kubectl logs --follow` of the trainers into files, until they end."""
+    command = ["kubectl", "--namespace", namespace.name, "logs", "--container", TRAINER, "--follow"]
+    paths, processes = [folder / pod["metadata"]["name"] for pod in pods], []
+    for path in paths:
+        with path.open("w") as file:
+            processes.append(subprocess.Popen([*command, path.name], env=ENVIRONMENT, stdout=file))
+    try:
+        wait_until("the logs", lambda: all(path.read_text() for path in paths), 20)
+        yield paths
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
+
+
+@pytest.mark.usefixtures("empty_nodes")
+@pytest.mark.fault("node-killed", told=TOLD_SECONDS)
+def test_node_killed(fault: Fault, operator: Namespace) -> None:
+    node = a_node_to_lose(fault.start(3, trainer=SPREAD), operator)
+    with killed_node(node):
+        fault.strike()
+        new = fault.formed(3)
+        assert {node_of(pod) for pod in fault.job.member_pods()} == set(worker_nodes()) - {node}
+    assert new.number == 2
+    assert fault.job.status["restarts"] == 0
+
+
+@pytest.mark.fault("eviction", told=2.0)
+def test_eviction(fault: Fault) -> None:
+    """`kubectl drain`: a planned leave, and the replacements start elsewhere."""
+    pods = fault.start(3, trainer=SPREAD)
+    node = node_of(pods[0])
+    others = set(worker_nodes()) - {node}
+    with cordoned([node]):
+        fault.strike()
+        kubectl(
+            "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=elasticjob.io/job=train"
+        )
+        new = fault.formed(3)
+        assert {node_of(pod) for pod in fault.job.member_pods()} == others
+    assert new.number == 2
+    assert fault.job.status["restarts"] == 0, "the loss of a pod is no failure"
+
+
+@pytest.mark.fault("replacement-unschedulable", told=2.0)
+def test_replacement_unschedulable(fault: Fault) -> None:
+    """The group goes on without it, at the minimum or above, and grows when there is room."""
+    pods = fault.start(3, minReplicas=2)
+    with cordoned(worker_nodes()):
+        fault.strike()
+        fault.job.delete_pod(pods[1])
+        smaller = fault.formed(2)
+        training = fault.job.wait_for_training(2)
+        fault.job.wait_for_steps(training, 5)
+        assert fault.job.rounds()[-1] == smaller
+    assert smaller.number == 2
+    assert smaller.members == (0, 2)
+    whole = fault.job.wait_for_round(3, after=smaller)
+    assert whole.members == (0, 2, 1)
+    assert whole.number == 3
+    fault.job.wait_for_training(3)
+    assert [restarts(pod) for pod in fault.job.member_pods()] == [0, 0, 0]
+    assert fault.job.status["restarts"] == 0

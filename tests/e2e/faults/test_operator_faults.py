@@ -1,0 +1,94 @@
+"""The leading operator is lost, stopped or frozen. Another one goes on with the job, and its training does not notice.
+
+One training goes through all of it.
+"""
+
+import time
+
+import pytest
+
+from e2e.disruption import kill_container, signal_container
+from e2e.faults.fault import Fault
+from e2e.kube import Namespace, Object, wait_until
+from e2e.operator import CONTAINER, LEASE, leader, restarted, take_over
+
+pytestmark = pytest.mark.disruptive
+
+
+@pytest.mark.fault("operator-stopped")
+def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
+    """Its Lease is released, so another leads at once, to whom a full namespace is no fault of the template."""
+    fault, job = shared_fault, shared_fault.job
+    fault.join(2)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "2"}}}
+    job.namespace.apply(quota)
+
+    stopped = take_over(job, operator, lambda pod: operator.kubectl("delete", "pod", name(pod), "--wait=false"))
+    fault.unbroken()
+    assert job.condition("TemplateValid")["status"] == "True", job.condition("TemplateValid")["message"]
+    job.namespace.kubectl("delete", "resourcequota", "full")
+    fault.next_leader(stopped, within=2)
+
+
+@pytest.mark.fault("operator-killed")
+def test_operator_killed(shared_fault: Fault, operator: Namespace) -> None:
+    fault = shared_fault
+    fault.join(2)
+    killed = take_over(fault.job, operator, lambda pod: kill_container(pod, CONTAINER))
+    fault.unbroken()
+    fault.next_leader(killed, within=20)
+
+
+@pytest.mark.fault("leader-frozen")
+def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
+    """For longer than the kubelet waits before it starts the container anew."""
+    fault = shared_fault
+    fault.join(2)
+    old = leader(operator)
+    frozen = take_over(fault.job, operator, lambda pod: signal_container(pod, CONTAINER, "SIGSTOP"))
+    time.sleep(60 - frozen)
+    if not restarted(operator, old):
+        signal_container(old, CONTAINER, "SIGCONT")
+    fault.unbroken()
+    fault.next_leader(frozen, within=20)
+
+
+@pytest.mark.fault("lease-deleted")
+def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
+    """Its count of terms begins anew, and the terms in the statuses must not: they fence an old leader."""
+    fault = shared_fault
+    fault.join(2)
+    deleted = take_over(fault.job, operator, lambda _: operator.kubectl("delete", "lease", LEASE))
+    fault.unbroken()
+    fault.next_leader(deleted, within=20)
+
+
+@pytest.mark.fault("two-operators")
+def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
+    """The leader stands still beyond its Lease with a decision before it, then wakes beside its successor.
+
+    That none of its writes got through is seen in the recorded history: the terms never go back.
+    """
+    fault, job = shared_fault, shared_fault.job
+    fault.join(2)
+    old = leader(operator)
+    frozen = take_over(job, operator, lambda pod: freeze_in_the_middle(fault, pod))
+    try:
+        new = job.wait_for_round(3, after=fault.first)
+    finally:
+        signal_container(old, CONTAINER, "SIGCONT")
+    job.wait_for_training(3, other_than=fault.training)
+    wait_until("the old leader to start anew", lambda: restarted(operator, old), 60)
+    assert job.rounds() == [fault.first, new]
+    assert new.reason == "scaled from 2 to 3"
+    assert sorted(job.pod_states.present()) == ["train-0-0", "train-1-0", "train-2-0"]
+    fault.next_leader(frozen, within=20)
+
+
+def freeze_in_the_middle(fault: Fault, pod: Object) -> None:
+    fault.job.scale(3)
+    signal_container(pod, CONTAINER, "SIGSTOP")
+
+
+def name(pod: Object) -> str:
+    return str(pod["metadata"]["name"])

@@ -1,0 +1,159 @@
+"""A worker's processes, containers or pod are lost."""
+
+import pytest
+
+from e2e.disruption import container_status, kill_container, kill_worker_process, signal_container
+from e2e.faults.fault import Fault
+from e2e.job import SIDECAR, TRAINER, Job, restarts, wall
+from e2e.kube import wait_until
+
+
+@pytest.mark.fault("agent-killed", told=1.0)
+def test_agent_killed(fault: Fault) -> None:
+    victim = fault.start(2)[1]
+    fault.strike()
+    fault.job.kill_trainer(victim)
+    new = fault.formed(2)
+
+    assert new.number == 2
+    assert new.members == (0, 1), "the same pods, in the same order"
+    assert same_pods(fault)
+    wait_until("the restart in the pod's status", lambda: restarts(fault.job.pods()[1]) == 1, 10)
+    assert restarts(fault.job.pods()[1], SIDECAR) == 0, "the membership stayed"
+    assert fault.job.status["restarts"] == 1
+
+
+@pytest.mark.fault("worker-process-killed", told=1.0)
+def test_worker_process_killed(fault: Fault) -> None:
+    victim = fault.start(2)[1]
+    fault.strike(victim)
+    kill_worker_process(fault.job.namespace, victim, TRAINER)
+    new = fault.formed(2)
+
+    assert new.number == 2
+    assert new.members == (0, 1)
+    assert [restarts(pod) for pod in fault.job.member_pods()] == [0, 0], "torchrun starts the processes again"
+    assert fault.job.status["restarts"] == 1
+
+
+@pytest.mark.fault("pod-deleted", told=2.0)
+def test_pod_deleted(fault: Fault) -> None:
+    delete(fault, rank=2)
+    assert fault.job.rounds()[-1].members == (0, 1, 2)
+
+
+@pytest.mark.fault("pod-deleted-rank0", told=2.0)
+def test_pod_deleted_rank0(fault: Fault) -> None:
+    """Behind rank 0's sidecar the round's store serves: its loss is the same as any other."""
+    delete(fault, rank=0)
+    assert fault.job.rounds()[-1].members == (1, 2, 0), "survivors keep their order, the newcomer follows"
+
+
+def delete(fault: Fault, rank: int) -> None:
+    victim = fault.start(3)[rank]
+    fault.strike()
+    fault.job.delete_pod(victim)
+    new = fault.formed(3)
+
+    assert new.number == 2
+    assert new.reason == f"worker {rank} lost: its pod was deleted"
+    assert fault.job.pods()[rank]["metadata"]["name"] == f"train-{rank}-1"
+    assert len(fault.survivors()) == 2
+    assert fault.job.status["restarts"] == 0, "the loss of a pod never counts against the budget"
+
+
+@pytest.mark.fault("sidecar-killed", told=2.0)
+def test_sidecar_killed(fault: Fault) -> None:
+    """Rank 0's, through which all reach the store."""
+    victim = fault.start(2)[0]
+    fault.strike()
+    kill_container(victim, SIDECAR)
+    new = fault.formed(2)
+
+    assert new.number == 2
+    assert new.reason == "worker 0's sidecar was restarted"
+    assert len(fault.survivors()) == 2, "the trainer's container ran on"
+    assert fault.job.status["restarts"] == 0
+
+
+@pytest.mark.fault("oom-killed", told=2.0)
+def test_oom_killed(fault: Fault) -> None:
+    """The kernel kills the training process, or with cgroups of version 2 all of its container."""
+    victim = fault.start(2, trainer={"resources": {"limits": {"memory": "1Gi"}}})[1]
+    fault.strike(victim)
+    fault.job.namespace.kubectl("exec", victim["metadata"]["name"], "--container", TRAINER, "--", "touch", "/tmp/grow")
+    new = fault.formed(2)
+
+    assert new.number == 2
+    assert new.members == (0, 1)
+    assert same_pods(fault)
+    assert fault.job.status["restarts"] == 1
+
+
+@pytest.mark.fault("crash-loop")
+def test_crash_loop(fault: Fault) -> None:
+    job = fault.job
+    fault.strike()
+    job.apply(replicas=2, maxRestarts=2, env={"FAIL_AT_STEP": "3"})
+    failed = job.wait_for_condition("Failed", seconds=180)
+
+    assert failed["reason"] == "Failed"
+    assert "failure 3, and maxRestarts is 2" in failed["message"]
+    assert job.status["phase"] == "Failed"
+    assert [one.number for one in job.rounds()] == [1, 2, 3], "one new round for each restart that is allowed"
+    assert any(event["reason"] == "Failed" and event["type"] == "Warning" for event in job.events())
+    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Failed", "--timeout=5s")
+    job.wait_for_the_end_of_all_pods()
+    fault.row.detail = failed["message"]
+
+
+@pytest.mark.fault("image-missing")
+def test_image_missing(fault: Fault) -> None:
+    """The job waits, says for what, and starts once the image is there to be had."""
+    job = fault.job
+    fault.strike()
+    job.apply(replicas=2, trainer={"image": "elasticjob/no-such-image:dev", "imagePullPolicy": "Never"})
+
+    def told() -> bool:
+        return "no-such-image" in job.condition("Rendezvoused")["message"]
+
+    wait_until("the condition to name the image", told, 60, job.summary)
+    assert job.condition("Rendezvoused")["status"] == "False"
+    assert job.status["restarts"] == 0
+    assert not job.rounds()
+    fault.row.detail = job.condition("Rendezvoused")["message"]
+
+
+@pytest.mark.fault("rank0-hangs-before-store")
+def test_rank0_hangs_before_store(fault: Fault) -> None:
+    """Rank 0 is handed the round and stands still: it never serves the store that all others wait for."""
+    job = fault.job
+    # worker 1 starts when it may, so that rank 0 can be stopped while it waits for the round
+    held = "case $HOSTNAME in *-1-0) until [ -e /tmp/go ]; do sleep 0.1; done;; esac; exec torchrun /test/train.py"
+    job.apply(replicas=2, minReplicas=2, trainer={"command": ["sh", "-c", held]}, rendezvous={"storeReadySeconds": 5})
+    wait_until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60, job.summary)
+    signal_container(job.pods()[0], TRAINER, "SIGSTOP")
+    wait_until("worker 1 to run", lambda: "running" in container_status(job.pods()[1], TRAINER)["state"], 60)
+    job.namespace.kubectl("exec", "train-1-0", "--container", TRAINER, "--", "touch", "/tmp/go")
+    broken = job.wait_for_round(2)
+    fault.struck = wall(broken.at)
+    fault.row.rounds_before = len(job.rounds())
+
+    new = job.wait_for_round(2, after=broken)
+    job.wait_for_training(2)
+    fault.row.new_round_seconds = wall(new.at) - fault.struck
+    assert new.number == broken.number + 1
+    assert new.reason == "worker 0 lost: it did not serve the round's store in time"
+    assert new.members == (1, 0)
+    assert restarts(job.pods()[1]) == 0, "its trainer went on to the next round"
+    assert job.status["restarts"] == 0
+
+
+def has_joined(job: Job, name: str) -> bool:
+    workers = {one["metadata"]["name"]: one for one in job.namespace.list("elasticworkers")}
+    return bool(workers.get(name, {}).get("spec", {}).get("request", {}).get("type") == "Join")
+
+
+def same_pods(fault: Fault) -> bool:
+    now = [pod["metadata"]["uid"] for pod in fault.job.member_pods()]
+    return now == [pod["metadata"]["uid"] for pod in fault.pods]

@@ -1,0 +1,31 @@
+"""The operators of the installed release: which one leads, and for how long another needs to take over."""
+
+import time
+from collections.abc import Callable
+
+from e2e.job import Job, restarts
+from e2e.kube import Namespace, Object, wait_until
+
+LEASE, CONTAINER = "elasticjob-operator", "operator"
+
+
+def leader(operator: Namespace) -> Object:
+    """The pod of the operator that leads, once all of them are ready."""
+    operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=60s")
+    return operator.get("pod", str(operator.get("lease", LEASE)["spec"]["holderIdentity"]))
+
+
+def restarted(operator: Namespace, pod: Object) -> bool:
+    """Whether the container of an operator's pod, or the pod itself, is another than it was."""
+    now = {one["metadata"]["uid"]: one for one in operator.list("pods")}.get(pod["metadata"]["uid"])
+    return now is None or restarts(now, CONTAINER) > restarts(pod, CONTAINER)
+
+
+def take_over(job: Job, operator: Namespace, lose: Callable[[Object], object]) -> float:
+    """Lose the leader; return the seconds until the next one has taken the job over."""
+    lost_leader, term = leader(operator), job.status["term"]
+    lost = time.monotonic()
+    lose(lost_leader)
+    wait_until("a new term in the job's status", lambda: job.status["term"] > term, 60, job.summary)
+    taken = next(one.at for one in job.jobs.of(job.name) if one.body.get("status", {}).get("term", 0) > term)
+    return taken - lost
