@@ -62,7 +62,7 @@ def delete(fault: Fault, rank: int) -> None:
     assert fault.job.status["restarts"] == 0, "the loss of a pod never counts against the budget"
 
 
-@pytest.mark.fault("sidecar-killed", told=2.0)
+@pytest.mark.fault("sidecar-killed", told=3.0)
 def test_sidecar_killed(fault: Fault) -> None:
     """Rank 0's, through which all reach the store."""
     victim = fault.start(2)[0]
