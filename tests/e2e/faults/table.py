@@ -14,7 +14,7 @@ PROPERTY = "fault"
 
 
 class FaultTable:
-    """A plug-in of pytest: prints the table at the end, and writes it to `path` as JSON."""
+    """A plug-in of pytest: prints the table at the end, and puts its rows among those in the JSON file `path`."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -37,8 +37,11 @@ class FaultTable:
 
 
 def write(path: Path, rows: list[Row]) -> None:
+    """Rows of other events that are there already stay."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    known = {row["event"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    merged = known | {row.event: asdict(row) for row in rows}
+    path.write_text(json.dumps(list(merged.values()), indent=2) + "\n")
 
 
 def table(rows: list[Row]) -> Iterator[str]:

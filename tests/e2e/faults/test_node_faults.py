@@ -102,11 +102,11 @@ def test_node_killed(fault: Fault, operator: Namespace) -> None:
     assert fault.job.status["restarts"] == 0
 
 
+@pytest.mark.usefixtures("empty_nodes")
 @pytest.mark.fault("eviction", told=2.0)
-def test_eviction(fault: Fault) -> None:
+def test_eviction(fault: Fault, operator: Namespace) -> None:
     """`kubectl drain`: a planned leave, and the replacements start elsewhere."""
-    pods = fault.start(3, trainer=SPREAD)
-    node = node_of(pods[0])
+    node = a_node_to_lose(fault.start(3, trainer=SPREAD), operator)
     others = set(worker_nodes()) - {node}
     with cordoned([node]):
         fault.strike()

@@ -53,16 +53,6 @@ def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
     fault.next_leader(frozen, within=20)
 
 
-@pytest.mark.fault("lease-deleted")
-def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
-    """Its count of terms begins anew, and the terms in the statuses must not: they fence an old leader."""
-    fault = shared_fault
-    fault.join(2)
-    deleted = take_over(fault.job, operator, lambda _: operator.kubectl("delete", "lease", LEASE))
-    fault.unbroken()
-    fault.next_leader(deleted, within=20)
-
-
 @pytest.mark.fault("two-operators")
 def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
     """The leader stands still beyond its Lease with a decision before it, then wakes beside its successor.
@@ -88,6 +78,16 @@ def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
 def freeze_in_the_middle(fault: Fault, pod: Object) -> None:
     fault.job.scale(3)
     signal_container(pod, CONTAINER, "SIGSTOP")
+
+
+@pytest.mark.fault("lease-deleted")
+def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
+    """Its count of terms begins anew, and the terms in the statuses must not: they fence an old leader."""
+    fault = shared_fault
+    fault.join(3)
+    deleted = take_over(fault.job, operator, lambda _: operator.kubectl("delete", "lease", LEASE))
+    fault.unbroken()
+    fault.next_leader(deleted, within=20)
 
 
 def name(pod: Object) -> str:
