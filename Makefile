@@ -32,12 +32,22 @@ install: images  ## install or upgrade ElasticJob in the cluster
 demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit e2e lint
+.PHONY: test unit explore mutants e2e faults faults-c10d soak lint
 test: lint unit e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(select)
+explore:  ## every state of two models of the rendezvous, to the depth that takes about 2 minutes
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore
+mutants:  ## seeded mistakes in the rendezvous, each of which must be caught (K=words of their sentences)
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
 e2e: install  ## tests on the cluster (K=expression selects)
-	@$(cluster) $(venv) pytest tests/e2e $(select)
+	@$(cluster) $(venv) pytest tests/e2e -n 2 --dist loadgroup $(select)
+faults: install  ## each fault at its full length, held to its target; writes build/faults.json (K=expression selects)
+	@$(cluster) $(venv) pytest tests/e2e/faults --whole --faults-json build/faults.json $(select)
+soak: install  ## random faults for SECONDS=600, then the history's invariants and the memory (SEED=0)
+	@$(cluster) $(venv) pytest tests/e2e/soak.py --capture=no --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
+faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
 lint:  ## style, types, import rules, chart, generated files
 	@$(venv) ruff check .
 	@$(venv) ruff format --check .
@@ -45,12 +55,15 @@ lint:  ## style, types, import rules, chart, generated files
 	@$(venv) mypy --python-version 3.10 trainer
 	@$(venv) lint-imports --no-logo
 	@$(venv) python hack/crds.py --check
+	@$(venv) python hack/docs.py --check
 	@hack/cluster/tools.sh helm
 	@$(cluster) helm lint --strict --quiet charts/elasticjob
 
-.PHONY: crds format lock
+.PHONY: crds docs format lock
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
+docs:  ## write what docs/protocol.md repeats from the code
+	@$(venv) python hack/docs.py
 format:  ## reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)

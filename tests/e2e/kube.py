@@ -153,9 +153,10 @@ class Watch:
 
     def _read(self) -> None:
         while True:
-            with self._process as process:  # waits for its end
+            with self._process as process:
                 for event in _documents(process.stdout):
                     if event["type"] == "ERROR":
+                        process.terminate()
                         break
                     self.sightings.append(Sighting(time.monotonic(), event["type"] == "DELETED", event["object"]))
             if self._closed.wait(0.2):

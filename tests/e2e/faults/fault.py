@@ -53,12 +53,12 @@ class Fault:
         """Run a job until it trains; return its pods in rank order."""
         self.job.apply(replicas=replicas, **settings)
         self.job.wait_for_round(replicas)
-        return self.join(replicas)
+        return self.join()
 
-    def join(self, replicas: int) -> list[Object]:
-        """Begin with a job that is there and has formed a round of `replicas`; return its pods in rank order."""
-        self.training = self.job.wait_for_training(replicas)
+    def join(self) -> list[Object]:
+        """Begin with a job that has formed a round; return its pods in rank order."""
         self.first = self.job.rounds()[-1]
+        self.training = self.job.wait_for_training(len(self.first.members))
         self.pods = self.job.member_pods()
         self.row.rounds_before = len(self.job.rounds())
         return self.pods

@@ -27,7 +27,7 @@ print(time.monotonic() - began)
 @pytest.mark.fault("api-paused-2m")
 def test_api_paused_for_two_minutes(shared_fault: Fault) -> None:
     fault = shared_fault
-    fault.join(2)
+    fault.join()
     with paused_api():
         steps = [fault.job.saved_step()]
         for _ in range(8 if fault.whole else 3):
@@ -43,7 +43,7 @@ def test_api_paused_for_two_minutes(shared_fault: Fault) -> None:
 def test_etcd_compacted(shared_fault: Fault) -> None:
     """No watch can be taken up again where it ended: 410 Gone, for operators and sidecars alike."""
     fault = shared_fault
-    fault.join(2)
+    fault.join()
     version = fault.job.namespace.get("configmap", "train")["metadata"]["resourceVersion"]
     forget_history()
     path = f"/api/v1/namespaces/{fault.job.namespace.name}/configmaps?watch=1&resourceVersion={version}"
@@ -57,7 +57,7 @@ def test_etcd_compacted(shared_fault: Fault) -> None:
 def test_api_slow(shared_fault: Fault) -> None:
     """Half a second more for each request of an operator, a sidecar or a kubelet."""
     fault = shared_fault
-    pods = fault.join(2)
+    pods = fault.join()
     with slow_api(IMAGE, round_trip=0.5):
         assert request_seconds(fault) > 0.5
         time.sleep(JUDGED_SECONDS)

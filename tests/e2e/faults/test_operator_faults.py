@@ -19,7 +19,7 @@ pytestmark = pytest.mark.disruptive
 def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
     """Its Lease is released, so another leads at once, to whom a full namespace is no fault of the template."""
     fault, job = shared_fault, shared_fault.job
-    fault.join(2)
+    fault.join()
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "2"}}}
     job.namespace.apply(quota)
 
@@ -33,7 +33,7 @@ def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
 @pytest.mark.fault("operator-killed")
 def test_operator_killed(shared_fault: Fault, operator: Namespace) -> None:
     fault = shared_fault
-    fault.join(2)
+    fault.join()
     killed = take_over(fault.job, operator, lambda pod: kill_container(pod, CONTAINER))
     fault.unbroken()
     fault.next_leader(killed, within=20)
@@ -43,7 +43,7 @@ def test_operator_killed(shared_fault: Fault, operator: Namespace) -> None:
 def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
     """For longer than the kubelet waits before it starts the container anew."""
     fault = shared_fault
-    fault.join(2)
+    fault.join()
     old = leader(operator)
     frozen = take_over(fault.job, operator, lambda pod: signal_container(pod, CONTAINER, "SIGSTOP"))
     time.sleep(60 - frozen)
@@ -60,7 +60,7 @@ def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
     That none of its writes got through is seen in the recorded history: the terms never go back.
     """
     fault, job = shared_fault, shared_fault.job
-    fault.join(2)
+    fault.join()
     old = leader(operator)
     frozen = take_over(job, operator, lambda pod: freeze_in_the_middle(fault, pod))
     try:
@@ -84,7 +84,7 @@ def freeze_in_the_middle(fault: Fault, pod: Object) -> None:
 def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
     """Its count of terms begins anew, and the terms in the statuses must not: they fence an old leader."""
     fault = shared_fault
-    fault.join(3)
+    fault.join()
     deleted = take_over(fault.job, operator, lambda _: operator.kubectl("delete", "lease", LEASE))
     fault.unbroken()
     fault.next_leader(deleted, within=20)
