@@ -33,7 +33,7 @@ demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
 .PHONY: test unit explore mutants e2e faults faults-c10d soak lint
-test: lint unit e2e  ## everything that CI runs
+test: lint unit explore mutants e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(select)
 explore:  ## every state of two models of the rendezvous, to the depth that takes about 2 minutes
