@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+from elasticjob_operator.observe import is_ready
+
 from e2e.job import Job, restarts
 from e2e.kube import Namespace, Object, wait_until
 
@@ -10,8 +12,14 @@ LEASE, CONTAINER = "elasticjob-operator", "operator"
 
 
 def leader(operator: Namespace) -> Object:
-    """The pod of the operator that leads, once all of them are ready."""
-    operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=60s")
+    """The pod of the operator that leads, once all of them are ready.
+
+    One that the kubelet holds back, as it was killed again and again, makes room for a new pod.
+    """
+    held_back = [pod for pod in operator.list("pods") if not is_ready(pod)]
+    for pod in held_back:
+        operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=50s")
     return operator.get("pod", str(operator.get("lease", LEASE)["spec"]["holderIdentity"]))
 
 
