@@ -3,10 +3,9 @@
 import time
 from collections.abc import Callable
 
-from elasticjob_operator.observe import is_ready
-
 from e2e.job import Job, restarts
 from e2e.kube import Namespace, Object, wait_until
+from elasticjob_operator.observe import is_ready
 
 LEASE, CONTAINER = "elasticjob-operator", "operator"
 
