@@ -1,0 +1,48 @@
+"""What passes through the API server: the agreed state as an ElasticJob's status, written and read by the real code."""
+
+import json
+from typing import Any
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, RendezvousStatus
+from elasticjob.rendezvous import Decision, State
+from elasticjob_operator.status import Report, state_of, status_of
+from model.search import Finding
+
+_JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "generation": 1}}
+_SPEC = ElasticJobSpec(replicas=1, template={})
+
+
+class Api:
+    """Remembers what it was given: the same state gives the same object, and a number to know it by."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self.statuses: list[RendezvousStatus] = []
+
+    def number(self, state: State) -> int:
+        """The number in `statuses` of what sidecars read of `state`. Raises Finding."""
+        key = (state.round, state.phase, state.participants, state.leaving, state.finished, state.store, state.outcome)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.statuses)
+            self.statuses.append(stored(state).rendezvous)
+        return self._numbers[key]
+
+
+def stored(state: State) -> ElasticJobStatus:
+    """The status as it comes back from the API server. Raises Finding unless it says what was agreed."""
+    report = Report(
+        job=_JOB,
+        spec=_SPEC,
+        workers=(),
+        ready=0,
+        decision=Decision(state),
+        before=ElasticJobStatus(),
+        problem=None,
+        refusal=None,
+        term=1,
+        now="2026-01-01T00:00:00Z",
+    )
+    status = ElasticJobStatus.parse(json.loads(json.dumps(status_of(report).dump())))
+    if (read := state_of(status, state.clocks)) != state:
+        raise Finding(f"a new operator reads another state than was written: {read}, and not {state}")
+    return status

@@ -1,0 +1,91 @@
+"""What must hold after each step of the operator, besides the rendezvous' own `violations`: who is in a round that
+stands, and which pods are made and deleted for it."""
+
+from collections.abc import Iterable, Iterator
+
+from elasticjob.rendezvous import Decision, Spec, State, Worker, violations
+from elasticjob.rendezvous.roster import ENDED, STUCK, current, is_current
+from elasticjob.terms import RendezvousPhase, RequestType
+from model.search import Finding
+
+Places = tuple[tuple[int, int], ...]
+
+
+def check_step(
+    spec: Spec, before: State, workers: tuple[Worker, ...], decision: Decision, new: Places, old: tuple[Worker, ...]
+) -> None:
+    """`new` are the pods to be made after the step, `old` those to be deleted. Raises Finding."""
+    after = decision.state
+    wrong = [
+        *violations(spec, before, workers, decision),
+        *_members(after, workers),
+        *_victims(after, workers),
+        *_failures(before, after),
+        *_made(spec, after, workers, new),
+        *_new_names(before, new),
+        *_deleted(after, old),
+    ]
+    if wrong:
+        raise Finding("; ".join(wrong))
+
+
+def _members(state: State, workers: Iterable[Worker]) -> Iterator[str]:
+    """A formed round stands only while each member trains in it or has finished."""
+    if state.phase is not RendezvousPhase.FORMED:
+        return
+    present = current(state, workers)
+    for member in state.participants:
+        if member.index in state.done:
+            continue
+        worker = present.get(member.index)
+        if worker is None or worker.member != member or worker.deleting or worker.pod in STUCK | ENDED:
+            yield f"round {state.round} stands although worker {member.index} is gone"
+        elif worker.request is None or worker.request.type is not RequestType.JOIN:
+            yield f"round {state.round} stands although worker {member.index} does not ask to be in it"
+        elif worker.request.after >= state.round:
+            yield f"round {state.round} stands although worker {member.index} asks for a later one"
+
+
+def _victims(state: State, workers: Iterable[Worker]) -> Iterator[str]:
+    present = {worker.member for worker in workers}
+    if not state.ended:
+        yield from (
+            f"{member} has gone, and is still told to leave" for member in state.leaving if member not in present
+        )
+
+
+def _failures(before: State, after: State) -> Iterator[str]:
+    """How long a round stood is seen by clocks, which `violations` may not read; but it has to stand."""
+    stands = before.phase is after.phase is RendezvousPhase.FORMED and before.round == after.round
+    if after.restarts < before.restarts and not stands:
+        yield f"the count of failures fell to {after.restarts}, and no round stood"
+
+
+def _new_names(before: State, new: Places) -> Iterator[str]:
+    """The pod of a member is never made again: that one may still live, out of sight."""
+    if before.phase is RendezvousPhase.FORMED:
+        members = {member.index for member in before.participants}
+        for index, number in new:
+            if index in members and number <= before.replacements.get(index, 0):
+                yield f"pod {index}-{number} is made again, which was in the round"
+
+
+def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: Places) -> Iterator[str]:
+    names = {(worker.index, worker.replacement) for worker in workers}
+    yield from (f"pod {index}-{number} is made, and is there already" for index, number in names.intersection(new))
+    alive = [w for w in workers if is_current(state, w) and not w.deleting and w.pod not in ENDED]
+    if new and (len(alive) + len(new) > spec.replicas or spec.suspend or state.phase is RendezvousPhase.CLOSED):
+        yield f"{len(new)} pods are made beside {len(alive)} for {spec.replicas} workers"
+
+
+def _deleted(state: State, old: tuple[Worker, ...]) -> Iterator[str]:
+    for worker in old:
+        if is_wanted(state, worker):
+            yield f"the pod of worker {worker.index} is deleted, which was neither lost nor told to leave"
+
+
+def is_wanted(state: State, worker: Worker) -> bool:
+    """Whether its pod must stay: it trains or may do so, or has finished."""
+    if not is_current(state, worker) or worker.member in state.leaving:
+        return False
+    return worker.index in state.done or not state.ended

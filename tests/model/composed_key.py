@@ -1,0 +1,83 @@
+"""When two worlds of the composed model are the same.
+
+Nothing is renamed here: runs are short, and pods, sidecars and trainers are numbered in the order in which they start.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from elasticjob.api import WorkerRequest
+from elasticjob.rendezvous import State
+from elasticjob_sidecar.membership import Membership
+from model.composed_world import World
+from model.pods import Pod, Trainer
+from model.state_key import must_know
+
+must_know(
+    Membership,
+    "me store_ready_seconds mode job trainer handed store_port _rank _claimed _latest _replaced _stream _waiter "
+    "_joined_after _request _closing _stopping _timers _answers",
+)
+
+
+def key_of(world: World, state_key: Callable[[State], tuple[Any, ...]]) -> tuple[Any, ...]:
+    old = world.old
+    return (
+        world.spec.replicas,
+        world.spec.suspend,
+        state_key(world.state),
+        tuple(_pod(pod) for pod in world.pods),
+        world.history,
+        world.looks,
+        old and (old.spec.replicas, old.spec.suspend, state_key(old.state), old.valid),
+        world.spent,
+    )
+
+
+def _pod(pod: Pod) -> tuple[Any, ...]:
+    return (
+        pod.index,
+        pod.number,
+        pod.phase._value_,
+        pod.deleting,
+        pod.gone,
+        pod.lives,
+        pod.starts,
+        pod.read,
+        pod.lag,
+        pod.given,
+        pod.seen and pod.seen.number,
+        pod.sidecar and _sidecar(pod.sidecar),
+        pod.trainer and _trainer(pod.trainer),
+    )
+
+
+def _trainer(trainer: Trainer) -> tuple[Any, ...]:
+    cause = trainer.cause._value_ if trainer.state == "joining" else ""
+    return (trainer.name, trainer.state, trainer.used, trainer.handed, trainer.asked, cause, trainer.connected)
+
+
+def _sidecar(machine: Membership) -> tuple[Any, ...]:
+    """But for what the pod's key holds, what follows from it, and the number of the stream: it is always the last."""
+    handed, waiter = machine.handed, machine._waiter
+    return (
+        machine.mode._value_,
+        machine.trainer,
+        handed and (handed.trainer, handed.round, handed.rank, tuple(member.id for member in handed.members)),
+        machine.store_port is not None,
+        machine._claimed,
+        machine._latest,
+        tuple(sorted(machine._replaced)),
+        waiter and (waiter.ticket, waiter.after, waiter.cause._value_),
+        machine._joined_after,
+        _request(machine._request),
+        machine._closing,
+        machine._stopping,
+        tuple(sorted(machine._timers)),
+    )
+
+
+def _request(request: WorkerRequest | None) -> tuple[Any, ...] | None:
+    if request is None:
+        return None
+    return (request.type._value_, request.after, request.round, (request.cause or "") + "")

@@ -1,0 +1,123 @@
+"""What can happen next in a composed world.
+
+Free is what must happen some day if nothing comes between. Costly are faults, changes of the target, long waits, and
+ends: what makes one run differ from another.
+"""
+
+from collections.abc import Callable, Iterator
+
+from elasticjob.api import Cause
+from elasticjob.rendezvous import PodState
+from model import pod_events
+from model.composed_world import World
+from model.pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, perceives_change, reads, sight_of
+from model.search import Move
+
+# What happens in a pod: the sentence that tells it, and the function that does it.
+IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
+    "start": ("starts, and its trainer joins", lambda pod: pod_events.with_trainer(pod_events.with_sidecar(pod))),
+    "reconnect": ("its trainer finds the new sidecar", pod_events.reconnected),
+    "enter": ("its trainer takes the round into use", pod_events.entering),
+    "rejoin": ("its trainer is told, and joins again", lambda pod: pod_events.asking(pod, Cause.MEMBERSHIP_CHANGED)),
+    "exit": ("its trainer exits in success", lambda pod: pod_events.stopped(pod, PodState.SUCCEEDED)),
+    "restart": ("its trainer is started again", pod_events.with_trainer),
+    "notice": ("its sidecar notices that the trainer is gone", pod_events.noticed),
+    "stop": ("its trainer is stopped, then its sidecar", lambda pod: pod_events.stopped(pod, PodState.RUNNING)),
+    "gone": ("is gone", lambda pod: pod._replace(gone=True, sidecar=None, trainer=None, lag=0)),
+    "finish": ("its trainer has finished", pod_events.finishing),
+    "kill": ("its trainer is killed", pod_events.killed),
+    "crash": ("its sidecar crashes and starts anew", pod_events.with_sidecar),
+    "delete": ("is deleted", lambda pod: pod._replace(deleting=True)),
+    "fail": ("its processes fail", lambda pod: pod_events.asking(pod, Cause.WORKER_FAILED)),
+    "give up": ("its trainer gives up", pod_events.failing),
+    "close": ("its trainer closes the rendezvous", pod_events.closing),
+    "again": ("its trainer is interrupted, and asks again", pod_events.asked_again),
+    "timer": ("a timer of its sidecar goes off", pod_events.with_timer),
+}
+
+
+def free_moves(world: World) -> Iterator[Move]:
+    """What happens some day, if nothing comes between."""
+    if world.looks:
+        yield ("look",)
+    if world.old is not None:
+        yield ("old",)
+    ending = bool(world.state.finished) or any(pod.trainer and pod.trainer.state == FINISHED for pod in world.pods)
+    for at, pod in enumerate(world.pods):
+        if not pod.gone:
+            yield from ((name, at, 0) for name in _owed(pod, ending))
+        if reads(pod):
+            yield from (("read", at, lag) for lag in range(pod.lag + (pod.read is None)))
+        yield from (("hear", at, what) for what in _news(pod))
+
+
+def _owed(pod: Pod, ending: bool) -> Iterator[str]:
+    trainer = pod.trainer
+    if pod.deleting:
+        yield "gone"
+        if trainer is not None and trainer.state != DEAD:
+            yield "stop"
+    elif pod.phase is PodState.PENDING:
+        yield "start"
+    if trainer is None:
+        return
+    if trainer.state == FINISHED:
+        yield "exit"
+    elif trainer.state == DEAD:
+        if trainer.connected:
+            yield "notice"
+        if not pod.deleting and pod.phase is PodState.RUNNING:
+            yield "restart"
+    elif not trainer.connected:
+        if trainer.state != FAILED:
+            yield "reconnect"
+    elif trainer.state == ENTERING:
+        yield "enter"
+    elif trainer.state == TRAINING:
+        if perceives_change(pod):
+            yield "rejoin"
+        if ending:
+            yield "finish"
+
+
+def costly_moves(world: World, most: int) -> Iterator[Move]:
+    yield from (("scale", size) for size in range(1, most + 1) if size != world.spec.replicas)
+    yield ("suspend",)
+    yield ("new operator",)
+    if world.wake is not None:
+        yield ("wait",)
+    for at, pod in enumerate(world.pods):
+        if not pod.gone:
+            yield from ((name, at, 1) for name in _faults(pod))
+
+
+def _faults(pod: Pod) -> Iterator[str]:
+    trainer = pod.trainer
+    if not pod.deleting:
+        yield "delete"
+    yield "gone"
+    if trainer is None or trainer.state in (DEAD, FAILED):
+        return
+    yield "kill"
+    yield "crash"
+    if not trainer.connected:
+        return
+    if trainer.state in (JOINING, ENTERING):
+        yield "again"
+    if pod.sidecar is not None and pod.sidecar.wake_at is not None:
+        yield "timer"
+    if trainer.state == TRAINING:
+        yield from ("give up", "finish", "close")
+        if not perceives_change(pod):
+            yield "fail"
+
+
+def _news(pod: Pod) -> Iterator[str]:
+    """What the operator does not know yet."""
+    now, seen = sight_of(pod), pod.seen
+    if pod.gone or seen is None:
+        yield "all"
+    elif now is not seen:
+        yield "all"
+        if now.pod != seen.pod and now.record != seen.record:
+            yield from ("pod", "record")

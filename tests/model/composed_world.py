@@ -1,0 +1,215 @@
+"""A whole job: pods with real sidecars, the API server with what is agreed, and operators with the real `decide`.
+
+Nothing is seen at once. The operator knows of each pod and record what it has last seen of it; a sidecar has read one
+of the statuses that were written, the last or an older one, and reads on in their order, perhaps leaving some out.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from elasticjob.rendezvous import (
+    Clocks,
+    Decision,
+    Member,
+    Spec,
+    State,
+    Worker,
+    decide,
+    pods_to_create,
+    pods_to_delete,
+)
+from elasticjob.terms import RendezvousPhase
+from model.api import Api
+from model.checks import Places, check_step, is_wanted
+from model.operator_world import agreed
+from model.pods import Pod, Sight, address_of, half_seen, reads, sight_of
+from model.search import Finding
+from model.state_key import state_key
+
+NOW = 0.0
+Sights = tuple[Sight, ...]
+Formed = tuple[int, tuple[Member, ...], str | None]
+
+
+class Old(NamedTuple):
+    """An operator that was replaced and does not know it: what it takes for agreed. `valid`: it still is, so that a
+    write would be accepted."""
+
+    spec: Spec
+    state: State
+    valid: bool = True
+
+
+class World(NamedTuple):
+    """`history` are the numbers of the statuses that some sidecar has still to read, oldest first. `formed` is the last
+    formed round as it was written. `looks`: the operator's own write will wake it, and it has something to do; `wake`:
+    when it looks by itself. `spent` counts the costly events so far."""
+
+    spec: Spec
+    state: State
+    pods: tuple[Pod, ...] = ()
+    history: tuple[int, ...] = ()
+    formed: Formed = (0, (), None)
+    looks: bool = False
+    wake: float | None = None
+    old: Old | None = None
+    spent: int = 0
+    told: tuple[str, ...] = ()
+
+
+class Step(NamedTuple):
+    """What an operator does: `new` pods are made and `gone` ones deleted. `idle`: nothing at all."""
+
+    decision: Decision
+    new: Places
+    gone: tuple[Worker, ...]
+    idle: bool
+
+
+class Cluster:
+    """Acts for operators and the API server. Remembers decisions, as many ways lead to the same question."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self.api = Api()
+        self._steps: dict[Any, Step] = {}
+        self._keys: dict[int, tuple[State, tuple[Any, ...]]] = {}
+
+    @property
+    def asked(self) -> int:
+        """How many decisions were made, each once."""
+        return len(self._steps)
+
+    def begin(self) -> World:
+        state = State(clocks=Clocks(opened=NOW, formed=NOW))
+        return self.operate(World(self._spec, state, history=(self.api.number(state),)))
+
+    def operate(self, world: World) -> World:
+        """The operator looks, writes what it has decided, and acts. Raises Finding."""
+        sights = tuple(pod.seen for pod in world.pods if pod.seen is not None)
+        step = self._step(world.spec, world.state, sights)
+        world = _with_pods(self._written(world, step.decision), step.new, step.gone)
+        return world if step.idle else world._replace(looks=self._has_to_do(world))
+
+    def wake_old(self, world: World) -> World:
+        """The old operator sees all there is, and goes on from what it takes for agreed. What it has to write is
+        refused if anything was written since, else it acts. Raises Finding."""
+        old = world.old
+        assert old is not None
+        world = world._replace(old=None, told=())
+        workers = tuple(sight_of(pod).worker for pod in world.pods if not pod.gone)
+        decision = decide(old.spec, old.state, workers, NOW)
+        if agreed(decision.state) != agreed(old.state):
+            if not old.valid:
+                return world
+            state = replace(decision.state, clocks=world.state.clocks)
+            world = self._written(world, replace(decision, state=state))
+        gone = pods_to_delete(old.spec, decision.state, workers, NOW)
+        for worker in gone:
+            if is_wanted(world.state, worker):
+                raise Finding(f"an old operator deletes pod {worker.index}-{worker.replacement}, which is wanted")
+        world = _with_pods(world, pods_to_create(old.spec, decision.state, workers), gone)
+        return world._replace(looks=self._has_to_do(world))
+
+    def key_of(self, state: State) -> tuple[Any, ...]:
+        """As `state_key`, of one whose times are those of this job."""
+        known = self._keys.get(id(state))
+        if known is None:
+            # kept with its state, so that the id stays this state's own
+            known = self._keys[id(state)] = (state, state_key(self._spec, state))
+        return known[1]
+
+    def _has_to_do(self, world: World) -> bool:
+        sights = tuple(pod.seen for pod in world.pods if pod.seen is not None)
+        return not self._step(world.spec, world.state, sights).idle
+
+    def _step(self, spec: Spec, state: State, sights: Sights) -> Step:
+        key = (spec.replicas, spec.suspend, self.key_of(state), tuple(sight.number for sight in sights))
+        if key not in self._steps:
+            workers = tuple(sight.worker for sight in sights)
+            decision = decide(spec, state, workers, NOW)
+            new = pods_to_create(spec, decision.state, workers)
+            gone = pods_to_delete(spec, decision.state, workers, NOW)
+            check_step(spec, state, workers, decision, new, gone)
+            idle = agreed(decision.state) == agreed(state) and not new
+            self._steps[key] = Step(decision, new, gone, idle)
+        return self._steps[key]
+
+    def _written(self, world: World, decision: Decision) -> World:
+        state, before = decision.state, world.state
+        told = tuple(event.message for event in decision.events)
+        world = world._replace(state=state, looks=False, wake=decision.wake_at, told=told)
+        if agreed(state) == agreed(before):
+            return world
+        number = self.api.number(state)
+        if number != world.history[-1]:
+            pods = tuple(pod._replace(lag=pod.lag + 1) if reads(pod) else pod for pod in world.pods)
+            world = world._replace(pods=pods, history=(*world.history, number))
+        return outdated(world._replace(formed=_formed(world.formed, state)))
+
+
+def outdated(world: World) -> World:
+    """Something was written: an old operator's write would be refused from now on."""
+    return world if world.old is None else world._replace(old=world.old._replace(valid=False))
+
+
+def heard(world: World, at: int, what: str) -> World:
+    """The operator learns of a pod and its record, or of one of the two."""
+    pod = world.pods[at]
+    if pod.gone:
+        return world._replace(pods=(*world.pods[:at], *world.pods[at + 1 :]))
+    seen = sight_of(pod) if what == "all" else half_seen(pod, record=what == "record")
+    return with_pod(world, at, pod._replace(seen=seen))
+
+
+def with_pod(world: World, at: int, pod: Pod) -> World:
+    return world._replace(pods=(*world.pods[:at], pod, *world.pods[at + 1 :]), told=())
+
+
+def trimmed(world: World) -> World:
+    """Without the statuses that every sidecar has read."""
+    keep = 1 + max((pod.lag for pod in world.pods if reads(pod)), default=0)
+    return world if len(world.history) == keep else world._replace(history=world.history[-keep:])
+
+
+def later(state: State, seconds: float) -> State:
+    """`seconds` have passed: all moments lie so much further back."""
+    clocks = state.clocks
+
+    def back(moment: float | None) -> float | None:
+        return None if moment is None else moment - seconds
+
+    earlier = Clocks(
+        opened=clocks.opened - seconds,
+        formed=clocks.formed - seconds,
+        min_reached=back(clocks.min_reached),
+        all_running=back(clocks.all_running),
+        newcomer=back(clocks.newcomer),
+        leaving={member: since - seconds for member, since in clocks.leaving.items()},
+    )
+    return replace(state, clocks=earlier)
+
+
+def _formed(before: Formed, state: State) -> Formed:
+    """Of each round one list of members and one store are ever written. Raises Finding."""
+    if state.phase is not RendezvousPhase.FORMED:
+        return before
+    formed = (state.round, state.participants, state.store)
+    if before[0] > state.round or (before[0] == state.round and before != formed):
+        raise Finding(f"round {state.round} is written as {formed}, after {before}")
+    if state.store != address_of(state.participants[0].id):
+        raise Finding(f"the store of round {state.round} is not rank 0's: {state.store}")
+    return formed
+
+
+def _with_pods(world: World, new: Places, gone: tuple[Worker, ...]) -> World:
+    if not new and not gone:
+        return world
+    names = {(worker.index, worker.replacement) for worker in gone}
+    pods = [pod._replace(deleting=True) if (pod.index, pod.number) in names else pod for pod in world.pods]
+    taken = {(pod.index, pod.number) for pod in pods}
+    for index, number in new:
+        if (index, number) not in taken:  # else the API server refuses the name
+            pod = Pod(index, number, seen=None)
+            pods.append(pod._replace(seen=sight_of(pod)))
+    return world._replace(pods=tuple(sorted(pods, key=lambda pod: (pod.index, pod.number))))

@@ -1,0 +1,49 @@
+"""Moments in the life of a job from which the operator's model is explored, each reached by moves of the model.
+
+From a new job alone the first round would use up most of the depth that can be searched.
+"""
+
+from dataclasses import replace
+
+from elasticjob.rendezvous import Spec
+from model.search import Move
+
+# Times are such that steps of 10, 20 and 60 seconds fall on both sides of each.
+JOB = Spec(
+    replicas=3,
+    min_replicas=1,
+    max_restarts=1,
+    last_call=20,
+    join_timeout=60,
+    rejoin=40,
+    worker_lost=20,
+    restart_reset=80,
+)
+TWO = replace(JOB, replicas=2)
+NEEDS_TWO = replace(JOB, min_replicas=2)
+
+
+def each(name: str, *indices: int) -> tuple[Move, ...]:
+    return tuple((name, index, 0, True) for index in indices)
+
+
+LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
+    "a new job": (JOB, ()),
+    "three train": (JOB, each("up", 0, 1, 2)),
+    "one trains, two more are on their way": (
+        replace(JOB, replicas=1),
+        (*each("up", 0), ("scale", 3, True), *each("record", 1)),
+    ),
+    "one failure was counted": (JOB, (*each("up", 0, 1, 2), *each("failed", 1), *each("rejoin", 0, 2))),
+    "the pod of rank 0 was deleted": (JOB, (*each("up", 0, 1, 2), *each("deleted", 0))),
+    "one of three has finished": (JOB, (*each("up", 0, 1, 2), *each("finish", 0))),
+    "three are scaled to two": (JOB, (*each("up", 0, 1, 2), ("scale", 2, True), *each("rejoin", 0))),
+    "closed by a worker": (TWO, (*each("up", 0, 1), *each("close", 0))),
+    "suspended": (TWO, (*each("up", 0, 1), ("suspend", True))),
+    "one has joined where two must": (NEEDS_TWO, each("up", 0)),
+    "one of two has finished where two must be": (
+        replace(NEEDS_TWO, replicas=2),
+        (*each("up", 0, 1), *each("finish", 0)),
+    ),
+    "two of three are lost where two must be": (NEEDS_TWO, (*each("up", 0, 1, 2), *each("deleted", 0, 1))),
+}

@@ -1,0 +1,192 @@
+"""If nothing more happens from outside, does a job come to rest, and in time? Asked of every world that is visited.
+
+Three kinds of calm. In each, pods that are being deleted go, living sidecars go on beating, and time passes only as the
+operator has said that it will look again. Nothing fails, nobody scales.
+
+- `WELL`: what the cluster owes comes. Pods run, told workers exit, and who is owed a join makes it.
+- `SILENT`: pods run, but nobody joins any more, and who is told to leave does not.
+- `WITHOUT_PODS`: as `SILENT`, and no pod comes to run that does not run yet.
+
+A job then reaches Formed or Closed within `bound` seconds, and comes to rest there: from some moment on nothing changes
+any more, whatever time passes. By design there are two other ways to rest. A suspended job forms nothing: it rests when
+its pods are gone. And without pods a job that has less than its minimum waits for them, for days if need be.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum
+from math import inf
+from typing import NoReturn
+
+from elasticjob.rendezvous import PodState, Request, Roster, Spec, State, Worker, roster_of
+from elasticjob.rendezvous.roster import ENDED, has_joined, is_current, min_members
+from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from model.operator_key import key_of
+from model.operator_moves import with_record
+from model.operator_world import World, after_seconds, lines_of, looked
+from model.search import Digest, Finding, digest, in_words
+
+FORMING, FORMED, CLOSED = RendezvousPhase
+
+
+class Calm(Enum):
+    WELL = "all goes well"
+    SILENT = "pods run, and nobody joins any more"
+    WITHOUT_PODS = "no pod comes to run, and nobody joins any more"
+
+
+def bound(spec: Spec) -> float:
+    """Within how many seconds of calm a round is formed or the job has ended."""
+    return max(spec.last_call, spec.rejoin, spec.join_timeout)
+
+
+class Liveness:
+    """Remembers the worlds that calm has led to rest, with the seconds to Formed or Closed."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Calm, dict[Digest, float]] = {calm: {} for calm in Calm}
+        self._later: dict[Digest, World] = {}  # where calm leads, be it of one kind or another
+        self.longest = dict.fromkeys(Calm, 0.0)
+
+    def check(self, world: World) -> None:
+        """Raises Finding."""
+        self._later.clear()
+        for calm in Calm if world.unseen or _waits_for_pods(world) else (Calm.WELL, Calm.SILENT):
+            seconds = self._seconds_to_rest(world, calm)
+            if seconds > bound(world.spec):
+                raise Finding(f"{calm.value}: it takes {seconds:g} s to form a round or end")
+            self.longest[calm] = max(self.longest[calm], seconds)
+
+    def _seconds_to_rest(self, start: World, calm: Calm) -> float:
+        known = self._seconds[calm]
+        way: dict[Digest, tuple[World, float]] = {}
+        world = _calmed(start, calm)
+        key = digest(key_of(world))
+        try:
+            while key not in known:
+                if key not in self._later:
+                    self._later[key] = _after_a_while(world)
+                following = _calmed(self._later[key], calm)
+                next_key = digest(key_of(following))
+                if next_key == key:
+                    _must_rest(world, calm)
+                    known[key] = 0.0 if _is_there(world) else -inf  # it waits for pods, for as long as it takes
+                    break
+                if next_key in way:
+                    goes_in_a_circle()
+                if following.state.outcome is not world.state.outcome:
+                    _may_end(following, calm)
+                way[key] = (world, following.now - world.now)
+                world, key = following, next_key
+        except Exception as error:
+            lines = [line for step, _ in (*way.values(), (world, 0.0)) for line in lines_of(step)]
+            raise Finding(f"{calm.value}: {in_words(error)}", ("left alone, this follows:", *lines)) from error
+        seconds = known[key]
+        for key, (step, passed) in reversed(way.items()):
+            known[key] = seconds = 0.0 if _is_there(step) else seconds + passed
+        return seconds
+
+
+def _waits_for_pods(world: World) -> bool:
+    """Whether `WITHOUT_PODS` is another calm than `SILENT`."""
+    return any(not worker.deleting and worker.pod not in ENDED | {PodState.RUNNING} for worker in world.workers)
+
+
+def _is_there(world: World) -> bool:
+    return world.state.phase is not FORMING or world.spec.suspend
+
+
+def _after_a_while(world: World) -> World:
+    """After what the operator has still to do, or else when it means to look again."""
+    after = world if world.idle else looked(world)
+    if not after.idle or after.wake is None:
+        return after
+    return looked(after_seconds(after, after.wake - after.now, "all"))
+
+
+def _calmed(world: World, calm: Calm) -> World:
+    """With all that the cluster and the workers owe."""
+    workers = tuple(_calm(world, worker, calm) for worker in world.workers if not worker.deleting)
+    if workers == world.workers and not world.unseen:
+        return world
+    return world._replace(workers=workers, ids=world.ids + 1, idle=False, unseen=False)
+
+
+def _calm(world: World, worker: Worker, calm: Calm) -> Worker:
+    if worker.pod in ENDED or calm is Calm.WITHOUT_PODS:
+        return worker
+    if worker.pod is not PodState.RUNNING:
+        worker = replace(worker, pod=PodState.RUNNING)
+    if calm is Calm.SILENT:
+        return worker
+    if worker.member in world.state.leaving:
+        return replace(worker, pod=PodState.SUCCEEDED)
+    if worker.id is None:
+        worker = with_record(world, worker)
+    if not _owes_a_join(world.state, worker):
+        return worker
+    join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
+    return replace(worker, request=join)
+
+
+def _owes_a_join(state: State, worker: Worker) -> bool:
+    in_round = state.phase is FORMED and worker.member in state.participants
+    last_word = worker.asks(RequestType.FINISH) or worker.asks(RequestType.CLOSE)
+    if in_round or last_word or state.phase is CLOSED:
+        return False
+    return is_current(state, worker) and not has_joined(state, worker)
+
+
+def goes_in_a_circle() -> NoReturn:
+    raise Finding("the job does not come to rest")
+
+
+def _must_rest(world: World, calm: Calm) -> None:
+    """Raises Finding when this is no place to rest."""
+    spec, state = world.spec, world.state
+    if state.phase is CLOSED and not state.ended:
+        if not any(_trains(state, worker) for worker in world.workers):
+            raise Finding("the rendezvous is closed, nobody trains any more, and the job does not end")
+        return
+    roster = roster_of(spec, state, world.workers)
+    if left := left_over(roster, state, world.workers):
+        raise Finding(f"the pods {left} are of no use any more, and stay")
+    if state.ended:
+        return
+    if spec.suspend:
+        if state.phase is FORMED:
+            raise Finding("a suspended job rests, and trains")
+    elif state.phase is FORMED:
+        if not state.done and any(worker.member not in state.participants for worker in roster.joined):
+            raise Finding(f"round {state.round} is formed, and newcomers wait for ever")
+        if calm is Calm.WELL and not state.done and {w.member for w in roster.kept} != set(state.participants):
+            raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
+    else:
+        waits = roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing)
+        if calm is not Calm.WITHOUT_PODS or len(roster.joined) >= min_members(spec, state) or not waits:
+            raise Finding(f"the job rests while round {state.round} is forming")
+
+
+def _may_end(world: World, calm: Calm) -> None:
+    """Raises Finding when calm has led to an end that it must not lead to."""
+    if world.state.outcome is Outcome.TIMEOUT and (calm is Calm.WELL or world.spec.suspend):
+        raise Finding("the job has timed out" + ", though suspended" * world.spec.suspend)
+
+
+def _trains(state: State, worker: Worker) -> bool:
+    """Whether it is a member of the last round that may still end in success."""
+    request = worker.request
+    if worker.member not in state.participants or worker.index in state.done or not is_current(state, worker):
+        return False
+    left = request is None or request.type is RequestType.LEAVE
+    again = request is not None and request.type is RequestType.JOIN and request.after >= state.round
+    return worker.pod not in ENDED and not left and not again
+
+
+def left_over(roster: Roster, state: State, workers: Iterable[Worker]) -> list[str]:
+    """Names of pods that run on, and are neither wanted nor a finished worker's."""
+    return [
+        f"{worker.index}-{worker.replacement}"
+        for worker in workers
+        if worker.pod not in ENDED and worker not in roster.kept and worker.index not in state.done
+    ]

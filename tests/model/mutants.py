@@ -1,0 +1,123 @@
+"""Shows that the checks can fail: each mutation is one seeded mistake, and something has to catch it.
+
+`make mutants`, or `python -m model.mutants [--all] [word ...]`: only mutations in whose sentence each word occurs. A
+mutation is made in a copy of the sources, and there the unit tests of the rendezvous and a quick exploration of each
+model run, the one first that is known to catch it; the first catch ends it. `--all` lets all run, and tells of each. A
+mutation that survives, or whose text is not in the sources exactly once any more, ends the run with exit code 1.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from model.mutations import MUTATIONS, Mutation
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("core", "operator", "sidecar", "tests/unit", "tests/model", "pyproject.toml")
+PROCESSES = 2
+LONGEST_SECONDS = 300  # a mutant may run in circles
+UNIT_TESTS = (
+    "-m",
+    "pytest",
+    "--exitfirst",
+    "-q",
+    "--no-header",
+    "-p",
+    "no:cacheprovider",
+    "tests/unit/test_rendezvous.py",
+    "tests/unit/test_sidecar_membership.py",
+)
+EXPLORE = ("-m", "model.explore", "--quick", "--alone")
+CHECKS = {"unit": UNIT_TESTS, "operator": (*EXPLORE, "operator"), "composed": (*EXPLORE, "composed")}
+
+
+class Verdict(NamedTuple):
+    mutation: Mutation
+    caught: dict[str, str]
+    seconds: float
+
+
+def tried(mutation: Mutation, everything: bool) -> Verdict:
+    """What catches the mutation: by the name of the check, what it said."""
+    began, caught = time.perf_counter(), {}
+    with TemporaryDirectory(prefix="mutant-") as folder:
+        root = Path(folder)
+        _copy(root)
+        path = root / mutation.file
+        path.write_text(path.read_text().replace(mutation.old, mutation.new))
+        for name in sorted(CHECKS, key=lambda name: name != mutation.by):  # the others keep their order
+            if said := _run(root, CHECKS[name]):
+                caught[name] = said
+                if not everything:
+                    break
+    return Verdict(mutation, caught, time.perf_counter() - began)
+
+
+def _copy(root: Path) -> None:
+    for name in COPIED:
+        source, target = ROOT / name, root / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+
+
+def _run(root: Path, arguments: tuple[str, ...]) -> str:
+    """What a check said of the mutant, empty if it found nothing."""
+    path = os.pathsep.join(str(root / name) for name in ("core", "operator", "sidecar", "tests"))
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"it does not end within {LONGEST_SECONDS} s"
+    return "" if done.returncode == 0 else _essence(done.stdout + done.stderr)
+
+
+def _essence(output: str) -> str:
+    """The one line of a failed check that says what it is about."""
+    patterns = (r"^FAILED \S+/(\S+::\S+)", r"^.*?: after [\d,]+ states: (.*)", r"^E? *(\w+(?:Error|Move|Refused)\b.*)")
+    for pattern in patterns:
+        if found := re.search(pattern, output, re.MULTILINE):
+            return found[1]
+    return output.strip().splitlines()[-1] if output.strip() else "it fails without a word"
+
+
+def rotten() -> Iterator[str]:
+    """Mutations that cannot be made."""
+    for mutation in MUTATIONS:
+        times = (ROOT / mutation.file).read_text().count(mutation.old)
+        if times != 1:
+            yield f"{mutation.file} has this {times} times, and not once: {mutation.old!r} ({mutation.mistake})"
+
+
+def main(arguments: list[str]) -> int:
+    words = [word for word in arguments if not word.startswith("--")]
+    chosen = [mutation for mutation in MUTATIONS if all(word in mutation.mistake for word in words)]
+    if problems := list(rotten()):
+        print("\n".join(problems))
+        return 1
+    began, survivors = time.perf_counter(), []
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        for verdict in pool.map(lambda mutation: tried(mutation, "--all" in arguments), chosen):
+            said = "; ".join(f"{name}: {what}" for name, what in verdict.caught.items()) or "SURVIVES"
+            where = f"{Path(verdict.mutation.file).name}, {verdict.seconds:.0f} s"
+            print(f"{verdict.mutation.mistake}\n    {where}: {said}", flush=True)
+            if not verdict.caught:
+                survivors.append(verdict.mutation.mistake)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants caught in {time.perf_counter() - began:.0f} s")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""What can happen around an operator. Nobody is trusted to behave: a worker may ask for anything at any time.
+
+A move on a worker is a name, the sentence that tells it, and a function that gives the worker afterwards: None where
+the move makes no sense, `GONE` where the pod is gone.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from elasticjob.rendezvous import Clocks, PodState, Request, Worker
+from elasticjob.rendezvous.roster import ENDED, STUCK, is_current
+from elasticjob.terms import Cause, RequestType
+from elasticjob_operator.status import state_of
+from model.api import stored
+from model.operator_key import address_of
+from model.operator_world import World, after_seconds
+from model.search import Move
+
+GONE = Worker(index=-1)
+Change = Callable[[World, Worker], Worker | None]
+
+
+def asks(type: RequestType, cause: str = "", behind: int = 0) -> Change:
+    def change(world: World, worker: Worker) -> Worker | None:
+        after = world.state.last_formed - behind
+        if worker.id is None or after < 0:
+            return None
+        finishes = type is RequestType.FINISH
+        request = Request(
+            type=type, cause=cause, after=after if type is RequestType.JOIN else 0, round=after if finishes else 0
+        )
+        return None if request == worker.request else replace(worker, request=request)
+
+    return change
+
+
+def becomes(pod: PodState, *before: PodState) -> Change:
+    def change(world: World, worker: Worker) -> Worker | None:
+        crashed = pod is PodState.CRASH_LOOP
+        return replace(worker, pod=pod, crashes=worker.crashes + crashed) if worker.pod in before else None
+
+    return change
+
+
+def with_record(world: World, worker: Worker) -> Worker:
+    """The pod runs, and a sidecar that has just started has written its record."""
+    id = f"{worker.index}.{world.ids + 1}"
+    return replace(worker, pod=PodState.RUNNING, id=id, address=address_of(id), request=None, heartbeat=0)
+
+
+def comes_up(world: World, worker: Worker) -> Worker | None:
+    if worker.id is not None:
+        return None
+    join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.STARTED)
+    return replace(with_record(world, worker), request=join)
+
+
+def starts_again(world: World, worker: Worker) -> Worker | None:
+    return with_record(world, worker) if worker.id is not None or worker.pod is not PodState.RUNNING else None
+
+
+def is_deleted(world: World, worker: Worker) -> Worker | None:
+    return replace(worker, deleting=True)
+
+
+def is_gone(world: World, worker: Worker) -> Worker | None:
+    return GONE
+
+
+ALIVE: dict[str, tuple[str, Change]] = {
+    "up": ("its pod runs, and its trainer joins", comes_up),
+    "record": ("its sidecar has started, and has a new id", starts_again),
+    "join": ("its trainer joins, newly started", asks(RequestType.JOIN, Cause.STARTED)),
+    "failed": ("its trainer joins again, as its processes failed", asks(RequestType.JOIN, Cause.WORKER_FAILED)),
+    "rejoin": ("its trainer joins again, told of a change", asks(RequestType.JOIN, Cause.MEMBERSHIP_CHANGED)),
+    "late": ("a join comes that was made a round ago", asks(RequestType.JOIN, Cause.STARTED, 1)),
+    "killed": ("its trainer was killed", asks(RequestType.LEAVE, Cause.AGENT_LOST)),
+    "no store": ("its store did not come", asks(RequestType.LEAVE, Cause.STORE_NOT_READY)),
+    "leave": ("its trainer leaves, as the pod stops", asks(RequestType.LEAVE, Cause.POD_STOPPING)),
+    "finish": ("its trainer has finished", asks(RequestType.FINISH)),
+    "close": ("its trainer closes the rendezvous", asks(RequestType.CLOSE)),
+    "pod failed": ("its pod fails", becomes(PodState.FAILED, PodState.PENDING, PodState.RUNNING)),
+    "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),
+    "out of memory": ("its trainer runs out of memory", becomes(PodState.OOM_KILLED, PodState.RUNNING)),
+    "stuck": ("its pod cannot be scheduled", becomes(PodState.UNSCHEDULABLE, PodState.PENDING)),
+    "crash": ("the kubelet holds back its trainer", becomes(PodState.CRASH_LOOP, PodState.RUNNING)),
+    "runs": ("its trainer runs again", becomes(PodState.RUNNING, *STUCK)),
+    "deleted": ("its pod is deleted", is_deleted),
+    "gone": ("its pod is gone", is_gone),
+}
+# what matters of pods that are on their way out, and of all after the end
+LEFT = ("join", "finish", "gone")
+# seconds that pass, and whose heartbeats go on meanwhile: of all, of none, or (a number) of all but one
+TIMES = ((10.0, "all"), (10.0, "none"), (20.0, "all"), (60.0, "all"))
+
+
+def moves_of(world: World, left: int) -> Iterator[Move]:
+    """Each as the operator sees it at once and, if at least two more follow, together with the next."""
+    spec, state = world.spec, world.state
+    yield ("look",)
+    yield ("restart",)
+    yield from (("time", seconds, whose) for seconds, whose in TIMES)
+    yield from (("time", 10.0, w.index) for w in world.workers if w.heartbeat is not None and is_current(state, w))
+    for seen in (True, False) if left > 1 and not world.unseen else (True,):
+        yield from (("scale", size, seen) for size in range(spec.min_replicas, 4) if size != spec.replicas)
+        yield ("suspend", seen)
+        for worker in world.workers:
+            out = worker.deleting or worker.pod in ENDED or state.ended or not is_current(state, worker)
+            for name in LEFT if out else ALIVE:
+                if ALIVE[name][1](world, worker) is not None:
+                    yield (name, worker.index, worker.replacement, seen)
+
+
+def changed(world: World, move: Move) -> World:
+    """After `move`, before the operator looks."""
+    world = world._replace(unseen=move[-1] is False, idle=False)
+    match move:
+        case ("look",):
+            return world
+        case ("restart",):
+            fresh = Clocks(opened=world.now, formed=world.now)
+            return world._replace(state=state_of(stored(world.state), fresh))
+        case ("time", seconds, whose):
+            return after_seconds(world, seconds, whose)
+        case ("scale", replicas, _):
+            return world._replace(spec=replace(world.spec, replicas=replicas))
+        case ("suspend", _):
+            return world._replace(spec=replace(world.spec, suspend=not world.spec.suspend))
+    name, index, number, _ = move
+    at = next(at for at, worker in enumerate(world.workers) if (worker.index, worker.replacement) == (index, number))
+    worker = ALIVE[name][1](world, world.workers[at])
+    assert worker is not None
+    became = () if worker is GONE else (worker,)
+    return world._replace(workers=(*world.workers[:at], *became, *world.workers[at + 1 :]), ids=world.ids + 1)

@@ -1,0 +1,90 @@
+"""The operator's model: the real `decide` between workers that may ask for anything and pods that may do anything."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from elasticjob.rendezvous import Clocks, State
+from model.landmarks import LANDMARKS
+from model.liveness import Liveness
+from model.operator_key import key_of
+from model.operator_moves import ALIVE, changed, moves_of
+from model.operator_world import World, lines_of, looked
+from model.search import Digest, Finding, Move, digest
+
+
+class OperatorScope:
+    """Begins at the landmarks named."""
+
+    def __init__(self, landmarks: Iterable[str] = tuple(LANDMARKS)) -> None:
+        self._landmarks = tuple(landmarks)
+        self._tried: set[Digest] = set()
+        self._liveness = Liveness()
+
+    def starts(self) -> Iterable[World]:
+        return map(_reached, self._landmarks)
+
+    def moves(self, world: World, left: int) -> Iterator[Move]:
+        return moves_of(world, left)
+
+    def apply(self, world: World, move: Move) -> World | None:
+        before = changed(world, move)
+        if before.unseen:
+            return before
+        asked = digest(key_of(before))
+        if asked in self._tried:
+            return None
+        self._tried.add(asked)
+        after = looked(before)
+        asleep = world.wake is None or before.now < world.wake
+        if world.idle and asleep and move == ("time", 10.0, "none") and not after.idle:
+            raise Finding("nothing happened but time, and the operator had not meant to look so soon")
+        return after
+
+    def forget(self) -> None:
+        self._tried.clear()
+
+    def key(self, world: World) -> tuple[Any, ...]:
+        return key_of(world)
+
+    def check(self, world: World) -> None:
+        self._liveness.check(world)
+
+    def notes(self) -> str:
+        longest = ", ".join(f"{seconds:g} s if {calm.value}" for calm, seconds in self._liveness.longest.items())
+        return f"longest way to a formed round or the end: {longest}"
+
+    def tell(self, move: Move, after: World | None) -> Iterator[str]:
+        if move[0] == "start":
+            name = self._landmarks[move[1]]
+            yield f"{name}: a job of {LANDMARKS[name][0].replicas}, at least {LANDMARKS[name][0].min_replicas}"
+            yield from (f"  {in_words(step)}" for step in LANDMARKS[name][1])
+        else:
+            yield in_words(move)
+        if after is not None:
+            yield from lines_of(after)
+
+
+def in_words(move: Move) -> str:
+    match move:
+        case ("time", seconds, whose):
+            beats = whose if whose in ("all", "none") else f"all but worker {whose}'s"
+            return f"{seconds:g} seconds pass; heartbeats that go on: {beats}"
+        case ("look",):
+            return "the operator looks again"
+        case ("restart",):
+            return "the operator starts anew"
+        case ("scale", replicas, seen):
+            text = f"scaled to {replicas}"
+        case ("suspend", seen):
+            text = "suspended, or resumed"
+        case (name, index, number, seen):
+            text = f"pod {index}-{number}: {ALIVE[name][0]}"
+    return text + ("" if seen else " (the operator does not see it yet)")
+
+
+def _reached(landmark: str) -> World:
+    spec, script = LANDMARKS[landmark]
+    world = looked(World(spec, State(clocks=Clocks(opened=0.0, formed=0.0))))
+    for move in script:
+        world = looked(changed(world, move))
+    return world

@@ -1,0 +1,87 @@
+"""A job as its operator sees it: what is agreed, the pods and their records, and the operator's clock.
+
+`looked` is one step of the operator: the real `decide`, all checks, and what the step does to pods.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from elasticjob.rendezvous import Event, PodState, Spec, State, Worker, decide, pods_to_create, pods_to_delete
+from elasticjob.rendezvous.roster import ENDED, is_current
+from model.checks import check_step
+
+
+class World(NamedTuple):
+    """`workers` are in the order of their names. `wake` is when the operator looks by itself; `unseen`: it has not
+    looked at what happened last; `idle`: its last look changed nothing. `ids` is more than any sidecar's number."""
+
+    spec: Spec
+    state: State
+    workers: tuple[Worker, ...] = ()
+    now: float = 0.0
+    wake: float | None = None
+    unseen: bool = False
+    idle: bool = False
+    ids: int = 0
+    events: tuple[Event, ...] = ()
+
+
+AGREED = tuple(field.name for field in fields(State) if field.name not in ("clocks", "waiting", "reason", "failure"))
+
+
+def agreed(state: State) -> tuple[Any, ...]:
+    """What is agreed, without clocks and texts."""
+    return (bool(state.failure), *[getattr(state, name) for name in AGREED])
+
+
+def looked(world: World) -> World:
+    """The operator looks and acts: what it makes is there at once, what it deletes is going. Raises Finding."""
+    spec, workers, now = world.spec, world.workers, world.now
+    decision = decide(spec, world.state, workers, now)
+    state = decision.state
+    new = pods_to_create(spec, state, workers)
+    old = pods_to_delete(spec, state, workers, now)
+    check_step(spec, world.state, workers, decision, new, old)
+    if old or new:
+        workers = tuple(replace(worker, deleting=True) if worker in old else worker for worker in workers)
+        made = (Worker(index=index, replacement=number, pod=PodState.PENDING) for index, number in new)
+        workers = tuple(sorted((*workers, *made), key=lambda worker: (worker.index, worker.replacement)))
+    idle = not (old or new) and agreed(state) == agreed(world.state)
+    kept = _without_old_ones(state, workers)
+    return World(spec, state, kept, now, decision.wake_at, idle=idle, ids=world.ids, events=decision.events)
+
+
+def after_seconds(world: World, seconds: float, whose: str | int) -> World:
+    """Time passes; the heartbeats of living sidecars go on, but for those of nobody or of one."""
+    workers = tuple(
+        worker
+        if worker.heartbeat is None or worker.pod in ENDED or whose in ("none", worker.index)
+        else replace(worker, heartbeat=worker.heartbeat + 1)
+        for worker in world.workers
+    )
+    return world._replace(workers=workers, now=world.now + seconds)
+
+
+def _without_old_ones(state: State, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    """Of the pods of an index that were given up only the newest is kept, or there would be ever more of them."""
+    newest_old = {worker.index: worker for worker in workers if not is_current(state, worker)}
+    return tuple(w for w in workers if is_current(state, w) or newest_old[w.index] is w)
+
+
+def lines_of(world: World) -> Iterator[str]:
+    """The world for people."""
+    state, spec = world.state, world.spec
+    members = " ".join(f"{member.index}/{member.id}" for member in state.participants)
+    leaving = " ".join(f"{member.index}/{member.id}" for member in state.leaving)
+    yield (
+        f"    {world.now:g} s: round {state.round} {state.outcome or state.phase}, members {members or 'none'}, "
+        f"leaving {leaving or 'none'}, finished {sorted(state.done)}, restarts {state.restarts} {state.failure}, "
+        f"{'suspended' if spec.suspend else f'{spec.replicas} wanted'}"
+    )
+    for worker in world.workers:
+        request = worker.request
+        asks = "nothing" if request is None else f"{request.type} {request.cause} after {request.after}"
+        going = " going" if worker.deleting else ""
+        yield f"      pod {worker.index}-{worker.replacement} {worker.pod.value}{going}, id {worker.id}, asks {asks}"
+    yield from (f"      {event.reason}: {event.message}" for event in world.events)

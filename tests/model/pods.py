@@ -1,0 +1,127 @@
+"""A worker's pod in the composed model: the real sidecar machine and a small trainer, and what is known of them."""
+
+from dataclasses import fields
+from functools import cache
+from itertools import count
+from typing import Any, NamedTuple
+
+from elasticjob.api import Cause
+from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob_sidecar.membership import Membership
+from elasticjob_sidecar.view import view_of
+
+# what a trainer is at
+JOINING, ENTERING, TRAINING, FINISHED, DEAD, FAILED = "joining", "entering", "training", "finished", "dead", "failed"
+SLOTS = tuple(field.name for field in fields(Membership))
+_numbers = count()
+
+
+class Sight(NamedTuple):
+    """A worker as it is seen: its pod and its record. Equal ones are one object, known by its number."""
+
+    pod: tuple[int, int, PodState, bool]
+    record: tuple[Any, ...]
+    worker: Worker
+    number: int
+
+
+class Trainer(NamedTuple):
+    """One torchrun process. `used` is the round that it has last used or given up, `handed` the last that it was told,
+    `asked` how often it has asked for one; `connected`: the sidecar holds its stream."""
+
+    name: str
+    state: str = JOINING
+    used: int = 0
+    handed: int = 0
+    asked: int = 0
+    cause: Cause = Cause.STARTED
+    connected: bool = True
+
+
+class Pod(NamedTuple):
+    """`seen` is what the operator knows of it, None before its first sight. `read` is the number of the status that the
+    sidecar knows, and `lag` how many were written since. `lives` and `starts` count its sidecars and its trainers;
+    `given` is the round last handed out in this pod, and to whom."""
+
+    index: int  # type: ignore[assignment]  # a field, and not the method of a tuple
+    number: int
+    seen: Sight | None
+    phase: PodState = PodState.PENDING
+    deleting: bool = False
+    gone: bool = False
+    lives: int = 0
+    starts: int = 0
+    sidecar: Membership | None = None
+    read: int | None = None
+    lag: int = 0
+    trainer: Trainer | None = None
+    given: tuple[int, str] = (0, "")
+
+
+def sight_of(pod: Pod) -> Sight:
+    """The pod and its record as they are."""
+    return _sight((pod.index, pod.number, pod.phase, pod.deleting), _record_of(pod))
+
+
+def half_seen(pod: Pod, *, record: bool) -> Sight:
+    """Pods and records are watched apart: one of the two is known as it is, the other as it was seen before."""
+    now, before = sight_of(pod), pod.seen
+    assert before is not None
+    return _sight(before.pod, now.record) if record else _sight(now.pod, before.record)
+
+
+def reads(pod: Pod) -> bool:
+    """Whether its sidecar follows the job's status."""
+    return pod.sidecar is not None and not pod.sidecar._stopping
+
+
+def perceives_change(pod: Pod) -> bool:
+    """Whether the trainer knows that the round in use has ended: the rule of the plug-in's `View.ends_round`."""
+    sidecar, trainer = pod.sidecar, pod.trainer
+    if sidecar is None or trainer is None or not trainer.connected or not trainer.used:
+        return False
+    view = view_of(sidecar)
+    if view is None:
+        return False
+    of_this_round = view["changed"] and view["handed"] == trainer.used
+    return bool(view["leaving"] or view["round"] > trainer.used or of_this_round)
+
+
+def address_of(id: str) -> str:
+    return f"{id}:29402"
+
+
+def copied(pod: Pod) -> Membership:
+    """The sidecar's machine, free to be changed."""
+    machine = Membership.__new__(Membership)
+    for name in SLOTS:
+        value = getattr(pod.sidecar, name)
+        setattr(machine, name, value.copy() if isinstance(value, (set, dict, list)) else value)
+    return machine
+
+
+def _record_of(pod: Pod) -> tuple[Any, ...]:
+    if pod.sidecar is None:
+        return ()
+    asked = pod.sidecar.request
+    request = None if asked is None else (asked.type, asked.after or 0, asked.round or 0, asked.cause or "")
+    return (pod.sidecar.me.id, request)
+
+
+@cache
+def _sight(pod: tuple[int, int, PodState, bool], record: tuple[Any, ...]) -> Sight:
+    index, number, phase, deleting = pod
+    worker = Worker(index=index, replacement=number, pod=phase, deleting=deleting)
+    if record:
+        id, asked = record
+        request = asked and Request(type=asked[0], after=asked[1], round=asked[2], cause=asked[3])
+        worker = Worker(
+            index=index,
+            replacement=number,
+            pod=phase,
+            deleting=deleting,
+            id=id,
+            address=address_of(id),
+            request=request,
+        )
+    return Sight(pod, record, worker, next(_numbers))

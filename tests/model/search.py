@@ -1,0 +1,154 @@
+"""Breadth-first search through everything that can happen in a model, and the shortest way to what it finds.
+
+A model (`Scope`) has worlds and moves between them. Worlds with the same key are the same; of each only a digest of
+128 bits is kept, with the move that first led to it, so that the way to a world can be walked again and told.
+"""
+
+import marshal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Generic, Protocol, TypeVar
+
+World = TypeVar("World")
+Move = tuple[Any, ...]
+Digest = bytes
+
+
+class Finding(Exception):
+    """A check has failed: the model, or the code that it runs, is wrong. `then` tells what a check of a world did."""
+
+    def __init__(self, sentence: str, then: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.then = then
+
+
+class Scope(Protocol[World]):
+    """What a model has to tell. `apply` and `check` raise `Finding`, or whatever the code that they run raises."""
+
+    def starts(self) -> Iterable[World]:
+        """The worlds to begin with."""
+
+    def moves(self, world: World, left: int) -> Iterator[Move]:
+        """What can happen next, when the search goes on for `left` more moves after it."""
+
+    def apply(self, world: World, move: Move) -> World | None:
+        """The world after `move`; None when that has been asked in a world just like this one."""
+
+    def forget(self) -> None:
+        """From now on answer `apply` as if nothing had been asked before."""
+
+    def key(self, world: World) -> tuple[Any, ...]:
+        """All that matters of a world, in plain values."""
+
+    def check(self, world: World) -> None:
+        """What has to hold in every world, once for each."""
+
+    def notes(self) -> str:
+        """What else a search has found out, in a few words."""
+
+    def tell(self, move: Move, after: World | None) -> Iterator[str]:
+        """`move` and what came of it, for people; ("start", number) is the first. None: the check failed in it."""
+
+
+class Found(Exception):
+    """A finding and the shortest way to it, in words."""
+
+    def __init__(self, sentence: str, trace: tuple[str, ...]) -> None:
+        super().__init__(sentence, trace)
+        self.sentence, self.trace = sentence, trace
+
+
+@dataclass(slots=True)
+class Count:
+    """How far a search went; `cut`: there was more beyond its depth."""
+
+    depth: int = 0
+    cut: bool = True
+    states: int = 0
+    transitions: int = 0
+    seconds: float = 0.0
+
+
+class Search(Generic[World]):
+    def __init__(self, scope: Scope[World]) -> None:
+        self._scope = scope
+        self._ways: dict[Digest, tuple[Digest | None, Move]] = {}
+        self.count = Count()
+
+    def run(self, depth: int) -> Count:
+        """Visit all worlds up to `depth` moves away from the first ones. Raises Found."""
+        began = time.perf_counter()
+        frontier: list[tuple[Digest, World]] = []
+        for number, world in enumerate(self._scope.starts()):
+            if (here := self._visit(world, None, (number,))) is not None:
+                frontier.append((here, world))
+        for level in range(1, depth + 1):
+            frontier = self._level(frontier, left=depth - level)
+            self.count.depth = level
+            if level < depth and not frontier:
+                self.count.cut = False
+                break
+        self.count.seconds = time.perf_counter() - began
+        return self.count
+
+    def _level(self, frontier: list[tuple[Digest, World]], left: int) -> list[tuple[Digest, World]]:
+        following = []
+        for here, world in frontier:
+            for move in self._scope.moves(world, left):
+                self.count.transitions += 1
+                try:
+                    after = self._scope.apply(world, move)
+                except Exception as error:
+                    raise self._found(error, here, move) from error
+                if after is None:
+                    continue
+                there = self._visit(after, here, move)
+                if there is not None and left:
+                    following.append((there, after))
+        return following
+
+    def _visit(self, world: World, origin: Digest | None, move: Move) -> Digest | None:
+        """The digest of a world that is new; None for one that is known."""
+        here = digest(self._scope.key(world))
+        if here in self._ways:
+            return None
+        self._ways[here] = (origin, move)
+        self.count.states += 1
+        try:
+            self._scope.check(world)
+        except Exception as error:
+            raise self._found(error, here) from error
+        return here
+
+    def _found(self, error: Exception, at: Digest, *last: Move) -> Found:
+        sentence, then = in_words(error), error.then if isinstance(error, Finding) else ()
+        moves = list(last)
+        origin: Digest | None = at
+        while origin is not None:
+            origin, move = self._ways[origin]
+            moves.append(move)
+        start, *way = reversed(moves)
+        return Found(sentence, (*self._walk(start[0], way), *then))
+
+    def _walk(self, start: int, way: list[Move]) -> Iterator[str]:
+        self._scope.forget()
+        world: World | None = list(self._scope.starts())[start]
+        yield from self._scope.tell(("start", start), world)
+        for move in way:
+            assert world is not None
+            try:
+                world = self._scope.apply(world, move)
+            except Exception:
+                world = None  # this is the move that it is about
+            yield from self._scope.tell(move, world)
+
+
+def in_words(error: Exception) -> str:
+    return str(error) if isinstance(error, Finding) else f"{type(error).__name__}: {error}"
+
+
+def digest(key: tuple[Any, ...]) -> Digest:
+    # version 2 has no references, so equal values give equal bytes
+    return blake2b(marshal.dumps(key, 2), digest_size=16).digest()
