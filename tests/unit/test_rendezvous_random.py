@@ -1,5 +1,5 @@
-"""Random lives of jobs with up to eight workers: no order of events breaks an invariant, nothing depends on the order in
-which workers are listed, and calm leads to Formed or Closed. `tests/model` goes through small jobs completely."""
+"""Random lives of jobs with up to eight workers: no order of events breaks an invariant, nothing depends on the order
+in which workers are listed, and calm leads to Formed or Closed. `tests/model` goes through small jobs completely."""
 
 from dataclasses import replace
 
