@@ -93,7 +93,7 @@ def _told(task: Task, result: Result) -> Iterator[str]:
     a_second = count.states / max(count.seconds, 0.001)
     yield (
         f"{task.model}, {task.jobs}: depth {count.depth}{'' if count.cut else ' (the end)'}, {count.states:,} states "
-        f"(liveness shown from each), {count.transitions:,} transitions, {count.seconds:.0f} s, {a_second:,.0f} states/s"
+        f"(each led to rest), {count.transitions:,} transitions, {count.seconds:.0f} s, {a_second:,.0f} states/s"
     )
     yield f"  {result.notes}"
 
