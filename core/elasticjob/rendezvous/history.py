@@ -115,7 +115,7 @@ def one_failure_a_round(before: State, after: State) -> Iterator[str]:
 
 def failures_wait(before: State, after: State) -> Iterator[str]:
     """A failure waits only while a round forms: it is noted when the last one breaks, then kept or dropped, never
-    changed. The members whose pods are given up meanwhile are noted with it."""
+    changed. The members whose pods are given up meanwhile are noted with it, unless their index has finished."""
     if after.failure and after.phase is not FORMING:
         yield f"a failure waits, and round {after.round} is {after.phase}"
     elif after.failure and before.phase is FORMING and after.failure != before.failure:
@@ -125,7 +125,8 @@ def failures_wait(before: State, after: State) -> Iterator[str]:
         for member in after.participants
         if after.replacements.get(member.index, 0) > before.replacements.get(member.index, 0)
     }
-    given_up = {*before.given_up, *grown} if after.failure else set()
+    noted = (member for member in (*before.given_up, *grown) if member.index not in after.done)
+    given_up = set(noted) if after.failure else set()
     if set(after.given_up) != given_up:
         found, kept = sorted(member.index for member in given_up), [member.index for member in after.given_up]
         yield f"workers {found} of the last round were given up while a failure waits, and {kept} are noted"
