@@ -19,7 +19,12 @@ def leader(operator: Namespace) -> Object:
     for pod in held_back:
         operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=50s")
-    return operator.get("pod", str(operator.get("lease", LEASE)["spec"]["holderIdentity"]))
+    return operator.get("pod", holder(operator))
+
+
+def holder(operator: Namespace) -> str:
+    """The name of the leader's pod, as the Lease has it."""
+    return str(operator.get("lease", LEASE)["spec"]["holderIdentity"])
 
 
 def restarted(operator: Namespace, pod: Object) -> bool:

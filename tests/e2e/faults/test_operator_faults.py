@@ -10,7 +10,7 @@ import pytest
 from e2e.disruption import kill_container, signal_container
 from e2e.faults.fault import Fault
 from e2e.kube import Namespace, Object, wait_until
-from e2e.operator import CONTAINER, LEASE, leader, restarted, take_over
+from e2e.operator import CONTAINER, LEASE, holder, leader, restarted, take_over
 
 pytestmark = pytest.mark.disruptive
 
@@ -85,7 +85,10 @@ def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
     """Its count of terms begins anew, and the terms in the statuses must not: they fence an old leader."""
     fault = shared_fault
     fault.join()
+    old = leader(operator)
     deleted = take_over(fault.job, operator, lambda _: operator.kubectl("delete", "lease", LEASE))
+    if holder(operator) != name(old):
+        wait_until("the old leader to start anew", lambda: restarted(operator, old), 60)
     fault.unbroken()
     fault.next_leader(deleted, within=20)
 
