@@ -57,6 +57,7 @@ class ControlPlane:
         self._work: Path | None = None
         self._programs: list[Program] = []
         self._server = self._token = ""
+        self._server_command: list[str] = []
         self._tls = ssl.create_default_context()
 
     @property
@@ -100,6 +101,17 @@ class ControlPlane:
         if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
             self._work = None
+
+    def stop_server(self) -> None:
+        """End kube-apiserver alone, as if it were away; `start_server` brings it back."""
+        if len(self._programs) == 2:  # etcd is the first
+            self._programs.pop().stop()
+
+    def start_server(self) -> None:
+        """Start kube-apiserver anew at the same address: what is stored is there, watches and caches are gone."""
+        if len(self._programs) != 1:
+            raise ControlPlaneError("start_server() comes after start() and stop_server()")
+        self._run(self._server_command).await_ready(self._answers, time.monotonic() + self._start_seconds)
 
     def __enter__(self) -> ControlPlane:
         self.start()
@@ -156,7 +168,8 @@ class ControlPlane:
         self._token = credentials.admin_token()
         credentials.write_private(work / "tokens.csv", credentials.token_file(self._token))
         credentials.write_private(work / "service-accounts.pem", credentials.signing_key())
-        server = self._run([apiserver, *_apiserver_flags(work, database, secure)])
+        self._server_command = [apiserver, *_apiserver_flags(work, database, secure)]
+        server = self._run(self._server_command)
         self._server = f"https://{_HOST}:{secure}"
         server.await_ready(lambda: _accepts(secure), deadline)
         self._tls = ssl.create_default_context(cafile=self.authority)

@@ -82,6 +82,11 @@ class ApiClient:
         self._connection: http.client.HTTPSConnection | None = None
         self._connected_at = 0.0
 
+    def close(self) -> None:
+        """Close the connection; a later call makes a new one."""
+        with self._lock:
+            self._drop()
+
     def call(
         self, method: str, path: str, body: Any = None, *, patience: float, content_type: str = "application/json"
     ) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
         **settings.config,
     )
     return KubernetesRendezvousHandler(
-        dynamic_rendezvous.create_handler(store, backend, own), backend, store, settings, str(state)
+        dynamic_rendezvous.create_handler(store, backend, own), backend, store, settings, state
     )
 
 
@@ -95,7 +95,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         backend: KubernetesRendezvousBackend,
         store: KubernetesStore,
         settings: Settings,
-        where: str,
+        where: ConfigMap,
     ) -> None:
         self._inner = inner
         self._backend = backend
@@ -139,7 +139,8 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             raise SystemExit(0) from None
         except RendezvousClosedError:
             raise RendezvousClosedError(
-                f"the run '{self.get_run_id()}' in {self._where} is over; a new one needs another --rdzv-id"
+                f"the run '{self.get_run_id()}' in {self._where} is over; a new one needs another --rdzv-id, "
+                f"or first: {self._where.delete_command}"
             ) from None
         except RendezvousTimeoutError:
             raise RendezvousTimeoutError(

@@ -22,7 +22,7 @@ def name_of(key: str) -> str:
     name = _escape(key)
     if len(name) <= _MAX_NAME:
         return name or "_"
-    return name[:_READABLE] + _DIGEST + hashlib.sha256(key.encode()).hexdigest()
+    return name[:_READABLE] + _DIGEST + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def may_begin_with(name: str, prefix: str) -> bool:
@@ -31,5 +31,5 @@ def may_begin_with(name: str, prefix: str) -> bool:
 
 
 def _escape(key: str) -> str:
-    name = _OTHER.sub(lambda match: b"_%02X" % match[0][0], key.encode()).decode()
+    name = _OTHER.sub(lambda match: b"_%02X" % match[0][0], key.encode("utf-8", "surrogatepass")).decode()
     return "_2E" + name[1:] if name.startswith(".") else name  # "." and ".." are not allowed

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, TypeVar
 from torch.distributed import DistNetworkError, DistStoreError, Store
 
 from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Unavailable
+from elasticjob_torch.kubernetes.config_map import Content
 from elasticjob_torch.kubernetes.key_names import may_begin_with, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
-    from elasticjob_torch.kubernetes.config_map import ConfigMap, Content
+    from elasticjob_torch.kubernetes.config_map import ConfigMap
 
 T = TypeVar("T")
 
@@ -149,11 +150,11 @@ class KubernetesStore(Store):  # type: ignore[misc]
         return all(self._name(key) in content.binary for key in keys)
 
     def _read(self, patience: float) -> Content:
+        """Return the content, one without version when there is no ConfigMap: only writers make it."""
         try:
             return self._map.read(patience)
         except NotFound:
-            self._create()
-            return self._map.read(patience)
+            return Content(version="")
 
     def _create(self) -> None:
         try:
@@ -169,6 +170,9 @@ class KubernetesStore(Store):  # type: ignore[misc]
         with _TorchErrors():
             while True:
                 content = self._read(_PATIENCE_SECONDS)
+                if not content.version:
+                    self._create()
+                    continue
                 writes = content.annotations.get(_WRITES, "").split()
                 if id_ in writes:
                     return result  # type: ignore[return-value]
