@@ -1,0 +1,32 @@
+"""Set-up of the API tests: one control plane without nodes for the whole run, and a namespace for each test."""
+
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dynamic_torch import stand_in
+
+from api.team import Team
+from elasticjob.testing import ControlPlane
+
+torch = pytest.fixture(stand_in)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def team(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Team]:
+    made = Team(control_plane, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def plugin(torch: types.ModuleType) -> types.ModuleType:
+    """torch's rendezvous errors; the plug-in's modules are loaded over stand-ins of torch."""
+    return torch

@@ -1,0 +1,242 @@
+"""`KubernetesRendezvousBackend` against a real API server, with the rights of the example's Role."""
+
+import importlib
+import json
+import pickle
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from dynamic_torch import Node, State
+
+from api.team import Team
+from elasticjob.testing import ControlPlane
+from elasticjob_torch.kubernetes.api import Forbidden, NotFound, Unavailable
+from elasticjob_torch.kubernetes.clock import SharedClock
+
+# made by: openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -days 36500
+OTHER_AUTHORITY = """\
+-----BEGIN CERTIFICATE-----
+MIIBjjCCATWgAwIBAgIUDEUE2zUZOH4wDJB7iZf0KcN4IpYwCgYIKoZIzj0EAwIw
+HDEaMBgGA1UEAwwRYW5vdGhlciBhdXRob3JpdHkwIBcNMjYxMTIxMTUyMzE3WhgP
+MjEyNjEwMjgxNTIzMTdaMBwxGjAYBgNVBAMMEWFub3RoZXIgYXV0aG9yaXR5MFkw
+EwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEwAphG6KbupsF0j9LnV+08MMGKjiuE2DJ
+i1oYhymblej0tGFW8G0SNd0M+8mIqpoejBAUFmnuZzLDcqdAOpJyHqNTMFEwHQYD
+VR0OBBYEFObqUHa1a62JObfCBZiiaBjo589mMB8GA1UdIwQYMBaAFObqUHa1a62J
+ObfCBZiiaBjo589mMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDRwAwRAIg
+QVHD33ReJpV8pTO7rO2+O0MOPonbllvrYS5jxX0vVxUCIFHkK7Fl3zYTXB+s2ZTs
+e3rpJohKmXmdJ8vxEKfqydmV
+-----END CERTIFICATE-----
+"""
+
+A, B = Node("10.0.0.1", 1, 0), Node("10.0.0.2", 1, 0)
+
+
+@pytest.fixture
+def make(team, plugin):
+    module = importlib.import_module("elasticjob_torch.kubernetes.backend")
+
+    def make_backend(run_id="run", name="digits"):
+        clock = SharedClock()
+        config_map = team.config_map(name, clock=clock)
+        backend = module.KubernetesRendezvousBackend(config_map, run_id, 15, clock)
+        backend.patience = 10.0
+        return backend
+
+    return make_backend
+
+
+def state(**changes):
+    return pickle.dumps(State(**changes))
+
+
+def round_of(answer):
+    return pickle.loads(answer[0]).round
+
+
+def test_first_writer_begins_and_the_second_gets_its_state(make):
+    first, second = make(), make()
+    assert first.get_state() is None
+    written, token, has_set = first.set_state(state(round=1))
+    assert (round_of((written,)), has_set) == (1, True)
+    answer = second.set_state(state(round=2))
+    assert (round_of(answer), answer[1], answer[2]) == (1, token, False)
+    assert second.get_state() == (answer[0], token)
+
+
+def test_state_is_replaced_only_by_its_token(make):
+    first, second = make(), make()
+    _, old, _ = first.set_state(state(round=1))
+    _, new, has_set = first.set_state(state(round=2), old)
+    assert has_set
+    assert new != old
+    second.get_state()
+    answer = second.set_state(state(round=7), old)
+    assert (round_of(answer), answer[1], answer[2]) == (2, new, False)
+    assert second.set_state(state(round=7), answer[1])[2]
+
+
+def test_no_write_is_lost_among_many_writers(make):
+    make().set_state(state())
+
+    def count_up(backend):
+        for _ in range(10):
+            bits, token = backend.get_state()
+            done = False
+            while not done:
+                bits, token, done = backend.set_state(state(round=pickle.loads(bits).round + 1), token)
+
+    writers = [threading.Thread(target=count_up, args=(make(),)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert round_of(make().get_state()) == 40
+
+
+def test_kubectl_shows_the_state(make, team: Team):
+    make().set_state(state(round=4, complete=True, participants={A: 0, B: 1}))
+    shown = json.loads(team.administer("GET", "digits")["data"]["state"])
+    assert shown["runId"] == "run"
+    assert shown["round"] == 4
+    assert shown["participants"] == {"10.0.0.1/1/0": 0, "10.0.0.2/1/0": 1}
+
+
+def test_deleted_state_is_begun_anew_with_another_scope(make, team: Team):
+    backend = make()
+    _, token, _ = backend.set_state(state(round=1))
+    scope = backend.scope()
+    team.administer("PATCH", "digits", {"data": None})
+    assert backend.set_state(state(round=2), token) is None
+    assert backend.set_state(state(round=0))[2]
+    assert backend.scope() != scope
+
+
+def test_run_in_use_is_not_taken_over(make, plugin):
+    make("first").set_state(state(last_heartbeats={A: datetime.now(UTC)}))
+    for use in (lambda: make("second").get_state(), lambda: make("second").set_state(state())):
+        with pytest.raises(plugin.RendezvousStateError, match="in use by the run 'first', where this is 'second'"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "end", [{"closed": True, "last_heartbeats": {A: datetime(2100, 1, 1, tzinfo=UTC)}}, {"last_heartbeats": {}}]
+)
+def test_run_that_is_over_makes_place(make, end):
+    first, second = make("first"), make("second")
+    first.set_state(state(**end))
+    assert second.get_state() is None
+    assert second.set_state(state(round=5))[2]
+    assert second.scope() != first.scope()
+
+
+def test_run_whose_nodes_are_lost_makes_place_after_their_expiry(make, plugin):
+    silent = timedelta(seconds=14)
+    first, second = make("first"), make("second")
+    first.set_state(state(last_heartbeats={A: datetime.now(UTC) - silent}))
+    with pytest.raises(plugin.RendezvousStateError, match="in use"):
+        second.get_state()
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            assert second.get_state() is None
+            break
+        except plugin.RendezvousStateError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def test_node_of_a_run_that_was_replaced_is_told(make, plugin):
+    first, second = make("first"), make("second")
+    _, token, _ = first.set_state(state())
+    second.set_state(state(last_heartbeats={B: datetime.now(UTC)}))
+    with pytest.raises(plugin.RendezvousStateError, match="in use by the run 'second'"):
+        first.set_state(state(), token)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "gASVCgAAAAAAAACMBm9zLnN5c5Qu", '{"runId": "run", "incarnation": "1", "expirySeconds": 15, "round": 1}'],
+)
+def test_what_is_no_state_is_refused_with_the_way_out(make, team: Team, plugin, text):
+    team.administer("PATCH", "digits", {"data": {"state": text}})
+    with pytest.raises(plugin.RendezvousStateError, match="To begin anew: kubectl delete configmap digits"):
+        make().get_state()
+
+
+def test_missing_permission_is_named(make, plugin):
+    with pytest.raises(plugin.RendezvousConnectionError, match=r"may not get ConfigMap .*/other; grant it with a Role"):
+        make(name="other").get_state()
+
+
+def test_missing_config_map_asks_for_create_or_to_be_made(make, team: Team, plugin):
+    team.administer("DELETE", "digits")
+    with pytest.raises(plugin.RendezvousConnectionError, match=r"may not create .*or create the ConfigMap beforehand"):
+        make().set_state(state())
+
+
+def test_missing_permission_to_watch_is_named(team: Team):
+    with pytest.raises(Forbidden, match=r"may not watch ConfigMap .*/other"):
+        list(team.config_map("other").watch("0", 5))
+
+
+def test_rotated_token_is_read_anew(team: Team):
+    config_map = team.config_map("digits")
+    config_map.read(0)
+    (team.directory / "token").write_text("no longer valid")
+    with pytest.raises(Unavailable, match="401"):
+        config_map.read(0)
+
+    def rotate():
+        (team.directory / "token").write_text(team.new_token())
+
+    later = threading.Timer(0.5, rotate)
+    later.start()
+    config_map.read(20)
+    later.join()
+
+
+def test_away_server_is_a_connection_error_in_time(make, team: Team, plugin, control_plane: ControlPlane):
+    backend = make()
+    backend.set_state(state(round=3))
+    backend.patience = 1.0
+    control_plane.stop_server()
+    try:
+        began = time.monotonic()
+        with pytest.raises(plugin.RendezvousConnectionError, match=r"did not answer"):
+            backend.get_state()
+        assert time.monotonic() - began < 10
+    finally:
+        control_plane.start_server()
+    assert round_of(backend.get_state()) == 3
+
+
+def test_connection_that_the_server_has_closed_is_made_anew(make, control_plane: ControlPlane):
+    backend = make()
+    backend.set_state(state(round=3))
+    control_plane.stop_server()
+    control_plane.start_server()
+    backend.patience = 0.0
+    assert round_of(backend.get_state()) == 3
+
+
+def test_server_of_another_authority_is_refused(team: Team):
+    config_map = team.config_map("digits")
+    (team.directory / "ca.crt").write_text(OTHER_AUTHORITY)
+    with pytest.raises(Unavailable, match="certificate verify failed"):
+        config_map.read(0)
+
+
+def test_labels_and_other_keys_of_the_config_map_stay(make, team: Team):
+    team.administer("PATCH", "digits", {"metadata": {"labels": {"team": "blue"}}, "data": {"note": "ours"}})
+    make().set_state(state())
+    after = team.administer("GET", "digits")
+    assert after["metadata"]["labels"] == {"team": "blue"}
+    assert set(after["data"]) == {"note", "state"}
+
+
+def test_deleted_config_map_is_not_found(team: Team):
+    team.administer("DELETE", "digits")
+    with pytest.raises(NotFound):
+        team.config_map("digits").read(0)

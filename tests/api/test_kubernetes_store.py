@@ -1,0 +1,189 @@
+"""`KubernetesStore` against a real API server: what torch documents of a store, and what a ConfigMap adds."""
+
+import importlib
+import threading
+import time
+from datetime import timedelta
+from typing import ClassVar
+
+import pytest
+from dynamic_torch import DistStoreError
+
+from api.team import Team
+from elasticjob.testing import ControlPlane
+from elasticjob_torch.kubernetes.api import ApiClient, Unavailable
+
+
+@pytest.fixture
+def make(team: Team, plugin):
+    module = importlib.import_module("elasticjob_torch.kubernetes.store")
+    return lambda client=ApiClient, scope="": module.KubernetesStore(
+        team.config_map("digits-store", client), lambda: scope
+    )
+
+
+@pytest.mark.parametrize("key", ["plain", "", ".", "..", "a/b c_é\n", "k" * 300, "k" * 299 + "l", "_2F", "/"])
+def test_any_key_and_value_comes_back(make, key):
+    one, other = make(), make()
+    one.set(key, b"\x00\xff" + key.encode())
+    assert other.get(key) == b"\x00\xff" + key.encode()
+    assert other.check([key])
+
+
+def test_counter(make):
+    store = make()
+    assert [store.add("n", 5), store.add("n", -2), store.add("n", 0)] == [5, 3, 3]
+    assert store.get("n") == b"3"
+    store.set("text", "x")
+    with pytest.raises(DistStoreError, match="'text' is not a counter"):
+        store.add("text", 1)
+
+
+def test_counter_of_many_writers_loses_nothing(make):
+    def count_up(store):
+        for _ in range(10):
+            store.add("n", 1)
+
+    writers = [threading.Thread(target=count_up, args=(make(),)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert make().add("n", 0) == 40
+
+
+def test_compare_set(make):
+    store = make()
+    assert store.compare_set("k", "not there", "new") == b"not there"
+    assert not store.check(["k"])
+    assert store.compare_set("k", "", "one") == b"one"
+    assert store.compare_set("k", "other", "two") == b"one"
+    assert store.compare_set("k", b"one", b"two") == b"two"
+    assert store.get("k") == b"two"
+
+
+def test_several_keys_at_once(make):
+    store = make()
+    store.multi_set(["a", "b"], ["1", b"2"])
+    store.append("a", "0")
+    assert store.multi_get(["b", "a"]) == [b"2", b"10"]
+    assert store.num_keys() == 2
+    assert store.delete_key("a") is True
+    assert store.delete_key("a") is False
+    assert store.num_keys() == 1
+
+
+def test_scopes_do_not_meet(make):
+    one, other = make(scope="1/"), make(scope="2/")
+    one.set("k", "of one")
+    assert not other.check(["k"])
+    assert other.num_keys() == 0
+
+
+def test_keep_only_deletes_what_is_old(make):
+    old, store = make(scope="old/"), make(scope="new/")
+    old.set("run.2/k", "x")
+    store.multi_set(["run.1/k", "run.2/k", "run.20/k"], ["x"] * 3)
+    store.keep_only(["run.2/"])
+    assert store.check(["run.2/k"])
+    assert store.num_keys() == 1
+    assert old.num_keys() == 0
+
+
+class Counting(ApiClient):
+    calls = 0
+
+    def call(self, *arguments, **options):
+        self.calls += 1
+        return super().call(*arguments, **options)
+
+
+def test_wait_is_woken_by_a_watch_and_does_not_poll(make, team: Team):
+    waiting, other = make(Counting), make()
+    other.set("first", "")
+    writer = threading.Timer(2, other.set, ("second", "x"))
+    writer.start()
+    began = time.monotonic()
+    waiting.wait(["first", "second"], timedelta(seconds=30))
+    assert time.monotonic() - began < 5
+    assert team.clients[0].calls == 1
+    writer.join()
+
+
+def test_wait_in_vain_has_an_end(make):
+    store = make()
+    store.set_timeout(timedelta(seconds=0.5))
+    began = time.monotonic()
+    for wait in (lambda: store.get("none"), lambda: store.wait(["none"]), lambda: store.multi_get(["none"])):
+        with pytest.raises(DistStoreError, match=r"waited 0\.5 s for none in ConfigMap team-.*/digits-store"):
+            wait()
+    with pytest.raises(DistStoreError, match="waited 0 s for none"):
+        store.wait(["none"], timedelta(0))
+    assert time.monotonic() - began < 10
+
+
+def forget_events(control_plane: ControlPlane) -> None:
+    control_plane.stop_server()
+    control_plane.start_server()
+
+
+def test_version_too_old_to_watch_from_ends_the_watch(team: Team, control_plane: ControlPlane):
+    forget_events(control_plane)
+    config_map = team.config_map("digits-store")
+    began = time.monotonic()
+    assert list(config_map.watch("1", 30)) == []
+    assert time.monotonic() - began < 10
+
+
+def test_wait_goes_on_when_its_version_is_too_old(make, monkeypatch, control_plane: ControlPlane):
+    forget_events(control_plane)
+    waiting, other = make(), make()
+    watch = waiting._map.watch
+    versions = iter(["1"])
+    monkeypatch.setattr(waiting._map, "watch", lambda version, seconds: watch(next(versions, version), seconds))
+    writer = threading.Timer(2, other.set, ("k", "x"))
+    writer.start()
+    waiting.wait(["k"], timedelta(seconds=30))
+    assert next(versions, None) is None
+    writer.join()
+
+
+def test_wait_goes_on_when_the_config_map_is_replaced(make, team: Team):
+    waiting, other = make(), make()
+
+    def replace():
+        team.administer("DELETE", "digits-store")
+        team.plane.request("POST", f"{team.core}/configmaps", {"metadata": {"name": "digits-store"}})
+        other.set("k", "x")
+
+    writer = threading.Timer(1, replace)
+    writer.start()
+    waiting.wait(["k"], timedelta(seconds=30))
+    writer.join()
+
+
+class Deaf(ApiClient):
+    """Makes each first change, and does not hear the answer."""
+
+    heard: ClassVar[set[bytes]] = set()
+
+    def _attempt(self, method, path, payload, content_type):
+        answer = super()._attempt(method, path, payload, content_type)
+        if method == "PATCH" and payload not in self.heard:
+            self.heard.add(payload)
+            raise Unavailable("the answer was lost")
+        return answer
+
+
+def test_change_whose_answer_was_lost_is_made_once(make):
+    store = make(Deaf)
+    assert store.add("n", 5) == 5
+    store.append("text", "a")
+    assert store.compare_set("k", "", "v") == b"v"
+    assert store.delete_key("k") is True
+    assert make().multi_get(["n", "text"]) == [b"5", b"a"]
+
+
+def test_full_config_map_is_named(make):
+    with pytest.raises(DistStoreError, match="digits-store cannot be written; it holds 1 MiB at most"):
+        make().set("large", b"x" * (1 + (1 << 20)))

@@ -1,0 +1,231 @@
+"""Calls to the Kubernetes API over HTTPS, with the standard library alone. Knows no kind of object.
+
+A call that fails in passing (no answer, a busy or restarting server, a token just replaced) is made again until
+its patience is over. Such a call may have had its effect all the same: callers make their changes repeatable.
+
+Errors::
+
+    ApiError
+    ├── Unavailable     no answer, or an answer that time will change
+    ├── Forbidden       403: the service account lacks a permission
+    ├── NotFound        404
+    ├── Conflict        409: the object has changed, or exists already
+    ├── Gone            410: the version asked for is too old
+    └── Rejected        any other refusal; what was sent will never be accepted
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import ssl
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from elasticjob_torch.kubernetes.access import Access
+    from elasticjob_torch.kubernetes.clock import SharedClock
+
+_ATTEMPT_SECONDS = 5.0
+_MAX_PAUSE_SECONDS = 2.0
+_MAX_ANSWER_BYTES = 16 << 20
+_PASSING = {401, 408, 429, 500, 502, 503, 504}
+_LIFETIME_SECONDS = 60.0  # of a connection; a new one reads the authority anew and may reach another server
+
+
+class ApiError(Exception):
+    """Base of what a call can raise."""
+
+
+class Unavailable(ApiError):
+    """The API server did not answer, or asks to come back later."""
+
+
+class Forbidden(ApiError):
+    """The service account may not do this."""
+
+
+class NotFound(ApiError):
+    """There is no such object."""
+
+
+class Conflict(ApiError):
+    """The object is no longer as it was, or exists already."""
+
+
+class Gone(ApiError):
+    """The version asked for is too old."""
+
+
+class Rejected(ApiError):
+    """The API server will never accept this."""
+
+
+_KINDS: dict[int, type[ApiError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone}
+
+
+class ApiClient:
+    """The API server, as this pod's service account sees it. Threads may share it.
+
+    Args:
+        clock: is told of each answer and failure.
+    """
+
+    def __init__(self, access: Access, clock: SharedClock) -> None:
+        self.access = access
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection: http.client.HTTPSConnection | None = None
+        self._connected_at = 0.0
+
+    def close(self) -> None:
+        """Close the connection; a later call makes a new one."""
+        with self._lock:
+            self._drop()
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, patience: float, content_type: str = "application/json"
+    ) -> dict[str, Any]:
+        """Make the call, and make it again for ``patience`` seconds while it fails in passing.
+
+        Raises:
+            ApiError: see above.
+        """
+        payload = None if body is None else json.dumps(body).encode()
+        give_up = time.monotonic() + patience
+        pause = 0.1
+        while True:
+            try:
+                return self._attempt(method, path, payload, content_type)
+            except Unavailable:
+                wait = pause * random.uniform(0.5, 1.0)
+                if time.monotonic() + wait > give_up:
+                    raise
+            time.sleep(wait)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+
+    def watch(self, path: str, seconds: float) -> Generator[dict[str, Any], None, None]:
+        """Yield the events of a watch, for ``seconds`` at most; ends early when the server ends it.
+
+        Raises:
+            ApiError: see above; `Unavailable` also when the connection breaks.
+        """
+        connection = self._connect()
+        try:
+            connection.connect()
+            sock = connection.sock
+            response = self._send(connection, "GET", path, None, "application/json")
+            if response.status != 200:
+                self._read(response, "GET", path)
+            give_up = time.monotonic() + seconds
+            while (left := give_up - time.monotonic()) > 0:
+                sock.settimeout(left)
+                line = response.readline(_MAX_ANSWER_BYTES)
+                if not line:
+                    return
+                yield _parse(line, path)
+        except TimeoutError:
+            return
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the watch of {path} broke: {_describe(error)}") from error
+        finally:
+            connection.close()
+
+    def _attempt(self, method: str, path: str, payload: bytes | None, content_type: str) -> dict[str, Any]:
+        with self._lock:
+            fresh = self._connection is None or time.monotonic() - self._connected_at > _LIFETIME_SECONDS
+            try:
+                if not fresh:
+                    try:
+                        return self._exchange(method, path, payload, content_type)
+                    except ConnectionError:
+                        pass  # the server had closed an idle connection
+                self._drop()
+                self._connection, self._connected_at = self._connect(), time.monotonic()
+                return self._exchange(method, path, payload, content_type)
+            except (OSError, http.client.HTTPException) as error:
+                self._drop()
+                self._clock.failed()
+                where = f"{self.access.host}:{self.access.port}"
+                raise Unavailable(f"the API server at {where} did not answer: {_describe(error)}") from error
+            except BaseException as error:
+                if not isinstance(error, ApiError):
+                    self._drop()  # a signal may have interrupted it half way
+                raise
+
+    def _exchange(self, method: str, path: str, payload: bytes | None, content_type: str) -> dict[str, Any]:
+        assert self._connection is not None
+        return self._read(self._send(self._connection, method, path, payload, content_type), method, path)
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        tls = ssl.create_default_context(cafile=str(self.access.authority))
+        return http.client.HTTPSConnection(self.access.host, self.access.port, timeout=_ATTEMPT_SECONDS, context=tls)
+
+    def _send(
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        path: str,
+        payload: bytes | None,
+        content_type: str,
+    ) -> http.client.HTTPResponse:
+        headers = {
+            "Authorization": f"Bearer {self.access.token()}",
+            "Accept": "application/json",
+            "User-Agent": "elasticjob-torch",
+        }
+        if payload is not None:
+            headers["Content-Type"] = content_type
+        connection.request(method, path, body=payload, headers=headers)
+        return connection.getresponse()
+
+    def _read(self, response: http.client.HTTPResponse, method: str, path: str) -> dict[str, Any]:
+        payload = response.read(_MAX_ANSWER_BYTES)
+        if response.status in _PASSING:
+            self._clock.failed()
+        else:
+            self._clock.answered(response.headers.get("Date", ""))
+        if response.status < 300:
+            return _parse(payload, path)
+        raise _error(response.status, f"{method} {path}", payload)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def error_of_event(event: dict[str, Any], path: str) -> ApiError:
+    """Return what a watch's event of type ``ERROR`` says."""
+    status = event.get("object", {})
+    code = status.get("code", 500) if isinstance(status, dict) else 500
+    return _error(code, f"the watch of {path}", json.dumps(status).encode())
+
+
+def _error(code: int, what: str, payload: bytes) -> ApiError:
+    try:
+        message = str(json.loads(payload)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = payload[:200].decode(errors="replace")
+    if code in _PASSING:
+        return Unavailable(f"the API server answered {what} with {code}: {message}")
+    kind = _KINDS.get(code, Rejected)
+    return kind(f"the API server refused {what} with {code}: {message}")
+
+
+def _parse(payload: bytes, path: str) -> dict[str, Any]:
+    try:
+        body = json.loads(payload)
+    except ValueError as error:
+        raise Unavailable(f"the API server's answer about {path} is not JSON") from error
+    if not isinstance(body, dict):
+        raise Unavailable(f"the API server's answer about {path} is not an object")
+    return body
+
+
+def _describe(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,146 @@
+"""One ConfigMap, its content and its changes. What the content means is not known here."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from elasticjob_torch.kubernetes.api import (
+    ApiClient,
+    ApiError,
+    Forbidden,
+    Gone,
+    Rejected,
+    Unavailable,
+    error_of_event,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+_MERGE_PATCH = "application/merge-patch+json"
+_EXAMPLE = "the Role in ElasticJob's examples/kubernetes-backend"
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a ConfigMap holds at one version."""
+
+    version: str
+    data: Mapping[str, str] = field(default_factory=dict)
+    binary: Mapping[str, bytes] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class ConfigMap:
+    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` seconds and an attempt's 5."""
+
+    def __init__(self, client: ApiClient, namespace: str, name: str) -> None:
+        self._client = client
+        self._collection = f"/api/v1/namespaces/{quote(namespace)}/configmaps"
+        self._path = f"{self._collection}/{quote(name)}"
+        self._namespace = namespace
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"ConfigMap {self._namespace}/{self._name}"
+
+    @property
+    def delete_command(self) -> str:
+        """What a person types to delete it."""
+        return f"kubectl delete configmap {self._name} --namespace {self._namespace}"
+
+    def read(self, patience: float) -> Content:
+        """Return the content. Raises NotFound."""
+        return self._call("get", "GET", self._path, None, patience)
+
+    def create(self, data: Mapping[str, str] | None = None, *, patience: float) -> Content:
+        """Create it. Raises Conflict when it exists."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "data": dict(data or {}),
+        }
+        return self._call("create", "POST", self._collection, body, patience)
+
+    def patch(
+        self,
+        *,
+        patience: float,
+        data: Mapping[str, str | None] | None = None,
+        binary: Mapping[str, bytes | None] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        version: str | None = None,
+    ) -> Content:
+        """Write the keys named, delete those that are None, leave all others.
+
+        With a version, only if that is still the present one. Raises NotFound, Conflict.
+        """
+        metadata: dict[str, Any] = {}
+        if version is not None:
+            metadata["resourceVersion"] = version
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        body: dict[str, Any] = {"metadata": metadata}
+        if data:
+            body["data"] = dict(data)
+        if binary:
+            body["binaryData"] = {
+                key: None if value is None else base64.b64encode(value).decode() for key, value in binary.items()
+            }
+        return self._call("patch", "PATCH", self._path, body, patience, _MERGE_PATCH)
+
+    def watch(self, version: str, seconds: float) -> Generator[Content | None, None, None]:
+        """Yield each new content after a version, and None when it was deleted; ends after ``seconds`` or before.
+
+        A version too old to be watched from ends it at once.
+        """
+        query = (
+            f"watch=1&fieldSelector={quote(f'metadata.name={self._name}')}"
+            f"&resourceVersion={quote(version)}&timeoutSeconds={int(seconds) + 1}"
+        )
+        path = f"{self._collection}?{query}"
+        try:
+            with closing(self._client.watch(path, seconds)) as events:
+                for event in events:
+                    if event.get("type") == "ERROR":
+                        raise error_of_event(event, str(self))
+                    yield None if event.get("type") == "DELETED" else self._content(event.get("object"))
+        except Gone:
+            return
+        except Forbidden as error:
+            raise self._explain("watch", error) from error
+
+    def _call(
+        self, verb: str, method: str, path: str, body: Any, patience: float, content_type: str = "application/json"
+    ) -> Content:
+        try:
+            return self._content(self._client.call(method, path, body, patience=patience, content_type=content_type))
+        except Forbidden as error:
+            raise self._explain(verb, error) from error
+        except Rejected as error:
+            raise Rejected(f"{self} cannot be written; it holds 1 MiB at most: {error}") from error
+
+    def _explain(self, verb: str, error: ApiError) -> Forbidden:
+        return Forbidden(
+            f"the pod's service account may not {verb} {self}; grant it with a Role as {_EXAMPLE} is one"
+            + (", or create the ConfigMap beforehand" if verb == "create" else "")
+            + f" ({error})"
+        )
+
+    def _content(self, body: Any) -> Content:
+        try:
+            metadata = body["metadata"]
+            return Content(
+                version=str(metadata["resourceVersion"]),
+                data=dict(body.get("data") or {}),
+                binary={key: base64.b64decode(value) for key, value in (body.get("binaryData") or {}).items()},
+                annotations=dict(metadata.get("annotations") or {}),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise Unavailable(f"the API server's answer about {self} lacks {error}") from error

@@ -1,0 +1,245 @@
+"""torch's own dynamic rendezvous over the ConfigMap, kept from what would end the training needlessly.
+
+The rendezvous is `DynamicRendezvousHandler`'s. Around it: an API server that is away for a while is no reason to
+stop workers, a member that is lost is one to form the group anew, an agent that fails leaves the run open for its
+replacement, and a spare that nobody needs ends with code 0.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from torch.distributed import DistStoreError
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousGracefulExitError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousTimeoutError,
+    dynamic_rendezvous,
+)
+
+from elasticjob_torch.kubernetes.access import NotInAPod, find_access
+from elasticjob_torch.kubernetes.api import ApiClient
+from elasticjob_torch.kubernetes.backend import NAME, KubernetesRendezvousBackend
+from elasticjob_torch.kubernetes.clock import SharedClock
+from elasticjob_torch.kubernetes.config_map import ConfigMap
+from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
+from elasticjob_torch.kubernetes.store import KubernetesStore
+from elasticjob_torch.stopping import hear_signals
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
+
+    from elasticjob_torch.kubernetes.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# Shared, torch's TCPStore outlives its round: rank 0's address is then stale in the next one (2.6 to 2.15).
+_DO_NOT_SHARE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+_POLL_PAUSE_SECONDS = 1.0  # after a poll that failed
+_TELL_SECONDS = 60.0
+_LEAVE_SECONDS = 5.0
+
+
+def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
+    """Make the handler of this process; called by torch.
+
+    Raises:
+        SystemExit: with one sentence, when an option is wrong or this is no pod with a service account.
+    """
+    hear_signals(_signal_error)
+    try:
+        settings = parse_settings(params.endpoint, params.config)
+        access = find_access()
+        namespace = settings.namespace or access.namespace()
+        address = params.local_addr or access.own_address()  # a bare pod's host name means nothing to others
+    except (SettingsError, NotInAPod, OSError) as error:
+        raise SystemExit(f"{NAME}: {error}") from None
+    os.environ.setdefault(_DO_NOT_SHARE, "1")
+    clock = SharedClock()
+    state = ConfigMap(ApiClient(access, clock), namespace, settings.name)
+    backend = KubernetesRendezvousBackend(state, params.run_id, settings.expiry_seconds, clock)
+    # a connection of its own: a slow store must not delay heartbeats
+    store = KubernetesStore(ConfigMap(ApiClient(access, clock), namespace, f"{settings.name}-store"), backend.scope)
+    own = RendezvousParameters(
+        params.backend,
+        params.endpoint,
+        params.run_id,
+        params.min_nodes,
+        params.max_nodes,
+        address,
+        **settings.config,
+    )
+    return KubernetesRendezvousHandler(
+        dynamic_rendezvous.create_handler(store, backend, own), backend, store, settings, state
+    )
+
+
+class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
+    """`DynamicRendezvousHandler`, with a ConfigMap behind it."""
+
+    def __init__(
+        self,
+        inner: dynamic_rendezvous.DynamicRendezvousHandler,
+        backend: KubernetesRendezvousBackend,
+        store: KubernetesStore,
+        settings: Settings,
+        where: ConfigMap,
+    ) -> None:
+        self._inner = inner
+        self._backend = backend
+        self._store = store
+        self._settings = settings
+        self._where = where
+        self._round = self._world_size = 0
+        self._poll_after = self._told_at = float("-inf")
+
+    def get_backend(self) -> str:
+        """Return the value of ``--rdzv-backend``."""
+        return NAME
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Say whether workers use a store that the agent serves: only if the environment asks for it."""
+        return bool(self._inner.use_agent_store)
+
+    def get_run_id(self) -> str:
+        """Return the value of ``--rdzv-id``."""
+        return str(self._inner.get_run_id())
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Join the next round and wait until it is complete.
+
+        Raises:
+            SystemExit: code 0, when this was a spare and the run is over.
+            RendezvousClosedError: the run is over; another needs another id.
+            RendezvousTimeoutError: no round within ``join_timeout`` seconds (600).
+            RendezvousConnectionError: the API server was away for as long, or refused.
+            RendezvousStateError: the ConfigMap belongs to another run, or holds something else.
+        """
+        seconds = self._settings.config["join_timeout"]
+        atexit.unregister(self._leave)
+        atexit.register(self._leave)  # a signal ends torchrun without a shutdown()
+        try:
+            with self._patient(seconds):
+                info = self._join(time.monotonic() + seconds)
+        except RendezvousGracefulExitError:
+            log.info("the run '%s' is over, and this spare was not needed", self.get_run_id())
+            raise SystemExit(0) from None
+        except RendezvousClosedError:
+            raise RendezvousClosedError(
+                f"the run '{self.get_run_id()}' in {self._where} is over; a new one needs another --rdzv-id, "
+                f"or first: {self._where.delete_command}"
+            ) from None
+        except RendezvousTimeoutError:
+            raise RendezvousTimeoutError(
+                f"no round of the run '{self.get_run_id()}' in {self._where} within join_timeout ({seconds} s)"
+            ) from None
+        seen = self._backend.seen
+        self._round, self._world_size = (0 if seen is None else seen.round), info.world_size
+        if info.rank == 0:
+            self._forget_old_rounds()
+        return info
+
+    def num_nodes_waiting(self) -> int:
+        """Return more than 0 when the group has to be formed anew: nodes wait, or members are lost.
+
+        While the API server is away, 0: the workers do not need it.
+
+        Raises:
+            RendezvousStateError: the ConfigMap belongs to another run, or holds something else.
+        """
+        if time.monotonic() < self._poll_after:
+            return 0
+        try:
+            return int(self._inner.num_nodes_waiting()) or self._lost()
+        except RendezvousConnectionError as error:
+            now = time.monotonic()
+            self._poll_after = now + _POLL_PAUSE_SECONDS
+            if now > self._told_at + _TELL_SECONDS:
+                self._told_at = now
+                log.warning("training goes on without knowing who waits: %s", error)
+            return 0
+
+    def is_closed(self) -> bool:
+        """Say whether the run is over."""
+        return bool(self._inner.is_closed())
+
+    def set_closed(self) -> None:
+        """End the run: nobody joins it any more."""
+        with self._patient(self._settings.config["close_timeout"]):
+            self._inner.set_closed()
+
+    def shutdown(self) -> bool:
+        """After success close the run; after an error leave it, so that a replacement can join.
+
+        torch calls this in its ``finally``, so the exception in flight tells which. Returns whether it is recorded.
+        """
+        if sys.exc_info()[0] is not None:
+            return self._leave()
+        atexit.unregister(self._leave)
+        with self._patient(self._settings.config["close_timeout"]):
+            return bool(self._inner.shutdown())
+
+    def _join(self, give_up: float) -> RendezvousInfo:
+        while True:
+            try:
+                return self._inner.next_rendezvous()
+            except DistStoreError as error:  # rank 0 was lost before it could tell its address
+                if time.monotonic() > give_up:
+                    raise RendezvousTimeoutError from error
+                log.warning("a round was complete, but not usable; joining anew: %s", error)
+
+    def _lost(self) -> int:
+        """Return how many members the round in use has lost; torch itself does not look."""
+        seen = self._backend.seen
+        if not self._world_size or (seen is not None and seen.closed):
+            return 0
+        if seen is None or seen.round != self._round:
+            return 1  # the record went on without this node
+        return max(self._world_size - seen.participants, 0)
+
+    def _forget_old_rounds(self) -> None:
+        """Delete the keys of all rounds but this and the last, whose members may still be at its end."""
+        rounds = [self._round] if self._round == 0 else [self._round - 1, self._round]
+        try:
+            self._store.keep_only([f"torch.rendezvous.{self.get_run_id()}.{number}/" for number in rounds])
+        except RuntimeError as error:
+            log.warning("the keys of old rounds stay for now: %s", error)
+
+    def _leave(self) -> bool:
+        """Take this node out of the round, sparing the others the time until its heartbeat expires."""
+        atexit.unregister(self._leave)
+        try:
+            self._inner._stop_heartbeats()
+            operation = dynamic_rendezvous._RendezvousExitOp()
+            self._inner._op_executor.run(operation, time.monotonic() + _LEAVE_SECONDS)
+        except Exception as error:  # the process ends, and so do the heartbeats
+            log.info("could not leave the rendezvous: %s", error)
+            return False
+        return True
+
+    @contextmanager
+    def _patient(self, seconds: float) -> Iterator[None]:
+        """Let the backend wait that long for the API server; else it answers at once, as polls need it."""
+        self._backend.patience = seconds
+        try:
+            yield
+        finally:
+            self._backend.patience = 0.0
+
+
+def _signal_error(number: signal.Signals) -> Exception:
+    error: Exception = SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
+    return error

@@ -1,0 +1,87 @@
+"""What torchrun says on its command line: the endpoint, and the keys of ``--rdzv-conf``.
+
+Pure: no environment, no files, no torch. Every error names the option at fault.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_NAME = 253 - len("-store")
+
+_DEFAULT_SECONDS = {
+    "join_timeout": 600,
+    "last_call_timeout": 30,
+    "close_timeout": 30,
+    "heartbeat_timeout": 5,
+    "keep_alive_interval": 5,
+    "keep_alive_max_attempt": 3,
+}
+_ALIASES = {"heartbeat": "heartbeat_timeout"}  # torch documents the one and reads the other
+_IGNORED = {"timeout"}  # torchrun itself always sends it; no dynamic rendezvous has a meaning for it
+
+
+class SettingsError(ValueError):
+    """An option of torchrun that this backend cannot work with; the message names it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the state is kept, and torch's own settings of its dynamic rendezvous."""
+
+    namespace: str
+    """Empty: the pod's own."""
+    name: str
+    config: Mapping[str, int]
+
+    @property
+    def expiry_seconds(self) -> int:
+        """After how long without a heartbeat a node counts as lost."""
+        return self.config["keep_alive_interval"] * self.config["keep_alive_max_attempt"]
+
+
+def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
+    """Check torchrun's options.
+
+    Raises:
+        SettingsError: the endpoint is not ``<namespace>/<name>`` or ``<name>``, or a key of --rdzv-conf is unknown
+            or not a positive whole number.
+    """
+    namespace, name = _parse_endpoint(endpoint)
+    numbers = dict(_DEFAULT_SECONDS)
+    for key, value in config.items():
+        known = _ALIASES.get(key, key)
+        if known in numbers:
+            numbers[known] = _parse_number(key, value)
+        elif key not in _IGNORED:
+            raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(numbers)}")
+    return Settings(namespace, name, numbers)
+
+
+def _parse_endpoint(endpoint: str) -> tuple[str, str]:
+    wanted = "it is <namespace>/<name> of a ConfigMap, or only <name> for one in the pod's own namespace"
+    if not endpoint:
+        raise SettingsError(f"--rdzv-endpoint is empty; {wanted}")
+    namespace, separator, name = endpoint.rpartition("/")
+    if (separator and not _LABEL.fullmatch(namespace)) or not _NAME.fullmatch(name):
+        raise SettingsError(f"--rdzv-endpoint '{endpoint}' does not name an object; {wanted}")
+    if len(name) > _MAX_NAME:
+        raise SettingsError(f"--rdzv-endpoint has a name of {len(name)} characters; {_MAX_NAME} are possible")
+    return namespace, name
+
+
+def _parse_number(key: str, value: Any) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise SettingsError(f"--rdzv-conf {key}={value} is not a positive whole number")
+    return number

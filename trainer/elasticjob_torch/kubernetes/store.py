@@ -1,0 +1,241 @@
+"""torch's `Store` over one ConfigMap, for what the agents tell each other before and after training.
+
+What `EtcdStore` is to etcd. Each value is a key of the ConfigMap, so all of them together have 1 MiB. Changes that
+depend on the present value are made by compare-and-set on the ``resourceVersion``; waits are woken by a watch.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeVar
+
+from torch.distributed import DistNetworkError, DistStoreError, Store
+
+from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Unavailable
+from elasticjob_torch.kubernetes.config_map import Content
+from elasticjob_torch.kubernetes.key_names import may_begin_with, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
+
+    from elasticjob_torch.kubernetes.config_map import ConfigMap
+
+T = TypeVar("T")
+
+# The ids of the last changes, so that one whose answer was lost is not made twice.
+_WRITES = "elasticjob.io/last-writes"
+_WRITES_KEPT = 64
+_PATIENCE_SECONDS = 30.0
+_WATCH_SECONDS = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
+
+Changes = dict[str, "bytes | None"]
+
+
+class KubernetesStore(Store):  # type: ignore[misc]
+    """Keys and values in a ConfigMap, which is made when it is missing.
+
+    Args:
+        config_map: where they are kept; stores over the same one share their keys.
+        scope: asked at each call; keys of different scopes have nothing to do with each other.
+
+    Keys are any text, values bytes or text. ``get`` and ``wait`` wait for ``timeout``, 300 seconds if not set
+    otherwise. Every method raises torch's ``DistNetworkError`` when the API server is away for 30 seconds, and
+    ``DistStoreError`` when a wait is in vain, a permission is missing or the ConfigMap is full.
+    """
+
+    def __init__(self, config_map: ConfigMap, scope: Callable[[], str] = lambda: "") -> None:
+        super().__init__()
+        self._map = config_map
+        self._scope = scope
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Write a key."""
+        self.multi_set([key], [value])
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Write several keys at once."""
+        binary = {self._name(key): _to_bytes(value) for key, value in zip(keys, values, strict=True)}
+        with _TorchErrors():
+            try:
+                self._map.patch(binary=binary, patience=_PATIENCE_SECONDS)
+            except NotFound:
+                self._create()
+                self._map.patch(binary=binary, patience=_PATIENCE_SECONDS)
+
+    def get(self, key: str) -> bytes:
+        """Wait for a key and return its value."""
+        return self.multi_get([key])[0]
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """Wait for several keys and return their values."""
+        content = self._await(keys, self.timeout)
+        return [content.binary[self._name(key)] for key in keys]
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Say whether all the keys exist."""
+        with _TorchErrors():
+            return self._has(self._read(_PATIENCE_SECONDS), keys)
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Wait until all the keys exist."""
+        self._await(keys, self.timeout if timeout is None else timeout)
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter, which begins with 0, and return it."""
+
+        def add_up(present: Mapping[str, bytes], name: str) -> tuple[Changes, int]:
+            try:
+                total = int(present.get(name, b"0")) + amount
+            except ValueError:
+                raise DistStoreError(f"the value of '{key}' is not a counter") from None
+            return {name: str(total).encode()}, total
+
+        return self._change(key, add_up)
+
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        """Write a key that has the expected value, or that is missing where none is expected; return its value.
+
+        As with torch's own stores a missing key gives the expected value back.
+        """
+        expected, desired = _to_bytes(expected_value), _to_bytes(desired_value)
+
+        def compare(present: Mapping[str, bytes], name: str) -> tuple[Changes, bytes]:
+            found = present.get(name)
+            if found == expected or (found is None and not expected):
+                return {name: desired}, desired
+            return {}, expected if found is None else found
+
+        return self._change(key, compare)
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Write a value behind that of a key."""
+        self._change(key, lambda present, name: ({name: present.get(name, b"") + _to_bytes(value)}, None))
+
+    def delete_key(self, key: str) -> bool:
+        """Delete a key; return whether it existed."""
+        return self._change(key, lambda present, name: ({name: None} if name in present else {}, name in present))
+
+    def num_keys(self) -> int:
+        """Return the number of keys."""
+        scope = self._scope()
+        with _TorchErrors():
+            return sum(may_begin_with(name, scope) for name in self._read(_PATIENCE_SECONDS).binary)
+
+    # the names by which torch's C++ calls them, for instance from a PrefixStore
+    deleteKey = delete_key  # noqa: N815
+    getNumKeys = num_keys  # noqa: N815
+
+    def has_extended_api(self) -> bool:
+        """Say that there are append, multi_get and multi_set."""
+        return True
+
+    def keep_only(self, prefixes: Sequence[str]) -> None:
+        """Delete all keys but those of this scope that begin with one of the prefixes."""
+        wanted = [self._scope() + prefix for prefix in prefixes]
+        with _TorchErrors():
+            names = self._read(_PATIENCE_SECONDS).binary
+            old = [name for name in names if not any(may_begin_with(name, prefix) for prefix in wanted)]
+            if old:
+                self._map.patch(binary=dict.fromkeys(old), patience=_PATIENCE_SECONDS)
+
+    def _name(self, key: str) -> str:
+        return name_of(self._scope() + key)
+
+    def _has(self, content: Content, keys: Sequence[str]) -> bool:
+        return all(self._name(key) in content.binary for key in keys)
+
+    def _read(self, patience: float) -> Content:
+        """Return the content, one without version when there is no ConfigMap: only writers make it."""
+        try:
+            return self._map.read(patience)
+        except NotFound:
+            return Content(version="")
+
+    def _create(self) -> None:
+        try:
+            self._map.create(patience=_PATIENCE_SECONDS)
+        except Conflict:
+            return  # another node was first
+
+    def _change(self, key: str, decide: Callable[[Mapping[str, bytes], str], tuple[Changes, T]]) -> T:
+        """Write what ``decide`` makes of the present keys, once; return its result."""
+        name, id_ = self._name(key), secrets.token_hex(4)
+        give_up = time.monotonic() + self.timeout.total_seconds()
+        pause, result = _FIRST_PAUSE, None
+        with _TorchErrors():
+            while True:
+                content = self._read(_PATIENCE_SECONDS)
+                if not content.version:
+                    self._create()
+                    continue
+                writes = content.annotations.get(_WRITES, "").split()
+                if id_ in writes:
+                    return result  # type: ignore[return-value]
+                changes, result = decide(content.binary, name)
+                if not changes:
+                    return result
+                note = {_WRITES: " ".join([*writes, id_][-_WRITES_KEPT:])}
+                try:
+                    self._map.patch(
+                        binary=changes, annotations=note, version=content.version, patience=_PATIENCE_SECONDS
+                    )
+                    return result
+                except Conflict:
+                    if time.monotonic() > give_up:
+                        raise DistStoreError(f"'{key}' in {self._map} could not be changed: too many writers") from None
+                time.sleep(random.uniform(0, pause))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _await(self, keys: Sequence[str], timeout: timedelta) -> Content:
+        """Wait until all the keys exist; return a content that has them."""
+        limit = timeout.total_seconds()
+        give_up = time.monotonic() + limit
+        with _TorchErrors():
+            while True:
+                content = self._read(max(give_up - time.monotonic(), 0))
+                if self._has(content, keys):
+                    return content
+                left = give_up - time.monotonic()
+                if left <= 0:
+                    raise DistStoreError(f"waited {limit:g} s for {', '.join(keys)} in {self._map}")
+                found = self._watch(content.version, keys, min(left, _WATCH_SECONDS))
+                if found is not None:
+                    return found
+
+    def _watch(self, version: str, keys: Sequence[str], seconds: float) -> Content | None:
+        """Return the first content that has all the keys; None when the watch ended before."""
+        began = time.monotonic()
+        try:
+            with closing(self._map.watch(version, seconds)) as contents:
+                for content in contents:
+                    if content is None:
+                        break
+                    if self._has(content, keys):
+                        return content
+        except Unavailable:
+            pass  # the next read says whether the server is there
+        if time.monotonic() - began < 1:
+            time.sleep(min(random.uniform(0.1, 0.5), seconds))  # not to call without pause
+        return None
+
+
+class _TorchErrors:
+    """Turns the API's errors into torch's."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Unavailable):
+            raise DistNetworkError(str(error)) from error
+        if isinstance(error, ApiError):
+            raise DistStoreError(str(error)) from error
+
+
+def _to_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
