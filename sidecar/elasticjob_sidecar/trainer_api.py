@@ -13,8 +13,9 @@ from typing import Annotated, Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from elasticjob.api import STORE_PORT, Cause
+from elasticjob.api import STORE_PORT, Cause, KeepAlive, Seconds
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.model import Limits
 from elasticjob_sidecar.refusal import Code, Refused
 from elasticjob_sidecar.tunnel import Tunnel
 from elasticjob_sidecar.view import view_of
@@ -60,6 +61,8 @@ class Join(Body):
     after: Count = 0
     cause: Cause = Cause.STARTED
     timeout: Wait | None = None
+    last_call: Annotated[Seconds | None, Field(alias="lastCall")] = None
+    worker_lost: Annotated[KeepAlive | None, Field(alias="workerLost")] = None
 
     @field_validator("cause")
     @classmethod
@@ -161,7 +164,8 @@ class TrainerApi:
     async def join(self, request: web.Request) -> web.Response:
         asked = await _body(Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
-        handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout)
+        limits = Limits(asked.last_call, asked.worker_lost)
+        handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout, limits)
         answer = {
             "round": handed.round,
             "rank": handed.rank,

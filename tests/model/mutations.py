@@ -136,7 +136,7 @@ MUTATIONS = (
     Mutation(
         "newcomers wait for one that never comes",
         DECIDE,
-        "    if not arrived and now - since < step.spec.last_call:\n",
+        "    if not arrived and now - since < last_call(step.spec, newcomers):\n",
         "    if not arrived:\n",
         "unit",
     ),

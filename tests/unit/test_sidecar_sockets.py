@@ -86,8 +86,9 @@ class Worker:
         self.streams.append(response)
         return response
 
-    async def join(self, after: int = 0, cause: str = "Started") -> tuple[int, Any]:
-        return await self.call("POST", "rendezvous", trainer=self.trainer, after=after, cause=cause, timeout=DEADLINE)
+    async def join(self, after: int = 0, cause: str = "Started", **limits: int) -> tuple[int, Any]:
+        asked = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": DEADLINE}
+        return await self.call("POST", "rendezvous", **asked, **limits)
 
     async def serve_store(self, round: int, store: asyncio.Server) -> None:
         port = store.sockets[0].getsockname()[1]
@@ -437,6 +438,18 @@ async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(world
     assert (await zero.join())[1]["rank"] == 0
 
 
+async def test_the_record_of_a_join_names_its_limits_also_when_it_is_renewed(world: World) -> None:
+    world.job("Forming", 1)
+    zero, one = world.workers
+    await zero.stream()
+    asked = asyncio.create_task(zero.join(lastCall=5, workerLost=20))
+    limits = {"lastCallSeconds": 5, "workerLostSeconds": 20}
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 0, "cause": "Started", **limits})
+    world.job("Formed", 1, one)
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 1, "cause": "Renewed", **limits})
+    asked.cancel()
+
+
 async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_api, "BODY_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
@@ -455,6 +468,8 @@ async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatc
         ("POST", "rendezvous", {}, 400, "Invalid JSON"),
         ("POST", "rendezvous", {"after": 0}, 400, "trainer: Field required"),
         ("POST", "rendezvous", {"trainer": "t", "cause": "AgentLost"}, 400, "cause: Value error, use one of Started"),
+        ("POST", "rendezvous", {"trainer": "t", "lastCall": 0}, 400, "lastCall: "),
+        ("POST", "rendezvous", {"trainer": "t", "workerLost": 9}, 400, "workerLost: "),
         ("POST", "store", {"trainer": "t", "round": 1, "port": 0}, 400, "port: "),
         ("GET", "store?round=1&timeout=forever", {}, 400, "timeout: "),
         ("GET", "store?round=1", {}, 409, "round 1 is over for this worker"),
