@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.api import Cause, Incarnation, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
-from elasticjob_sidecar.model import Answer, Handed, Limits, Mode, Waiter
+from elasticjob_sidecar.model import NO_LIMITS, Answer, Handed, Limits, Mode, Waiter
 from elasticjob_sidecar.refusal import Code, Refused
 
 SUCCESSOR_SECONDS = 5.0
@@ -96,7 +96,7 @@ class Membership:
         timeout: float,
         ticket: Any,
         now: float,
-        limits: Limits = Limits(),
+        limits: Limits = NO_LIMITS,
     ) -> None:
         """The trainer waits for a round after `after`, the last one that it was handed."""
         self._check(trainer)

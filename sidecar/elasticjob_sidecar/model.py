@@ -38,6 +38,9 @@ class Limits:
     worker_lost: int | None = None
 
 
+NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Waiter:
     """A trainer's join that is not answered yet; the ticket is whatever the caller needs to answer it."""
@@ -46,7 +49,7 @@ class Waiter:
     after: int
     cause: Cause
     since: float
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
 
 
 Answer: TypeAlias = Handed | Refused
