@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from elasticjob.api import STORE_PORT, Cause, KeepAlive, Seconds
+from elasticjob.api import Cause, KeepAlive, Seconds
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.model import Limits
 from elasticjob_sidecar.refusal import Code, Refused
@@ -113,8 +113,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class TrainerApi:
-    def __init__(self, driver: Driver, tunnel: Tunnel, job: str, run_id: str, join_timeout: float) -> None:
-        self._driver, self._tunnel = driver, tunnel
+    def __init__(
+        self, driver: Driver, tunnel: Tunnel, store: tuple[str, int], job: str, run_id: str, join_timeout: float
+    ) -> None:
+        self._driver, self._tunnel, self._store = driver, tunnel, store
         self._job, self._run_id, self._join_timeout = job, run_id, join_timeout
 
     def app(self) -> web.Application:
@@ -188,7 +190,8 @@ class TrainerApi:
     async def ask_store(self, request: web.Request) -> web.Response:
         asked = _query(AskedStore, request)
         await self._tunnel.wait_for_store(asked.round, asked.timeout)
-        return web.json_response({"host": "127.0.0.1", "port": STORE_PORT})
+        host, port = self._store
+        return web.json_response({"host": host, "port": port})
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(Leave, request)

@@ -31,8 +31,11 @@ async def test_a_round_from_join_to_store(world: World) -> None:
     asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
     async with store() as server:
         await zero.serve_store(1, server)
-        assert await asked == (200, {"host": "127.0.0.1", "port": 29400})
-        assert await zero.call("GET", "store?round=1&timeout=10") == (200, {"host": "127.0.0.1", "port": 29400})
+        assert await asked == (200, {"host": "127.0.0.1", "port": one.ports.store})
+        assert await zero.call("GET", "store?round=1&timeout=10") == (
+            200,
+            {"host": "127.0.0.1", "port": zero.ports.store},
+        )
         for worker in world.workers:
             reader, writer = await worker.connect()
             writer.write(b"hello")
