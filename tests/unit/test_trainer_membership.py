@@ -108,6 +108,17 @@ def test_a_victim_leaves_without_blame(sidecar, member):
     assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["PodStopping"]
 
 
+def test_a_close_is_only_asked_once_the_sidecar_knows_this_trainer(sidecar):
+    membership = make(sidecar, sidecar_timeout="0.2")
+    with pytest.raises(SidecarUnavailable, match="event stream did not open"):
+        membership.close()
+    assert sidecar.said("POST /v1/close") == []
+    membership.open()
+    membership.close()
+    assert len(sidecar.said("POST /v1/close")) == 1
+    membership.end(success=False, stopped=True)
+
+
 def test_closed_tells_how(sidecar, member):
     sidecar.answers[JOIN] = [refusal(410, "Closed", "all workers have finished", outcome="Complete")]
     with pytest.raises(Closed, match="all workers have finished") as caught:

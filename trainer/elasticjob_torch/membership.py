@@ -195,7 +195,8 @@ class Membership:
         return True
 
     def close(self) -> None:
-        """Close the rendezvous for all; raises `SidecarError`."""
+        """Close the rendezvous for all; raises `SidecarError`, or `Misplaced` when a newer torchrun has taken over."""
+        self._await_stream()  # without it the sidecar would not know whose word it is
         self._client.close(self._settings.close_timeout)
 
     def end(self, *, success: bool, stopped: bool = False) -> bool:

@@ -50,7 +50,7 @@ async def run(plane: ControlPlane, work: Path) -> None:
         "the operator": operator.wait(),
     }
     tasks = [asyncio.create_task(_guard(cluster, name, part)) for name, part in parts.items()]
-    runner = web.AppRunner(cluster.app(), access_log=None)
+    runner = web.AppRunner(cluster.app(), access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

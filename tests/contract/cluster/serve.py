@@ -1,14 +1,14 @@
 """What a caller may tell the cluster and ask it: `POST /<command>` with arguments as JSON, answered with JSON.
 
-    create(spec)                 an ElasticJob; returns its name
-    patch(job, spec)             changes of its spec
-    delete(job)                  with all that belongs to it
-    delete_pod(pod)
-    exited(pod, code)            the trainer's container ended
-    kill_sidecar(pod)
-    freeze(pod), thaw(pod)       the sidecar stands still, and goes on
-    api_away(seconds)            no sidecar reaches the API server; returns when it is back
-    view(job, after, seconds)    the job, its pods and records as soon as anything is newer than version `after`
+create(spec)                 an ElasticJob; returns its name
+patch(job, spec)             changes of its spec
+delete(job)                  with all that belongs to it
+delete_pod(pod)
+exited(pod, code)            the trainer's container ended
+kill_sidecar(pod)
+freeze(pod), thaw(pod)       the sidecar stands still, and goes on
+api_away(seconds)            no sidecar reaches the API server; returns when it is back
+view(job, after, seconds)    the job, its pods and records as soon as anything is newer than version `after`
 """
 
 import asyncio
