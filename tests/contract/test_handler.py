@@ -188,7 +188,7 @@ def test_the_older_shape(new_job: NewJob) -> None:
 def test_the_older_exceptions(new_job: NewJob) -> None:
     job = new_job(replicas=2, minReplicas=2)
     (pod, _) = job.pods(2)
-    handler = RendezvousHandlerFactory().create_handler(parameters(pod, join_timeout="0.5", sidecar_timeout="0.5"))
+    handler = RendezvousHandlerFactory().create_handler(parameters(pod, join_timeout="0.5", sidecar_timeout="3"))
     with pytest.raises(RendezvousTimeoutException):
         handler.next_rendezvous()
     job.delete_pod(pod["name"])

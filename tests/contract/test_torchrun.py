@@ -34,6 +34,18 @@ def test_loss_of_rank_0(new_job: NewJob, tmp_path: Path) -> None:
         job.closed("Complete")
 
 
+def test_the_same_members_again_on_a_fresh_store(new_job: NewJob, tmp_path: Path) -> None:
+    """With c10d a restart in place may find what the last process group left in the store, and then hangs."""
+    job = new_job(replicas=2)
+    with trainers(job, tmp_path, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo") as runs:
+        members = runs.group(2, seconds=60)
+        runs.order(f"fail-{members[1]}")
+        assert runs.group(2, after=2, seconds=60) == members
+        assert [event["counted"] for event in runs.events()] == [2, 2, 2, 2]
+        runs.order("finish")
+        job.closed("Complete")
+
+
 def test_a_killed_torchrun_starts_again_in_its_pod(new_job: NewJob, tmp_path: Path) -> None:
     """With c10d the loss of an agent is not announced at all."""
     job = new_job(replicas=2)
@@ -96,6 +108,8 @@ def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Pat
     with trainers(job, tmp_path) as runs:
         members = runs.group(2)
         job.plane.call("api_away", seconds=3.0)
+        for pod in members:
+            assert "cannot watch" in job.plane.log_of(pod)
         before = heartbeats(job.view())
         job.wait(
             lambda view: all(heartbeats(view)[pod] > before[pod] for pod in members),

@@ -88,6 +88,7 @@ class Cluster:
         pods = [pod for pod in self.kubelet.pods.values() if pod.job == job]
         for pod in pods:
             pod.runs = False
+            pod.ended.set()
             with contextlib.suppress(ApiError):
                 await self._api.call("DELETE", f"{CORE}/pods/{pod.name}")
         async with asyncio.timeout(REMOVE_SECONDS):
