@@ -37,11 +37,11 @@ class StartError(Exception):
 class Ports:
     """Where the sidecar listens; anything else is for tests, where several share one machine."""
 
-    loopback: str = LOOPBACK
     store: int = STORE_PORT
     trainer_api: int = TRAINER_API_PORT
     tunnel: int = TUNNEL_PORT
     health: int = HEALTH_PORT
+    loopback: str = LOOPBACK
 
 
 class Sidecar:

@@ -110,7 +110,8 @@ def test_the_entry_point_is_the_backend() -> None:
 
 
 def test_parameters_are_read_as_torch_reads_them(new_job: NewJob) -> None:
-    (pod,) = new_job(replicas=1).pods(1)
+    job = new_job(replicas=1)
+    (pod,) = job.pods(1)
     params = parameters(pod, join_timeout="30", close_timeout=20, last_call_timeout="7", is_host="true", timeout=900)
     assert params.get("join_timeout") == "30"
     assert params.get_as_int("join_timeout") == 30
@@ -119,6 +120,8 @@ def test_parameters_are_read_as_torch_reads_them(new_job: NewJob) -> None:
     assert params.get("absent", "default") == "default"
     with stopped(Agent(pod, **{**params.config, "keep_alive_interval": 4, "keep_alive_max_attempt": "5"})) as agent:
         form([agent])
+        request = job.view()["workers"][pod["name"]]["spec"]["request"]
+        assert (request["lastCallSeconds"], request["workerLostSeconds"]) == (7, 20)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,8 @@ def test_the_older_shape(new_job: NewJob) -> None:
 def test_the_older_exceptions(new_job: NewJob) -> None:
     job = new_job(replicas=2, minReplicas=2)
     (pod, _) = job.pods(2)
-    handler = RendezvousHandlerFactory().create_handler(parameters(pod, join_timeout="0.5", sidecar_timeout="3"))
+    job.wait(lambda view: pod["name"] in view["workers"], "the sidecar to be there")
+    handler = RendezvousHandlerFactory().create_handler(parameters(pod, join_timeout="0.5", sidecar_timeout="1"))
     with pytest.raises(RendezvousTimeoutException):
         handler.next_rendezvous()
     job.delete_pod(pod["name"])

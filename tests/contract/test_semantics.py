@@ -96,23 +96,21 @@ def test_all_agree_on_members_and_ranks_beyond_ten(new_job: Callable[..., Job], 
 
 def test_a_loss_before_completion_is_made_good(new_job: Callable[..., Job], start: Start) -> None:
     """ "Fault tolerance": who is lost before the round is complete is replaced, and the others go on waiting."""
-    job = new_job(replicas=2, minReplicas=2)
-    one, other = job.pods(2)
-    survivor, lost = start(one), start(other)
-    joined = survivor.join()
-    lost.join()
-    # the second join may complete the round first: then its loss is after completion, which is another test
+    job = new_job(replicas=3, minReplicas=3)
+    pods = job.pods(3)
+    survivor, lost = start(pods[0]), start(pods[1])
+    joins = [survivor.join(), lost.join()]
+    job.wait(lambda view: rendezvous(view)["waiting"] == 2, "two of three to have joined")
     lost.stop()
-    job.delete_pod(other["name"])
-    job.exited(other["name"], 143)
-    job.wait(lambda view: other["name"] not in [pod["name"] for pod in view["pods"]], "the pod to go")
-    replacement = start(job.pods(2)[1])
-    last = replacement.join()
-    first = joined.result(SECONDS)
-    if rendezvous(job.view())["round"] > 1 and not last.done():
-        first = survivor.join().result(SECONDS)
-    assert ranks([first, last.result(SECONDS)]) == [0, 1]
-    assert replacement.pod["name"] == f"{job.name}-1-1"
+    job.delete_pod(lost.pod["name"])
+    job.exited(lost.pod["name"], 143)
+    job.wait(lambda view: lost.pod["name"] not in [pod["name"] for pod in view["pods"]], "the pod to go")
+    replacement = job.pods(3)[1]
+    assert replacement["name"] == f"{job.name}-1-1"
+    assert not joins[0].done()
+    infos = [*form([start(replacement), start(pods[2])]), joins[0].result(SECONDS)]
+    assert ranks(infos) == [1, 2, 0]
+    assert job.formed(1)["worldSize"] == 3
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -36,7 +36,7 @@ class Worker:
     """One sidecar and its trainer's HTTP client."""
 
     def __init__(self, kube: FakeKube, index: int, http: aiohttp.ClientSession) -> None:
-        self.ports = Ports("127.0.0.1", *free_ports(4))
+        self.ports = Ports(*free_ports(4))
         config = Config.model_validate(
             {
                 "job": "job",
