@@ -368,7 +368,8 @@ MUTATIONS = (
     Mutation(
         "a join is not made again when a round was formed without it",
         SIDECAR,
-        "        elif last_formed > self._joined_after:\n            self._announce(last_formed, Cause.RENEWED, waiter.limits)\n",
+        "        elif last_formed > self._joined_after:\n"
+        "            self._announce(last_formed, Cause.RENEWED, waiter.limits)\n",
         "",
         "composed",
     ),
@@ -390,7 +391,7 @@ MUTATIONS = (
         "a new trainer's join is older than the round that its predecessor held",
         SIDECAR,
         "            self._announce(max(last_formed, waiter.after, before), waiter.cause, waiter.limits)\n",
-        "            self._announce(waiter.after, waiter.cause)\n",
+        "            self._announce(waiter.after, waiter.cause, waiter.limits)\n",
         "composed",
     ),
     Mutation(
