@@ -48,6 +48,21 @@ async def test_a_round_from_join_to_store(world: World) -> None:
             writer.close()
 
 
+async def test_the_connection_that_found_the_store_serves_the_trainer(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    admitted = zero.sidecar.metrics.tunnels_opened.labels("peer")
+    async with store() as server:
+        await zero.serve_store(1, server)
+        for expected in (1, 2):  # it is used once
+            assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+            reader, writer = await one.connect()
+            writer.write(b"x")
+            assert await reader.readexactly(1) == b"x"
+            assert admitted._value.get() == expected
+            writer.close()
+
+
 async def test_many_bytes_arrive_whole(world: World) -> None:
     await world.form()
     zero, one = world.workers
