@@ -41,6 +41,7 @@ HEARTBEAT_SECONDS = 5.0
 STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
+KeepAlive = Annotated[int, Field(ge=2 * int(HEARTBEAT_SECONDS), le=86400)]
 Count = Annotated[int, Field(ge=0)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 
@@ -268,6 +269,16 @@ class WorkerRequest(Model):
     after: Count | None = Field(None, description="Join: the last formed round that the sidecar had seen.")
     round: Count | None = Field(None, description="Finish: the round that ended in success.")
     cause: str | None = Field(None, max_length=256, description="Why, in one word.")
+    last_call_seconds: Seconds | None = Field(
+        None,
+        description="Join: the trainer's last_call_timeout, in place of the job's rendezvous.lastCallSeconds. The "
+        "longest that one of the joined workers names applies.",
+    )
+    worker_lost_seconds: KeepAlive | None = Field(
+        None,
+        description="Join: the trainer's keep_alive_interval times keep_alive_max_attempt, for this worker in place of "
+        "the job's rendezvous.workerLostSeconds.",
+    )
 
 
 class ElasticWorkerSpec(Model):

@@ -67,7 +67,14 @@ def worker_of(pod: Object, record: Object | None, trainer: str) -> Worker:
 
 
 def _request(said: WorkerRequest) -> Request:
-    return Request(type=said.type, after=said.after or 0, round=said.round or 0, cause=said.cause or "")
+    return Request(
+        type=said.type,
+        after=said.after or 0,
+        round=said.round or 0,
+        cause=said.cause or "",
+        last_call=said.last_call_seconds,
+        worker_lost=said.worker_lost_seconds,
+    )
 
 
 def _parse(record: Object) -> ElasticWorker | None:

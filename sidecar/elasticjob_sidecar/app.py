@@ -35,12 +35,13 @@ class StartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the sidecar listens; other numbers are for tests, where several share one machine."""
+    """Where the sidecar listens; anything else is for tests, where several share one machine."""
 
     store: int = STORE_PORT
     trainer_api: int = TRAINER_API_PORT
     tunnel: int = TUNNEL_PORT
     health: int = HEALTH_PORT
+    loopback: str = LOOPBACK
 
 
 class Sidecar:
@@ -62,9 +63,10 @@ class Sidecar:
     async def serve(self) -> None:
         """Listen on all ports. Raises OSError."""
         config, ports, driver = self._config, self._ports, self.driver
-        trainer_api = TrainerApi(driver, self.tunnel, config.job, config.job_uid, config.join_timeout_seconds)
-        await self.tunnel.listen((LOOPBACK, ports.store), (str(config.pod_ip), ports.tunnel))
-        await self._serve_http(trainer_api.app(), LOOPBACK, ports.trainer_api)
+        store = (ports.loopback, ports.store)
+        trainer_api = TrainerApi(driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
+        await self.tunnel.listen(store, (str(config.pod_ip), ports.tunnel))
+        await self._serve_http(trainer_api.app(), ports.loopback, ports.trainer_api)
         await self._serve_http(health_app(lambda: driver.ready, self.metrics.text), None, ports.health)
 
     async def _serve_http(self, app: web.Application, host: str | None, port: int) -> None:
@@ -110,7 +112,7 @@ def _identity(config: Config, credentials: Credentials) -> Identity:
     )
 
 
-async def run(config: Config, credentials: Credentials) -> None:
+async def run(config: Config, credentials: Credentials, ports: Ports = Ports()) -> None:
     """Run until SIGTERM. Raises StartError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,7 +121,7 @@ async def run(config: Config, credentials: Credentials) -> None:
         kube = Kube(config.namespace)
     except ConfigError as error:
         raise StartError(str(error)) from None
-    sidecar = Sidecar(config, kube, credentials)
+    sidecar = Sidecar(config, kube, credentials, ports)
     try:
         await sidecar.serve()
         log.info("worker %d of %s/%s starts", config.index, config.namespace, config.job)

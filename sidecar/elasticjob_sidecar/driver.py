@@ -12,7 +12,7 @@ from typing import Any
 from elasticjob.api import Cause, RendezvousStatus
 from elasticjob_sidecar.membership import Membership
 from elasticjob_sidecar.metrics import Metrics
-from elasticjob_sidecar.model import Handed, Mode
+from elasticjob_sidecar.model import NO_LIMITS, Handed, Limits, Mode
 from elasticjob_sidecar.refusal import Code, Refused
 from elasticjob_sidecar.worker_record import Progress, WorkerRecord
 
@@ -61,11 +61,11 @@ class Driver:
         log.info("trainer %s is gone", trainer[:8])
         self._settle()
 
-    async def join(self, trainer: str, after: int, cause: Cause, patience: float) -> Handed:
+    async def join(self, trainer: str, after: int, cause: Cause, patience: float, limits: Limits = NO_LIMITS) -> Handed:
         """Wait for the trainer's next round. Raises Refused."""
         began = self._now()
         ticket: asyncio.Future[Handed] = asyncio.get_running_loop().create_future()
-        self.membership.join(trainer, after, cause, patience, ticket, began)
+        self.membership.join(trainer, after, cause, patience, ticket, began, limits)
         self._metrics.joins.labels(cause.value).inc()
         self._settle()
         try:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.api import Cause, Incarnation, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
-from elasticjob_sidecar.model import Answer, Handed, Mode, Waiter
+from elasticjob_sidecar.model import NO_LIMITS, Answer, Handed, Limits, Mode, Waiter
 from elasticjob_sidecar.refusal import Code, Refused
 
 SUCCESSOR_SECONDS = 5.0
@@ -88,11 +88,20 @@ class Membership:
         if stream == self._stream:
             self._lose_trainer(Refused(Code.NO_TRAINER, "the trainer's connection ended"), now)
 
-    def join(self, trainer: str, after: int, cause: Cause, timeout: float, ticket: Any, now: float) -> None:
+    def join(
+        self,
+        trainer: str,
+        after: int,
+        cause: Cause,
+        timeout: float,
+        ticket: Any,
+        now: float,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
         """The trainer waits for a round after `after`, the last one that it was handed."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "a newer join of the same trainer took this one's place"))
-        self._waiter = Waiter(ticket, after, cause, now)
+        self._waiter = Waiter(ticket, after, cause, now, limits)
         self._timers["join"] = now + timeout
         self._settle(now)
 
@@ -229,11 +238,11 @@ class Membership:
         last_formed = job.round if job.phase is FORMED else max(job.round - 1, 0)
         if self.mode is not Mode.JOINING:
             before = self.handed.round if self.handed else 0
-            self._announce(max(last_formed, waiter.after, before), waiter.cause)
+            self._announce(max(last_formed, waiter.after, before), waiter.cause, waiter.limits)
         if self._formed_for_me():
             self._hand(job, now)
         elif last_formed > self._joined_after:
-            self._announce(last_formed, Cause.RENEWED)
+            self._announce(last_formed, Cause.RENEWED, waiter.limits)
 
     def _final_answer(self, job: RendezvousStatus, waiter: Waiter) -> Answer | None:
         """An answer that needs no new round."""
@@ -251,9 +260,15 @@ class Membership:
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
-    def _announce(self, after: int, cause: Cause) -> None:
+    def _announce(self, after: int, cause: Cause, limits: Limits) -> None:
         self.mode, self._joined_after, self.store_port = Mode.JOINING, after, None
-        self._request = WorkerRequest(type=RequestType.JOIN, after=after, cause=cause)
+        self._request = WorkerRequest(
+            type=RequestType.JOIN,
+            after=after,
+            cause=cause,
+            last_call_seconds=limits.last_call,
+            worker_lost_seconds=limits.worker_lost,
+        )
         self._timers = {name: due for name, due in self._timers.items() if name == "join"}
 
     def _hand(self, job: RendezvousStatus, now: float) -> None:

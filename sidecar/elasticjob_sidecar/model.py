@@ -31,6 +31,17 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds that a trainer names with its join, in place of the job's."""
+
+    last_call: int | None = None
+    worker_lost: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Waiter:
     """A trainer's join that is not answered yet; the ticket is whatever the caller needs to answer it."""
 
@@ -38,6 +49,7 @@ class Waiter:
     after: int
     cause: Cause
     since: float
+    limits: Limits = NO_LIMITS
 
 
 Answer: TypeAlias = Handed | Refused

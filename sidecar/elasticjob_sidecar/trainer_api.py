@@ -13,8 +13,9 @@ from typing import Annotated, Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from elasticjob.api import STORE_PORT, Cause
+from elasticjob.api import Cause, KeepAlive, Seconds
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.model import Limits
 from elasticjob_sidecar.refusal import Code, Refused
 from elasticjob_sidecar.tunnel import Tunnel
 from elasticjob_sidecar.view import view_of
@@ -60,6 +61,8 @@ class Join(Body):
     after: Count = 0
     cause: Cause = Cause.STARTED
     timeout: Wait | None = None
+    last_call: Annotated[Seconds | None, Field(alias="lastCall")] = None
+    worker_lost: Annotated[KeepAlive | None, Field(alias="workerLost")] = None
 
     @field_validator("cause")
     @classmethod
@@ -110,8 +113,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class TrainerApi:
-    def __init__(self, driver: Driver, tunnel: Tunnel, job: str, run_id: str, join_timeout: float) -> None:
-        self._driver, self._tunnel = driver, tunnel
+    def __init__(
+        self, driver: Driver, tunnel: Tunnel, store: tuple[str, int], job: str, run_id: str, join_timeout: float
+    ) -> None:
+        self._driver, self._tunnel, self._store = driver, tunnel, store
         self._job, self._run_id, self._join_timeout = job, run_id, join_timeout
 
     def app(self) -> web.Application:
@@ -161,7 +166,8 @@ class TrainerApi:
     async def join(self, request: web.Request) -> web.Response:
         asked = await _body(Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
-        handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout)
+        limits = Limits(asked.last_call, asked.worker_lost)
+        handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout, limits)
         answer = {
             "round": handed.round,
             "rank": handed.rank,
@@ -184,7 +190,8 @@ class TrainerApi:
     async def ask_store(self, request: web.Request) -> web.Response:
         asked = _query(AskedStore, request)
         await self._tunnel.wait_for_store(asked.round, asked.timeout)
-        return web.json_response({"host": "127.0.0.1", "port": STORE_PORT})
+        host, port = self._store
+        return web.json_response({"host": host, "port": port})
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(Leave, request)

@@ -18,8 +18,9 @@ class Mutation(NamedTuple):
     by: str
 
 
-DECIDE, BARRIER, LOSSES, ROSTER, MOVES = (
-    f"core/elasticjob/rendezvous/{name}.py" for name in ("decide", "barrier", "losses", "roster", "transitions")
+DECIDE, BARRIER, LIMITS, LOSSES, ROSTER, MOVES = (
+    f"core/elasticjob/rendezvous/{name}.py"
+    for name in ("decide", "barrier", "limits", "losses", "roster", "transitions")
 )
 SIDECAR, VIEW, STATUS = (
     "sidecar/elasticjob_sidecar/membership.py",
@@ -136,8 +137,22 @@ MUTATIONS = (
     Mutation(
         "newcomers wait for one that never comes",
         DECIDE,
-        "    if not arrived and now - since < step.spec.last_call:\n",
+        "    if not arrived and now - since < last_call(step.spec, newcomers):\n",
         "    if not arrived:\n",
+        "unit",
+    ),
+    Mutation(
+        "the shortest last call of those that joined applies",
+        LIMITS,
+        "return max((seconds",
+        "return min((seconds",
+        "unit",
+    ),
+    Mutation(
+        "how long a worker says that it may be silent is not looked at",
+        LOSSES,
+        "limits = {worker.member: worker_lost(spec, worker) for",
+        "limits = {worker.member: spec.worker_lost for",
         "unit",
     ),
     Mutation(
@@ -353,7 +368,8 @@ MUTATIONS = (
     Mutation(
         "a join is not made again when a round was formed without it",
         SIDECAR,
-        "        elif last_formed > self._joined_after:\n            self._announce(last_formed, Cause.RENEWED)\n",
+        "        elif last_formed > self._joined_after:\n"
+        "            self._announce(last_formed, Cause.RENEWED, waiter.limits)\n",
         "",
         "composed",
     ),
@@ -374,8 +390,8 @@ MUTATIONS = (
     Mutation(
         "a new trainer's join is older than the round that its predecessor held",
         SIDECAR,
-        "            self._announce(max(last_formed, waiter.after, before), waiter.cause)\n",
-        "            self._announce(waiter.after, waiter.cause)\n",
+        "            self._announce(max(last_formed, waiter.after, before), waiter.cause, waiter.limits)\n",
+        "            self._announce(waiter.after, waiter.cause, waiter.limits)\n",
         "composed",
     ),
     Mutation(

@@ -12,6 +12,10 @@ from typing import Any
 from elasticjob.rendezvous import Member, Request
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_world import World
+from model.state_key import must_know
+
+# the models' joins name no limits of their own
+must_know(Request, "type after round cause last_call worker_lost")
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 

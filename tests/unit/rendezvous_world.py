@@ -67,10 +67,10 @@ class World:
                 heartbeat=0,
             )
 
-    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None) -> None:
+    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None, **limits: float) -> None:
         for index in indices:
             seen = self.state.last_formed if after is None else after
-            self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause))
+            self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause, **limits))
 
     def rejoin(self, *indices: int) -> None:
         self.join(*indices, cause=Cause.MEMBERSHIP_CHANGED)

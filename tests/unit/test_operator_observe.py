@@ -62,6 +62,11 @@ def test_a_worker_is_its_pod_and_its_record() -> None:
     assert worker.request == Request(type=RequestType.JOIN, after=5, cause="Started")
 
 
+def test_a_join_with_limits_of_its_own() -> None:
+    asked = record(0, request={"type": "Join", "after": 0, "lastCallSeconds": 5, "workerLostSeconds": 20})
+    assert worker_of(pod(0), asked, "trainer").request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
+
+
 def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
     assert worker_of(pod(0), record(0, 0, "another-pod"), "trainer").id is None
 

@@ -82,6 +82,28 @@ class TestBarrier:
         world.wait(1, beating=(0, 1))
         assert world.phase == "1 Formed"
 
+    def test_the_longest_last_call_of_those_that_joined_replaces_the_jobs(self) -> None:
+        world = World(replicas=3, min_replicas=1, last_call=30)
+        world.start(0, 1)
+        world.join(0, last_call=5)
+        world.wait(4, beating=(0, 1))
+        world.join(1, last_call=8)
+        world.wait(3.9, beating=(0, 1))
+        assert world.phase == "1 Forming"
+        assert world.step().wake_at == world.state.clocks.min_reached + 8  # type: ignore[operator]
+        world.wait(0.1, beating=(0, 1))
+        assert (world.phase, world.ranks) == ("1 Formed", [0, 1])
+
+    def test_newcomers_last_call_replaces_the_jobs_too(self) -> None:
+        world = formed(1, last_call=30)
+        world.scale(3)
+        world.start(1)
+        world.join(1, last_call=5)
+        world.wait(4.9, beating=(0, 1))
+        assert world.phase == "1 Formed"
+        world.wait(0.1, beating=(0, 1))
+        assert world.phase == "2 Forming"
+
     def test_last_call_waits_for_members_that_still_stop_their_processes(self) -> None:
         world = formed(3, min_replicas=1)
         world.delete(2)
@@ -229,6 +251,16 @@ class TestLosses:
         world.workers[2, 0] = zombie
         world.beat(0, 1)
         assert (2, 0) not in world.workers
+
+    def test_a_worker_may_name_how_long_it_may_be_silent(self) -> None:
+        world = World(replicas=3, min_replicas=2, worker_lost=15)
+        world.up(0, 1)
+        world.start(2)
+        world.join(2, worker_lost=40)
+        world.wait(39, beating=(0, 1))
+        assert world.phase == "1 Formed"
+        world.wait(5, beating=(0, 1))
+        assert (world.phase, world.state.reason) == ("2 Forming", "worker 2 lost: no heartbeat for 40 s")
 
     def test_when_all_stand_still_together_nobody_is_lost(self) -> None:
         world = formed(3)

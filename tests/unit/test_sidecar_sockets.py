@@ -33,8 +33,11 @@ async def test_a_round_from_join_to_store(world: World) -> None:
     asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
     async with store() as server:
         await zero.serve_store(1, server)
-        assert await asked == (200, {"host": "127.0.0.1", "port": 29400})
-        assert await zero.call("GET", "store?round=1&timeout=10") == (200, {"host": "127.0.0.1", "port": 29400})
+        assert await asked == (200, {"host": "127.0.0.1", "port": one.ports.store})
+        assert await zero.call("GET", "store?round=1&timeout=10") == (
+            200,
+            {"host": "127.0.0.1", "port": zero.ports.store},
+        )
         for worker in world.workers:
             reader, writer = await worker.connect()
             writer.write(b"hello")
@@ -281,6 +284,18 @@ async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(world
     assert (await zero.join())[1]["rank"] == 0
 
 
+async def test_the_record_of_a_join_names_its_limits_also_when_it_is_renewed(world: World) -> None:
+    world.job("Forming", 1)
+    zero, one = world.workers
+    await zero.stream()
+    asked = asyncio.create_task(zero.join(lastCall=5, workerLost=20))
+    limits = {"lastCallSeconds": 5, "workerLostSeconds": 20}
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 0, "cause": "Started", **limits})
+    world.job("Formed", 1, one)
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 1, "cause": "Renewed", **limits})
+    asked.cancel()
+
+
 async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_api, "BODY_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
@@ -299,6 +314,8 @@ async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatc
         ("POST", "rendezvous", {}, 400, "Invalid JSON"),
         ("POST", "rendezvous", {"after": 0}, 400, "trainer: Field required"),
         ("POST", "rendezvous", {"trainer": "t", "cause": "AgentLost"}, 400, "cause: Value error, use one of Started"),
+        ("POST", "rendezvous", {"trainer": "t", "lastCall": 0}, 400, "lastCall: "),
+        ("POST", "rendezvous", {"trainer": "t", "workerLost": 9}, 400, "workerLost: "),
         ("POST", "store", {"trainer": "t", "round": 1, "port": 0}, 400, "port: "),
         ("GET", "store?round=1&timeout=forever", {}, 400, "timeout: "),
         ("GET", "store?round=1", {}, 409, "round 1 is over for this worker"),

@@ -189,6 +189,7 @@ def test_a_worker_that_is_not_needed_exits_0(sidecar, handler, answer):
     [
         (refusal(410, "Closed", "too many failures", outcome="Failed"), "RendezvousClosedError", "too many failures"),
         (refusal(410, "Closed", "closed by a worker", outcome="Closed"), "RendezvousClosedError", "closed by a worker"),
+        (refusal(410, "Closed", "1 of 2", outcome="RendezvousTimeout"), "RendezvousTimeoutError", "1 of 2"),
         (refusal(400, "BadRequest", "after: no number"), "RendezvousError", "after: no number"),
     ],
 )

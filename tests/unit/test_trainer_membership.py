@@ -51,6 +51,15 @@ def test_the_first_join_is_a_start(sidecar, member):
     assert member.notice_change() == 0
 
 
+def test_a_join_names_the_limits_in_place_of_the_jobs(sidecar):
+    membership = make(sidecar, last_call_timeout="5", keep_alive_max_attempt="4")
+    membership.open()
+    enter(sidecar, membership, 3)
+    (said,) = sidecar.said(JOIN)
+    assert (said["lastCall"], said["workerLost"]) == (5, 20)
+    membership.end(success=False, stopped=True)
+
+
 def test_a_change_that_was_reported_is_the_cause(sidecar, member):
     enter(sidecar, member, 1)
     sidecar.tell(round=2, phase="Forming", waiting=3)
@@ -97,6 +106,17 @@ def test_a_victim_leaves_without_blame(sidecar, member):
         member.join(None)
     assert member.end(success=False)
     assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["PodStopping"]
+
+
+def test_a_close_is_only_asked_once_the_sidecar_knows_this_trainer(sidecar):
+    membership = make(sidecar, sidecar_timeout="0.2")
+    with pytest.raises(SidecarUnavailable, match="event stream did not open"):
+        membership.close()
+    assert sidecar.said("POST /v1/close") == []
+    membership.open()
+    membership.close()
+    assert len(sidecar.said("POST /v1/close")) == 1
+    membership.end(success=False, stopped=True)
 
 
 def test_closed_tells_how(sidecar, member):

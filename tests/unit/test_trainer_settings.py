@@ -11,6 +11,7 @@ def test_defaults():
     assert settings.join_timeout is None
     assert (settings.close_timeout, settings.sidecar_timeout) == (30, 30)
     assert settings.ignored == ()
+    assert settings.limits == {}
 
 
 @pytest.mark.parametrize(
@@ -50,10 +51,40 @@ def test_unknown_key_is_named():
         parse_settings("", "uid", {"join_timout": "90"})
 
 
+@pytest.mark.parametrize(
+    ("config", "limits"),
+    [
+        ({"last_call_timeout": "5"}, {"lastCall": 5}),
+        ({"last_call_timeout": 60}, {"lastCall": 60}),
+        ({"keep_alive_interval": "4"}, {"workerLost": 12}),
+        ({"keep_alive_max_attempt": "6"}, {"workerLost": 30}),
+        ({"keep_alive_interval": "5", "keep_alive_max_attempt": "2"}, {"workerLost": 10}),
+    ],
+)
+def test_limits_in_place_of_the_jobs(config, limits):
+    assert parse_settings("", "uid", config).limits == limits
+
+
+@pytest.mark.parametrize("key", ["last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt"])
+@pytest.mark.parametrize("value", ["", "soon", "0", "-1", "2.5", "inf", "86401", None])
+def test_what_is_no_whole_number_is_refused(key, value):
+    with pytest.raises(SettingsError, match=f"{key}=.*whole number"):
+        parse_settings("", "uid", {key: value})
+
+
+@pytest.mark.parametrize("config", [{"keep_alive_interval": "3"}, {"keep_alive_max_attempt": "86400"}])
+def test_a_silence_that_the_heartbeats_cannot_keep_is_refused(config):
+    with pytest.raises(SettingsError, match=r"keep_alive_interval \* keep_alive_max_attempt is .* at least 10"):
+        parse_settings("", "uid", config)
+
+
 def test_keys_of_torchs_own_backends_are_accepted_and_explained():
-    settings = parse_settings("", "uid", {"last_call_timeout": "5", "is_host": "1"})
+    settings = parse_settings("", "uid", {"heartbeat": "5", "heartbeat_timeout": 5, "is_host": "1", "timeout": 900})
+    told = (
+        "has no effect with this backend: the sidecar writes the heartbeats, and tries each again until it is written"
+    )
     assert settings.ignored == (
-        "--rdzv-conf last_call_timeout has no effect with this backend; "
-        "set spec.rendezvous.lastCallSeconds of the ElasticJob instead",
+        f"--rdzv-conf heartbeat {told}",
+        f"--rdzv-conf heartbeat_timeout {told}",
         "--rdzv-conf is_host has no effect with this backend",
     )

@@ -25,12 +25,13 @@ import json
 import select
 import time
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 LONGEST_SECONDS = 24 * 3600.0  # how long the sidecar waits at most
 _CONNECT_SECONDS = 5.0
@@ -135,14 +136,20 @@ class SidecarClient:
         return self._call("GET", "/v1/rendezvous")
 
     def join(
-        self, after: int, cause: str, timeout: float, still_waiting: Callable[[float], None] = lambda _: None
+        self,
+        after: int,
+        cause: str,
+        timeout: float,
+        still_waiting: Callable[[float], None] = lambda _: None,
+        limits: Mapping[str, int] = MappingProxyType({}),
     ) -> Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
         ``after`` is the last round that this trainer has used (0: none). ``still_waiting`` is told once a minute
-        for how long the answer has been awaited, and may raise to give up.
+        for how long the answer has been awaited, and may raise to give up. ``limits`` (``lastCall``, ``workerLost``)
+        are seconds in place of the job's.
         """
-        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout}
+        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
         within = timeout + _MARGIN_SECONDS
         answer = self._call("POST", "/v1/rendezvous", body, answer_within=within, still_waiting=still_waiting)
         try:

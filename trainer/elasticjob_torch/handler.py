@@ -106,8 +106,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             SystemExit: code 0 when this worker is scaled away or the job is complete; with one sentence when
                 the sidecar belongs to another job.
             RendezvousClosedError: the rendezvous is closed.
-            RendezvousTimeoutError: no round within ``join_timeout`` seconds (default: no limit here; the job
-                has its own ``spec.rendezvous.joinTimeoutSeconds``).
+            RendezvousTimeoutError: no round within ``join_timeout`` seconds (default: no limit here), or within the
+                job's own ``spec.rendezvous.joinTimeoutSeconds``.
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
         limit = self._settings.join_timeout
@@ -149,6 +149,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """
         try:
             self._membership.close()
+        except Misplaced as error:
+            raise SystemExit(f"{BACKEND}: {error}") from None
         except SidecarError as error:
             raise RendezvousConnectionError(f"the rendezvous could not be closed: {error}") from error
 
@@ -175,6 +177,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             if error.outcome == "Complete":
                 log.info("nothing left to do: %s", error)
                 raise SystemExit(0) from None
+            if error.outcome == "RendezvousTimeout":
+                raise RendezvousTimeoutError(str(error)) from None
             raise RendezvousClosedError(str(error)) from None
         except Misplaced as error:
             raise SystemExit(f"{BACKEND}: {error}") from None

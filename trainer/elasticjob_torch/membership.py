@@ -121,8 +121,9 @@ class Membership:
         while True:
             self._await_stream()
             left = LONGEST_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
+            seconds = min(left, LONGEST_SECONDS)
             try:
-                handed = self._client.join(self._used, cause, min(left, LONGEST_SECONDS), self._still_waiting)
+                handed = self._client.join(self._used, cause, seconds, self._still_waiting, self._settings.limits)
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
                 now = time.monotonic()
                 refused_until = refused_until or now + self._settings.sidecar_timeout
@@ -194,7 +195,8 @@ class Membership:
         return True
 
     def close(self) -> None:
-        """Close the rendezvous for all; raises `SidecarError`."""
+        """Close the rendezvous for all; raises `SidecarError`, or `Misplaced` when a newer torchrun has taken over."""
+        self._await_stream()  # without it the sidecar would not know whose word it is
         self._client.close(self._settings.close_timeout)
 
     def end(self, *, success: bool, stopped: bool = False) -> bool:

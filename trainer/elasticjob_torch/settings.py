@@ -13,20 +13,25 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 29401
 
-# Keys that a command line written for torch's own backends may carry. They have no meaning here,
-# because the operator decides from the job's spec; refusing them would break such a command line.
+# Keys that a command line written for torch's own backends may carry; refusing them would break such a command line.
 _WITHOUT_EFFECT = {
     "timeout": "",  # torchrun itself always sends this one
-    "last_call_timeout": "spec.rendezvous.lastCallSeconds",
-    "heartbeat": "spec.rendezvous.workerLostSeconds",
-    "heartbeat_timeout": "spec.rendezvous.workerLostSeconds",
-    "keep_alive_interval": "spec.rendezvous.workerLostSeconds",
-    "keep_alive_max_attempt": "spec.rendezvous.workerLostSeconds",
+    # how long one heartbeat may take to be written
+    "heartbeat": ": the sidecar writes the heartbeats, and tries each again until it is written",
+    "heartbeat_timeout": ": the sidecar writes the heartbeats, and tries each again until it is written",
     "read_timeout": "",
     "is_host": "",
     "store_type": "",
 }
-_KNOWN = ("join_timeout", "close_timeout", "sidecar_timeout")
+_WAITS = ("join_timeout", "close_timeout", "sidecar_timeout")
+_NUMBERS = ("last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt")
+_KNOWN = (*_WAITS, *_NUMBERS, *_WITHOUT_EFFECT)
+
+# torch's defaults, for the one of the two that is not given
+_KEEP_ALIVE_INTERVAL = 5
+_KEEP_ALIVE_MAX_ATTEMPT = 3
+_LEAST_KEEP_ALIVE = 10  # two heartbeats of the sidecar
+_MOST_SECONDS = 86400
 
 
 class SettingsError(ValueError):
@@ -47,31 +52,48 @@ class Settings:
     """How long to wait until a leave, finish or close is recorded."""
     sidecar_timeout: float = 30.0
     """How long the sidecar may be unreachable (it restarts) before that is an error."""
+    last_call_timeout: int | None = None
+    """How long a round that has its minimum waits for more workers. None (the default): as long as the job's own
+    ``spec.rendezvous.lastCallSeconds``. The longest of all agents' applies."""
+    worker_lost: int | None = None
+    """``keep_alive_interval`` times ``keep_alive_max_attempt``: for how long this worker may be silent before it is
+    lost. None (the default): as long as the job's own ``spec.rendezvous.workerLostSeconds``."""
     ignored: tuple[str, ...] = ()
     """Sentences about keys that were accepted but have no effect."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What a join says to the sidecar of limits in place of the job's."""
+        named = {"lastCall": self.last_call_timeout, "workerLost": self.worker_lost}
+        return {name: seconds for name, seconds in named.items() if seconds is not None}
 
 
 def parse_settings(endpoint: str, run_id: str, config: Mapping[str, Any]) -> Settings:
     """Check torchrun's options and return them as `Settings`.
 
     Raises:
-        SettingsError: the endpoint is not on loopback, or a key of --rdzv-conf is unknown or not a
-            positive number of seconds.
+        SettingsError: the endpoint is not on loopback, or a key of --rdzv-conf is unknown or its value not a
+            number that it can have.
     """
     host, port = _parse_endpoint(endpoint)
-    seconds: dict[str, float] = {}
-    ignored = []
-    for key, value in config.items():
-        if key in _KNOWN:
-            seconds[key] = _parse_seconds(key, value)
-        elif key not in _WITHOUT_EFFECT:
-            known = ", ".join((*_KNOWN, *_WITHOUT_EFFECT))
-            raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {known}")
-        elif key != "timeout":
-            instead = _WITHOUT_EFFECT[key]
-            hint = f"; set {instead} of the ElasticJob instead" if instead else ""
-            ignored.append(f"--rdzv-conf {key} has no effect with this backend{hint}")
-    return Settings(host=host, port=port, run_id=run_id, ignored=tuple(ignored), **seconds)
+    for key in config:
+        if key not in _KNOWN:
+            raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(_KNOWN)}")
+    ignored = (
+        f"--rdzv-conf {key} has no effect with this backend{_WITHOUT_EFFECT[key]}"
+        for key in config
+        if key in _WITHOUT_EFFECT and key != "timeout"
+    )
+    numbers = {key: _parse_number(key, config[key]) for key in _NUMBERS if key in config}
+    return Settings(
+        host=host,
+        port=port,
+        run_id=run_id,
+        last_call_timeout=numbers.get("last_call_timeout"),
+        worker_lost=_worker_lost(numbers),
+        ignored=tuple(ignored),
+        **{key: _parse_seconds(key, config[key]) for key in _WAITS if key in config},
+    )
 
 
 def _parse_endpoint(endpoint: str) -> tuple[str, int]:
@@ -99,3 +121,27 @@ def _parse_seconds(key: str, value: Any) -> float:
     if not 0 < number < float("inf"):
         raise SettingsError(f"--rdzv-conf {key}={value} is not a positive number of seconds")
     return number
+
+
+def _parse_number(key: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if not 0 < number <= _MOST_SECONDS:
+        raise SettingsError(f"--rdzv-conf {key}={value} is not a whole number from 1 to {_MOST_SECONDS}")
+    return number
+
+
+def _worker_lost(numbers: Mapping[str, int]) -> int | None:
+    if not numbers.keys() & {"keep_alive_interval", "keep_alive_max_attempt"}:
+        return None
+    interval = numbers.get("keep_alive_interval", _KEEP_ALIVE_INTERVAL)
+    attempts = numbers.get("keep_alive_max_attempt", _KEEP_ALIVE_MAX_ATTEMPT)
+    seconds = interval * attempts
+    if not _LEAST_KEEP_ALIVE <= seconds <= _MOST_SECONDS:
+        raise SettingsError(
+            f"--rdzv-conf keep_alive_interval * keep_alive_max_attempt is {interval} * {attempts} = {seconds} s; a "
+            f"sidecar's heartbeat comes every 5 s, so make it at least {_LEAST_KEEP_ALIVE}, and at most {_MOST_SECONDS}"
+        )
+    return seconds

@@ -11,6 +11,7 @@ The join timeout runs only while every missing worker has a running pod: without
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, min_members, roster_of
 from elasticjob.terms import Outcome, RequestType
@@ -33,7 +34,7 @@ def judge(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Ve
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    if roster.all_arrived or (now - since >= spec.last_call and not _awaited(spec, state, roster, now)):
+    if roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not _awaited(spec, state, roster, now)):
         return Verdict(members=in_rank_order(state, roster.joined))
     return Verdict(min_reached=since)
 

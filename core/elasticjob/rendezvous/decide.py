@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from elasticjob.rendezvous import barrier
+from elasticjob.rendezvous.limits import last_call, worker_lost
 from elasticjob.rendezvous.losses import SHARED_SILENCE, Lost, breaks, explained, lost_workers
 from elasticjob.rendezvous.model import Beat, Decision, Event, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import STUCK, current, roster_of
@@ -86,9 +87,11 @@ class _Step:
             return None
         clocks, spec = self.state.clocks, self.spec
         moments = [clocks.opened + spec.rejoin, clocks.formed + spec.restart_reset]
-        moments += [since + spec.last_call for since in (clocks.min_reached, clocks.newcomer) if since is not None]
+        last = last_call(spec, roster_of(spec, self.state, self.workers).joined)
+        moments += [since + last for since in (clocks.min_reached, clocks.newcomer) if since is not None]
         moments += [clocks.all_running + spec.join_timeout] if clocks.all_running is not None else []
-        moments += [beat.since + spec.worker_lost for beat in clocks.beats.values()]
+        limits = {worker.member: worker_lost(spec, worker) for worker in current(self.state, self.workers).values()}
+        moments += [beat.since + limits.get(member, spec.worker_lost) for member, beat in clocks.beats.items()]
         moments += [since + spec.rejoin for since in clocks.leaving.values()]
         return min((moment for moment in moments if moment > self.now), default=None)
 
@@ -231,7 +234,7 @@ def reopen_for_newcomers(step: _Step) -> None:
     step.clock(newcomer=since)
     coming = [worker for worker in roster.missing if worker.member not in state.participants]
     arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
-    if not arrived and now - since < step.spec.last_call:
+    if not arrived and now - since < last_call(step.spec, newcomers):
         return
     world = len(state.participants)
     grown = step.spec.replicas > world and world + len(newcomers) == step.spec.replicas

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from elasticjob.rendezvous.limits import worker_lost
 from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, Member, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
@@ -33,7 +34,8 @@ class Break(NamedTuple):
 def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Iterator[Lost]:
     """The current workers that are lost, and members of a formed round whose pod vanished unseen."""
     present = current(state, workers)
-    silent = _silent(spec, state.clocks.beats, now)
+    limits = {worker.member: worker_lost(spec, worker) for worker in present.values() if worker.member is not None}
+    silent = _silent(limits, state.clocks.beats, now)
     done = state.done
     for worker in present.values():
         if worker.index in done:
@@ -41,7 +43,7 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
         if why := _pod_fault(state, worker):
             yield Lost(worker.index, worker.replacement, why, _own_fault(state, worker))
         elif worker.member in silent:
-            yield Lost(worker.index, worker.replacement, f"no heartbeat for {spec.worker_lost:g} s")
+            yield Lost(worker.index, worker.replacement, f"no heartbeat for {worker_lost(spec, worker):g} s")
     if state.phase is RendezvousPhase.FORMED:
         for member in state.participants:
             if member.index not in present and member.index not in done:
@@ -69,7 +71,7 @@ def _own_fault(state: State, worker: Worker) -> bool:
     return ended and not worker.deleting and worker.member in state.participants
 
 
-def _silent(spec: Spec, beats: Mapping[Member, Beat], now: float) -> set[Member]:
+def _silent(limits: Mapping[Member, float], beats: Mapping[Member, Beat], now: float) -> set[Member]:
     """Members whose heartbeat stands still while another's goes on: if all stand still, the fault is on the way."""
     if not beats:
         return set()
@@ -77,7 +79,9 @@ def _silent(spec: Spec, beats: Mapping[Member, Beat], now: float) -> set[Member]
     return {
         member
         for member, beat in beats.items()
-        if now - beat.since >= spec.worker_lost and (len(beats) == 1 or latest - beat.since >= SHARED_SILENCE)
+        if member in limits
+        and now - beat.since >= limits[member]
+        and (len(beats) == 1 or latest - beat.since >= SHARED_SILENCE)
     }
 
 

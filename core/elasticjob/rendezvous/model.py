@@ -33,12 +33,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a worker's record asks for: `after` goes with Join, `round` with Finish."""
+    """What a worker's record asks for: `after` goes with Join, `round` with Finish.
+
+    `last_call` and `worker_lost` are the limits that a Join may name in place of the spec's.
+    """
 
     type: RequestType
     after: int = 0
     round: int = 0
     cause: str = ""
+    last_call: float | None = None
+    worker_lost: float | None = None
 
 
 class PodState(Enum):

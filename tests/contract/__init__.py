@@ -1,0 +1,1 @@
+"""The contract between torch's elastic agent and its rendezvous, tried with real parts; see `cluster`."""

@@ -1,0 +1,102 @@
+"""What an elastic agent does with its rendezvous, without its workers: each agent is one thread of this process."""
+
+from __future__ import annotations
+
+import signal
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous import (
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+)
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from contract.plane import View
+
+T = TypeVar("T")
+
+SECONDS = 30.0
+
+
+def parameters(pod: View, **config: Any) -> RendezvousParameters:
+    """What torchrun makes of the trainer's environment."""
+    environment = pod["environment"]
+    least, _, most = environment["PET_NNODES"].partition(":")
+    return RendezvousParameters(
+        backend=environment["PET_RDZV_BACKEND"],
+        endpoint=environment["PET_RDZV_ENDPOINT"],
+        run_id=environment["PET_RDZV_ID"],
+        min_nodes=int(least),
+        max_nodes=int(most),
+        **{"sidecar_timeout": "5", **config},
+    )
+
+
+class Agent:
+    """One agent in the pod `pod`. Its handler is made at once, and used from one thread only, as torch does."""
+
+    def __init__(self, pod: View, **config: Any) -> None:
+        self.pod = pod
+        self._stopped = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=pod["name"])
+        self._made: Future[RendezvousHandler] = self._thread.submit(get_rendezvous_handler, parameters(pod, **config))
+
+    @property
+    def handler(self) -> RendezvousHandler:
+        return self._made.result(SECONDS)
+
+    def do(self, call: Callable[[RendezvousHandler], T]) -> Future[T]:
+        return self._thread.submit(lambda: call(self._made.result()))
+
+    def join(self) -> Future[RendezvousInfo]:
+        """Ask for the next round."""
+        return self.do(lambda handler: handler.next_rendezvous())
+
+    def waiting(self) -> int:
+        return self.do(lambda handler: handler.num_nodes_waiting()).result(SECONDS)
+
+    def succeed(self) -> Future[bool]:
+        """End as an agent does whose workers have succeeded."""
+        return self.do(lambda handler: handler.shutdown())
+
+    def fail(self, error: type[BaseException] = RuntimeError) -> Future[bool]:
+        """End as an agent does whose workers have failed."""
+        return self.do(lambda handler: _shut_down(handler, error("the workers failed")))
+
+    def stop(self) -> None:
+        """End as after a signal, which announces nothing; more calls do nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
+        stopped = SignalException("stopped", signal.SIGTERM)
+        self.do(lambda handler: _shut_down(handler, stopped))
+        self._thread.shutdown(wait=False)
+
+
+def _shut_down(handler: RendezvousHandler, error: BaseException) -> bool:
+    try:
+        raise error  # noqa: TRY301
+    except BaseException:
+        return handler.shutdown()
+
+
+def form(agents: Sequence[Agent], seconds: float = SECONDS) -> list[RendezvousInfo]:
+    """All join; returns what each was told, in the order of `agents`."""
+    joins = [agent.join() for agent in agents]
+    return [join.result(seconds) for join in joins]
+
+
+def until(condition: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
+    """Return what `condition` says, as soon as that is true."""
+    give_up = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < give_up, f"waited {seconds:g} s for {what}"
+        time.sleep(0.02)
+    return found

@@ -1,0 +1,117 @@
+"""`python -m contract.cluster DIRECTORY`: runs until its standard input ends; logs and secrets go to DIRECTORY.
+
+Prints one line when it is ready: the port where it is told what to do.
+"""
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from contract.cluster.api import CORE, JOBS, WORKERS, Api
+from contract.cluster.kubelet import Kubelet
+from contract.cluster.proxy import Proxy
+from contract.cluster.serve import Cluster
+from elasticjob.testing import ControlPlane
+
+CRDS = Path(__file__).parents[3] / "crds"
+STOP_SECONDS = 10.0
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    work = Path(sys.argv[1])
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    with ControlPlane() as plane:
+        plane.install_crds(*sorted(CRDS.glob("*.yaml")))
+        asyncio.run(run(plane, work))
+
+
+async def run(plane: ControlPlane, work: Path) -> None:
+    token = json.loads(plane.kubeconfig.read_text())["users"][0]["user"]["token"]
+    api = Api(plane.server, str(plane.authority), token)
+    proxy = Proxy("127.0.0.1", urlsplit(plane.server).port or 443)
+    await proxy.start()
+    cluster = Cluster(api, proxy)
+    cluster.kubelet = Kubelet(api, proxy.port, plane.authority, work, cluster.changed)
+    operator = await start_operator(plane.kubeconfig, work / "operator.log")
+    parts = {
+        "the watch of jobs": api.watch(JOBS, cluster.job_seen),
+        "the watch of records": api.watch(WORKERS, cluster.worker_seen),
+        "the watch of pods": api.watch(f"{CORE}/pods", cluster.kubelet.seen),
+        "the operator": operator.wait(),
+    }
+    tasks = [asyncio.create_task(_guard(cluster, name, part)) for name, part in parts.items()]
+    runner = web.AppRunner(cluster.app(), access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    await stdin_ends()
+    for task in tasks:
+        task.cancel()
+    await cluster.kubelet.stop()
+    operator.kill()
+    await operator.wait()
+    proxy.stop()
+    await runner.cleanup()
+    await api.close()
+
+
+async def _guard(cluster: Cluster, name: str, part: object) -> None:
+    """Whatever ends is missed: the next command says so."""
+    try:
+        ended = await part  # type: ignore[misc]
+        cluster.broken = f"{name} ended: {ended}"
+    except Exception as error:
+        logging.exception("%s broke", name)
+        cluster.broken = f"{name} broke: {error!r}"
+    cluster.changed()
+
+
+async def start_operator(kubeconfig: Path, log: Path) -> asyncio.subprocess.Process:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    flags = ["--sidecar-image=none", "--lease-namespace=default", f"--health-port={port}"]
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "elasticjob_operator",
+        *flags,
+        env=os.environ | {"KUBECONFIG": str(kubeconfig)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=log.open("wb"),
+        stderr=asyncio.subprocess.STDOUT,
+        preexec_fn=die_with_parent,
+    )
+
+
+def die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def stdin_ends() -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def readable() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            ended.set()
+
+    loop.add_reader(sys.stdin.fileno(), readable)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    await ended.wait()
+    loop.remove_reader(sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    main()

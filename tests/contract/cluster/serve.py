@@ -1,0 +1,131 @@
+"""What a caller may tell the cluster and ask it: `POST /<command>` with arguments as JSON, answered with JSON.
+
+create(spec)                 an ElasticJob; returns its name
+patch(job, spec)             changes of its spec
+delete(job)                  with all that belongs to it
+delete_pod(pod)
+exited(pod, code)            the trainer's container ended
+kill_sidecar(pod)
+freeze(pod), thaw(pod)       the sidecar stands still, and goes on
+api_away(seconds)            no sidecar reaches the API server; returns when it is back
+view(job, after, seconds)    the job, its pods and records as soon as anything is newer than version `after`
+"""
+
+import asyncio
+import contextlib
+import signal
+from itertools import count
+from typing import Any
+
+from aiohttp import web
+
+from contract.cluster.api import CORE, JOBS, WORKERS, Api, ApiError, Object
+from contract.cluster.kubelet import Kubelet
+from contract.cluster.pod import JOB
+from contract.cluster.proxy import Proxy
+
+REMOVE_SECONDS = 20.0
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+TEMPLATE: Object = {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}
+
+
+class Cluster:
+    """The objects as they were last seen, and the commands."""
+
+    def __init__(self, api: Api, proxy: Proxy) -> None:
+        self._api, self._proxy = api, proxy
+        self._jobs: dict[str, Object] = {}
+        self._workers: dict[str, Object] = {}
+        self._version = 1
+        self._bell = asyncio.Event()
+        self._names = (f"job{number}" for number in count(1))
+        self.kubelet: Kubelet
+        self.broken = ""
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.add_routes([web.post("/{command}", self._serve)])
+        return app
+
+    def changed(self) -> None:
+        self._version += 1
+        bell, self._bell = self._bell, asyncio.Event()
+        bell.set()
+
+    def job_seen(self, event: str, body: Object) -> None:
+        self._note(self._jobs, event, body)
+
+    def worker_seen(self, event: str, body: Object) -> None:
+        self._note(self._workers, event, body)
+
+    def _note(self, objects: dict[str, Object], event: str, body: Object) -> None:
+        if event == "DELETED":
+            objects.pop(body["metadata"]["name"], None)
+        else:
+            objects[body["metadata"]["name"]] = body
+        self.changed()
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        command = getattr(self, "do_" + request.match_info["command"])
+        try:
+            if self.broken or self.kubelet.broken:
+                raise RuntimeError(f"the cluster is broken: {self.broken or self.kubelet.broken!r}")  # noqa: TRY301
+            return web.json_response({"result": await command(**await request.json())})
+        except (ApiError, RuntimeError, KeyError, TimeoutError) as error:
+            return web.json_response({"error": str(error) or repr(error)})
+
+    async def do_create(self, spec: Object) -> str:
+        name = next(self._names)
+        body = {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
+        await self._api.call("POST", JOBS, body | {"spec": {"template": TEMPLATE} | spec})
+        return name
+
+    async def do_patch(self, job: str, spec: Object) -> None:
+        await self._api.patch(f"{JOBS}/{job}", {"spec": spec})
+
+    async def do_delete(self, job: str) -> None:
+        await self._api.call("DELETE", f"{JOBS}/{job}")
+        pods = [pod for pod in self.kubelet.pods.values() if pod.job == job]
+        for pod in pods:
+            pod.runs = False
+            pod.ended.set()
+            with contextlib.suppress(ApiError):
+                await self._api.call("DELETE", f"{CORE}/pods/{pod.name}")
+        async with asyncio.timeout(REMOVE_SECONDS):
+            while any(pod.job == job for pod in self.kubelet.pods.values()):
+                await self._bell.wait()
+        for path in (f"{CORE}/serviceaccounts", f"{RBAC}/rolebindings", f"{RBAC}/roles"):
+            with contextlib.suppress(ApiError):
+                await self._api.call("DELETE", f"{path}/{job}-worker")
+        for name in [name for name, body in self._workers.items() if body["spec"]["job"] == job]:
+            with contextlib.suppress(ApiError):
+                await self._api.call("DELETE", f"{WORKERS}/{name}")
+
+    async def do_delete_pod(self, pod: str) -> None:
+        await self._api.call("DELETE", f"{CORE}/pods/{pod}")
+
+    async def do_exited(self, pod: str, code: int) -> None:
+        await self.kubelet.exited(pod, code)
+
+    async def do_kill_sidecar(self, pod: str) -> None:
+        self.kubelet.kill_sidecar(pod)
+
+    async def do_freeze(self, pod: str) -> None:
+        self.kubelet.signal_sidecar(pod, signal.SIGSTOP)
+
+    async def do_thaw(self, pod: str) -> None:
+        self.kubelet.signal_sidecar(pod, signal.SIGCONT)
+
+    async def do_api_away(self, seconds: float) -> None:
+        await self._proxy.away(seconds)
+
+    async def do_view(self, job: str, after: int, seconds: float) -> Object:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._version <= after:
+                    await self._bell.wait()
+        pods = [pod.view() for pod in self.kubelet.pods.values() if pod.job == job]
+        workers: dict[str, Any] = {
+            name: body for name, body in self._workers.items() if body["metadata"]["labels"][JOB] == job
+        }
+        return {"version": self._version, "job": self._jobs.get(job), "pods": pods, "workers": workers}

@@ -1,0 +1,76 @@
+"""One cluster without machines for all contract tests; a failure shows its processes' logs."""
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.plane import ROOT, Job, Plane
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The plug-in's entry point, as a trainer's image finds it: torch looks when it is imported."""
+    spec = importlib.util.spec_from_file_location("plugin_metadata", ROOT / "hack/images/plugin_metadata.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    directory = Path(config.stash.setdefault(_directory, _new_directory()))
+    module.write_metadata(ROOT / "pyproject.toml", directory)
+    paths = [str(directory), str(ROOT / "trainer")]
+    sys.path[:0] = paths
+    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[_directory], ignore_errors=True)
+
+
+_directory = pytest.StashKey[str]()
+
+
+def _new_directory() -> str:
+    return tempfile.mkdtemp(prefix="contract-plugin-")
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[Plane]:
+    with Plane() as started:
+        yield started
+
+
+@pytest.fixture
+def new_job(plane: Plane, request: pytest.FixtureRequest) -> Iterator[Callable[..., Job]]:
+    """Makes ElasticJobs; each is deleted at the end of the test."""
+    with ExitStack() as stack:
+        request.node.stash[_jobs] = jobs = []
+
+        def make(**spec: Any) -> Job:
+            job = stack.enter_context(plane.job(**spec))
+            jobs.append(job)
+            return job
+
+        yield make
+
+
+_jobs = pytest.StashKey[list[Job]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report: Any = yield
+    if report.when == "call" and report.failed:
+        for job in item.stash.get(_jobs, []):
+            report.sections.append((job.name, job.told()))
+            for path in sorted(job.plane.logs.glob(f"{job.name}-*.log")):
+                report.sections.append((path.stem, job.plane.log_of(path.stem)))
+            report.sections.append(("operator", job.plane.log_of("operator")))
+            report.sections.append(("cluster", job.plane.log_of("cluster")))
+    return report

@@ -1,0 +1,179 @@
+"""The client of `contract.cluster`: starts it, tells it what to do, waits for what it shows.
+
+Only the standard library is needed, so that it runs in any trainer's environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 60.0
+WAIT_SECONDS = 30.0
+STOP_SECONDS = 20.0
+LOG_LINES = 60
+
+View = dict[str, Any]
+
+
+class Plane:
+    """A cluster without machines. `start` and `stop`, or a context manager; `logs` holds what its processes print."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self.logs = Path()
+
+    def __enter__(self) -> Plane:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it with the Python that ELASTICJOB_DEV_PYTHON names (default: this one)."""
+        self.logs = Path(tempfile.mkdtemp(prefix="contract-"))
+        python = os.environ.get("ELASTICJOB_DEV_PYTHON", sys.executable)
+        folders = [str(ROOT / name) for name in ("core", "operator", "sidecar", "tests")]
+        path = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
+        with (self.logs / "cluster.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, "-m", "contract.cluster", str(self.logs)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # Ctrl-C is for the tests, which then stop it
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()  # ends with the process, whose own start has a deadline
+        if not line:
+            raise RuntimeError(f"the cluster did not start:\n{self.log_of('cluster')}")
+        self._port = int(line)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(self.logs, ignore_errors=True)
+
+    def call(self, command: str, answer_within: float = WAIT_SECONDS, **arguments: Any) -> Any:
+        """Do a command of `contract/cluster/serve.py`."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=answer_within)
+        with contextlib.closing(connection):
+            connection.request("POST", f"/{command}", json.dumps(arguments))
+            answer = json.loads(connection.getresponse().read())
+        if "error" in answer:
+            raise RuntimeError(f"{command}: {answer['error']}")
+        return answer["result"]
+
+    def log_of(self, name: str) -> str:
+        """The end of a log: "cluster", "operator" or a pod's."""
+        path = self.logs / f"{name}.log"
+        if not path.exists():
+            return ""
+        return "\n".join(path.read_text(errors="replace").splitlines()[-LOG_LINES:])
+
+    @contextlib.contextmanager
+    def job(self, **spec: Any) -> Iterator[Job]:
+        """An ElasticJob, deleted at the end."""
+        name = self.call("create", spec=spec)
+        try:
+            yield Job(self, name)
+        finally:
+            self.call("delete", job=name)
+
+
+class Job:
+    """One ElasticJob and its pods, as they are seen."""
+
+    def __init__(self, plane: Plane, name: str) -> None:
+        self.plane, self.name = plane, name
+
+    def view(self, after: int = 0, seconds: float = 0.0) -> View:
+        """The job, its pods and its records; `seconds` to wait for a version newer than `after`."""
+        view: View = self.plane.call("view", seconds + WAIT_SECONDS, job=self.name, after=after, seconds=seconds)
+        return view
+
+    def wait(self, condition: Callable[[View], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
+        """Return what `condition` says of the view, as soon as that is true."""
+        give_up = time.monotonic() + seconds
+        version, view = 0, {}
+        while (left := give_up - time.monotonic()) > 0:
+            view = self.view(version, left)
+            version = view["version"]
+            if found := condition(view):
+                return found
+        raise AssertionError(f"waited {seconds:g} s for {what}; {self.name} is {self.told(view)}")
+
+    def told(self, view: View | None = None) -> str:
+        view = view or self.view()
+        status = (view["job"] or {}).get("status", {})
+        pods = {pod["name"]: (pod["starts"], pod["runs"], pod["deleting"]) for pod in view["pods"]}
+        requests = {name: body["spec"].get("request") for name, body in view["workers"].items()}
+        return json.dumps({"rendezvous": status.get("rendezvous"), "pods": pods, "requests": requests}, indent=1)
+
+    def patch(self, **spec: Any) -> None:
+        self.plane.call("patch", job=self.name, spec=spec)
+
+    def scale(self, replicas: int) -> None:
+        self.patch(replicas=replicas)
+
+    def delete_pod(self, name: str) -> None:
+        """The pod is deleted; its trainer's end is for the caller to tell."""
+        self.plane.call("delete_pod", pod=name)
+
+    def exited(self, name: str, code: int) -> None:
+        self.plane.call("exited", pod=name, code=code)
+
+    def pods(self, count: int, seconds: float = WAIT_SECONDS) -> list[View]:
+        """The pods whose trainers are to run, by index, once there are `count` of them."""
+
+        def running(view: View) -> list[View] | None:
+            found = [pod for pod in view["pods"] if pod["runs"] and not pod["deleting"]]
+            return sorted(found, key=lambda pod: pod["index"]) if len(found) == count else None
+
+        found: list[View] = self.wait(running, f"{count} running pods", seconds)
+        return found
+
+    def formed(self, round: int, seconds: float = WAIT_SECONDS) -> View:
+        """The rendezvous once round `round` is formed."""
+        return self._at("Formed", round, seconds)
+
+    def closed(self, outcome: str, seconds: float = WAIT_SECONDS) -> View:
+        """The rendezvous once it is closed with `outcome`."""
+        found: View = self.wait(
+            lambda view: rendezvous(view) if rendezvous(view).get("outcome") == outcome else None, outcome, seconds
+        )
+        return found
+
+    def _at(self, phase: str, round: int, seconds: float) -> View:
+        def reached(view: View) -> View | None:
+            found = rendezvous(view)
+            return found if (found.get("phase"), found.get("round")) == (phase, round) else None
+
+        found: View = self.wait(reached, f"round {round} to be {phase}", seconds)
+        return found
+
+
+def rendezvous(view: View) -> View:
+    found: View = (view["job"] or {}).get("status", {}).get("rendezvous", {})
+    return found

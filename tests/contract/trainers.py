@@ -1,0 +1,170 @@
+"""The container runtime of a job's trainers: a torchrun for each pod, started and stopped as the pod says.
+
+Each torchrun is a process of its own, forked from one that has imported torch: the same code as the command's, without
+the seconds that its start takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract.agents import SECONDS, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from multiprocessing.process import BaseProcess
+
+    from contract.plane import Job, View
+
+WORKER = Path(__file__).with_name("worker.py")
+PR_SET_PDEATHSIG = 1
+POLL_SECONDS = 0.5
+
+_fork = multiprocessing.get_context("forkserver")
+_fork.set_forkserver_preload(["torch.distributed.run", __name__])
+
+
+class Trainers:
+    """Runs `torchrun OPTIONS SCRIPT` in each pod of `job`, between `start` and `stop`.
+
+    `directory` is for the scripts' events and orders, see `worker.py`; `ended` holds pod and exit code of each torchrun
+    that has ended, in order.
+    """
+
+    def __init__(self, job: Job, directory: Path, command: Sequence[str] = (str(WORKER),), **environment: str) -> None:
+        self.job, self.directory, self.command = job, directory, list(command)
+        self.of_pod: dict[str, list[str]] = {}  # another command for some pods
+        self.ended: list[tuple[str, int]] = []
+        self._environment = environment
+        self._running: dict[str, BaseProcess] = {}
+        self._started: dict[str, int] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"{job.name} trainers", daemon=True)
+        (directory / "events").touch()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(SECONDS)
+        for process in self._running.values():
+            process.kill()
+            process.join(SECONDS)
+
+    # --- what a test does
+
+    def order(self, name: str) -> None:
+        """Tell the scripts how to end."""
+        (self.directory / name).touch()
+
+    def kill(self, pod: str) -> None:
+        """Kill a pod's torchrun."""
+        self._running[pod].kill()
+
+    def events(self) -> list[View]:
+        """What the scripts said when they started, in order."""
+        return [json.loads(line) for line in (self.directory / "events").read_text().splitlines()]
+
+    def group(self, size: int, after: int = 0, seconds: float = SECONDS) -> list[str]:
+        """The pods of a group of `size` in rank order, once all its scripts run.
+
+        Only the events from number `after` on count.
+        """
+
+        def whole() -> list[str] | None:
+            latest = {event["pod"]: event for event in self.events()[after:]}
+            members = [event for event in latest.values() if event["GROUP_WORLD_SIZE"] == str(size)]
+            by_rank = {int(event["GROUP_RANK"]): event["pod"] for event in members}
+            return [by_rank[rank] for rank in range(size)] if len(members) == len(by_rank) == size else None
+
+        return until(whole, f"a group of {size}; started so far: {self.events()}", seconds) or []
+
+    def codes(self, count: int) -> list[int]:
+        """The exit codes of the torchruns, once `count` have ended."""
+        until(lambda: len(self.ended) >= count, f"{count} torchruns to end; so far {self.ended}")
+        return [code for _, code in self.ended]
+
+    # --- what a kubelet does
+
+    def _follow(self) -> None:
+        version = 0
+        while not self._stopping.is_set():
+            view = self.job.view(version, POLL_SECONDS if not self._running else 0.05)
+            version = view["version"]
+            for pod in view["pods"]:
+                self._obey(pod)
+            self._reap()
+
+    def _obey(self, pod: View) -> None:
+        name = pod["name"]
+        if pod["deleting"]:
+            if name in self._running and pod["runs"]:
+                with contextlib.suppress(ProcessLookupError, TypeError):
+                    os.kill(self._running[name].pid or 0, signal.SIGTERM)
+            elif pod["runs"]:
+                self.job.exited(name, 143)
+        elif pod["runs"] and self._started.get(name, 0) < pod["starts"] and name not in self._running:
+            self._started[name] = pod["starts"]
+            self._running[name] = self._run(pod)
+
+    def _run(self, pod: View) -> BaseProcess:
+        name = pod["name"]
+        environment = {
+            **pod["environment"],
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            "CONTRACT": str(self.directory),
+            "CONTRACT_POD": name,
+            **self._environment,
+        }
+        log = self.job.plane.logs / f"{name}-trainer.log"
+        process = _fork.Process(target=_torchrun, args=(self.of_pod.get(name, self.command), environment, log))
+        process.start()
+        return process
+
+    def _reap(self) -> None:
+        for name, process in list(self._running.items()):
+            if process.exitcode is not None:
+                del self._running[name]
+                self.ended.append((name, process.exitcode))
+                self.job.exited(name, process.exitcode)
+
+
+@contextlib.contextmanager
+def trainers(job: Job, directory: Path, *arguments: Any, **environment: str) -> Iterator[Trainers]:
+    """Started, and stopped at the end."""
+    runtime = Trainers(job, directory, *arguments, **environment)
+    runtime.start()
+    try:
+        yield runtime
+    finally:
+        runtime.stop()
+
+
+def _torchrun(command: list[str], environment: dict[str, str], log: Path) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with log.open("ab") as output:
+        os.dup2(output.fileno(), sys.stdout.fileno())
+        os.dup2(output.fileno(), sys.stderr.fileno())
+    os.environ.update(environment)
+    from torch.distributed.run import main
+
+    try:
+        main(command)
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        os._exit(ended.code if isinstance(ended.code, int) else 1 if ended.code else 0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)

@@ -1,0 +1,55 @@
+"""The training script of the contract tests: says who it is, then waits until it is told how to end.
+
+Without torch, so that a worker starts in milliseconds; but with PROCESS_GROUP it first makes one of that kind, and says
+how many workers are in it. It appends a line to `events` in the directory CONTRACT, and
+ends when there is a file `finish`, or `finish-<pod>` or `fail-<pod>`, which is removed.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+SECONDS = 120.0
+CONTRACT, POD = Path(os.environ["CONTRACT"]), os.environ["CONTRACT_POD"]
+
+
+def main() -> None:
+    names = ("GROUP_RANK", "GROUP_WORLD_SIZE", "RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID")
+    event = {"pod": POD, "counted": count_workers(), **{name: os.environ[name] for name in names}}
+    with (CONTRACT / "events").open("a") as events:
+        events.write(json.dumps(event) + "\n")
+    give_up = time.monotonic() + SECONDS
+    parent = os.getppid()
+    while os.getppid() == parent and time.monotonic() < give_up:
+        if (CONTRACT / "finish").exists() or took(f"finish-{POD}"):
+            return
+        if took(f"fail-{POD}"):
+            sys.exit(1)
+        time.sleep(0.02)
+    sys.exit("nobody said how to end")
+
+
+def count_workers() -> int | None:
+    if not (kind := os.environ.get("PROCESS_GROUP")):
+        return None
+    import torch
+    from torch import distributed
+
+    distributed.init_process_group(kind)
+    ones = torch.ones(1, dtype=torch.int64)
+    distributed.all_reduce(ones)
+    return int(ones)
+
+
+def took(name: str) -> bool:
+    try:
+        (CONTRACT / name).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
