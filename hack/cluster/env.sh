@@ -32,6 +32,8 @@ checkpoint_dir=$cache/checkpoints
 # a kubeconfig of its own: the user's current context is never touched
 export KUBECONFIG=$cache/kubeconfig
 export PATH=$cache/bin:$PATH
+# where the tests without a cluster find etcd and kube-apiserver
+export KUBEBUILDER_ASSETS=${KUBEBUILDER_ASSETS:-$cache/kubebuilder}
 export ELASTICJOB_STARTED=${ELASTICJOB_STARTED:-$(date +%s)}
 
 say() { printf '%4ds  %s\n' "$(($(date +%s) - ELASTICJOB_STARTED))" "$*"; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache.
-#   tools.sh [kind] [helm] [kubectl]     all three when none is named
+# kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
+# kube-apiserver, for tests without a cluster.
+#   tools.sh [kind] [helm] [kubectl] [apiserver]     the first three when none is named
 . "$(dirname "$0")/env.sh"
 
 (($#)) || set -- kind helm kubectl
@@ -37,6 +38,31 @@ need_kubectl() {
   container=$(docker create "$node_image")
   quietly docker cp "$container:/usr/bin/kubectl" "$cache/bin/kubectl"
   quietly docker rm "$container"
+}
+
+# etcd and kube-apiserver of a control plane without nodes, into $KUBEBUILDER_ASSETS
+need_apiserver() {
+  [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ] && return
+  [ "$KUBEBUILDER_ASSETS" = "$cache/kubebuilder" ] ||
+    fail "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has no etcd and kube-apiserver; unset it, or put them there"
+  [ "$(uname -s)" = Linux ] || fail "etcd and kube-apiserver are needed; install them with" \
+    "'go run sigs.k8s.io/controller-runtime/tools/setup-envtest@latest use' and set KUBEBUILDER_ASSETS"
+  "$here/engine.sh"
+  "$here/node-image.sh"
+  say "tools: etcd and kube-apiserver ($kubernetes_version, from the node image)"
+  local new=$KUBEBUILDER_ASSETS.new
+  mkdir -p "$KUBEBUILDER_ASSETS" "$new"
+  # the node image keeps the control plane's images as containerd's blobs; their layers are tar archives
+  quietly bash -o pipefail -c 'docker run --rm --network none --entrypoint bash "$0" -c "$1" | tar -xC "$2"' \
+    "$node_image" '
+      cd "$(mktemp -d)"
+      programs="usr/local/bin/etcd usr/local/bin/kube-apiserver"
+      for blob in /var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/*; do
+        tar -xf "$blob" $programs 2>/dev/null
+      done
+      tar -cC usr/local/bin etcd kube-apiserver' "$new"
+  mv "$new"/* "$KUBEBUILDER_ASSETS/"  # never half a program
+  rmdir "$new"
 }
 
 for tool in "$@"; do "need_$tool"; done
