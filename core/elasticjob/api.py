@@ -275,7 +275,14 @@ class ElasticWorkerSpec(Model):
 
     job: str = Field(max_length=253, description="The ElasticJob.")
     index: Count = Field(description="The worker's index in its job.")
-    id: str = Field(pattern="^[0-9a-f]{32}$", description="This incarnation of the sidecar: 128 random bits in hex.")
+    id: str = Field(
+        pattern="^[0-9a-f]{32}$",
+        description="This incarnation of the sidecar: the first 128 bits of its certificate's SHA-256, in hex.",
+    )
+    certificate: str = Field(
+        max_length=4096,
+        description="The sidecar's certificate in PEM form, new at each of its starts. Other members know it by this.",
+    )
     address: str = Field(
         max_length=64, description="Where the sidecar's store tunnel listens: the pod's IP address and port."
     )

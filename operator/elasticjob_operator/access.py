@@ -31,7 +31,7 @@ def render_access(job: Object, spec: ElasticJobSpec) -> Iterator[tuple[str, Obje
             "metadata": meta,
             "rules": [
                 _rule(JOBS, ["get", "list", "watch"], names=[name]),
-                _rule(WORKERS, ["get", "create", "update", "patch"]),
+                _rule(WORKERS, ["get", "list", "create", "update", "patch"]),
                 _rule(f"{WORKERS}/status", ["update", "patch"]),
             ],
         },

@@ -6,6 +6,7 @@ import os
 import sys
 
 from elasticjob_sidecar.config import Config, ConfigError
+from elasticjob_sidecar.credentials import CredentialsError, Maker
 
 
 def main() -> None:
@@ -14,12 +15,13 @@ def main() -> None:
     except ConfigError as error:
         sys.exit(f"elasticjob-sidecar: {error}")
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    # Imported late: a wrong configuration is told at once, without half a second of imports.
+    making = Maker()
+    # Imported late: a wrong configuration is told at once, and the credentials are made meanwhile.
     from elasticjob_sidecar.app import StartError, run
 
     try:
-        asyncio.run(run(config))
-    except StartError as error:
+        asyncio.run(run(config, making.result()))
+    except (CredentialsError, StartError) as error:
         sys.exit(f"elasticjob-sidecar: {error}")
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 import signal
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from aiohttp import web
 
 from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Incarnation
 from elasticjob_sidecar.config import Config, ConfigError
+from elasticjob_sidecar.credentials import Credentials
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_app
 from elasticjob_sidecar.job_watch import JobWatch
@@ -17,7 +17,8 @@ from elasticjob_sidecar.kube import Kube, KubeApi
 from elasticjob_sidecar.membership import Membership
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.trainer_api import TrainerApi
-from elasticjob_sidecar.transport import Prelude, Transport
+from elasticjob_sidecar.transport import Transport
+from elasticjob_sidecar.trust import RoundTrust
 from elasticjob_sidecar.tunnel import Tunnel
 from elasticjob_sidecar.worker_record import Identity, WorkerRecord
 
@@ -45,19 +46,18 @@ class Ports:
 class Sidecar:
     """The parts, wired; no input or output before `serve` and `run`."""
 
-    def __init__(self, config: Config, kube: KubeApi, ports: Ports = Ports()) -> None:
-        me = Incarnation(index=config.index, id=secrets.token_hex(16))
-        self._config, self._ports = config, ports
+    def __init__(self, config: Config, kube: KubeApi, credentials: Credentials, ports: Ports = Ports()) -> None:
+        me = Incarnation(index=config.index, id=credentials.id)
+        self._config, self._ports, self.credentials = config, ports, credentials
         self.metrics = Metrics()
-        self.record = WorkerRecord(kube, _identity(config, me), self.metrics.api_failed)
+        self.record = WorkerRecord(kube, _identity(config, credentials), self.metrics.api_failed)
         self.driver = Driver(Membership(me, config.store_ready_seconds), self.record, self.metrics)
         self.watch = JobWatch(kube, config.job, config.job_uid, self.driver.job_seen, self.metrics.api_failed)
-        self.tunnel = Tunnel(self.driver, self._transport(), self.metrics)
-        self._runners: list[web.AppRunner] = []
-
-    def _transport(self) -> Transport:
         refused = self.metrics.tunnels_refused
-        return Prelude(self._config.job_uid, lambda code: refused.labels("peer", code.value).inc())
+        transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
+        self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed)
+        self.tunnel = Tunnel(self.driver, transport, self.metrics)
+        self._runners: list[web.AppRunner] = []
 
     async def serve(self) -> None:
         """Listen on all ports. Raises OSError."""
@@ -77,7 +77,7 @@ class Sidecar:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
         stopped = asyncio.create_task(stop.wait())
-        parts = [asyncio.create_task(part.run()) for part in (self.record, self.watch, self.tunnel)]
+        parts = [asyncio.create_task(part.run()) for part in (self.record, self.watch, self.trust, self.tunnel)]
         try:
             done, _ = await asyncio.wait({stopped, *parts}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopped}:
@@ -97,19 +97,20 @@ class Sidecar:
             await runner.cleanup()
 
 
-def _identity(config: Config, me: Incarnation) -> Identity:
+def _identity(config: Config, credentials: Credentials) -> Identity:
     return Identity(
         pod_name=config.pod_name,
         pod_uid=config.pod_uid,
         job=config.job,
-        index=me.index,
-        id=me.id,
+        index=config.index,
+        id=credentials.id,
+        certificate=credentials.certificate,
         address=config.address,
         node=config.node_name,
     )
 
 
-async def run(config: Config) -> None:
+async def run(config: Config, credentials: Credentials) -> None:
     """Run until SIGTERM. Raises StartError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -118,7 +119,7 @@ async def run(config: Config) -> None:
         kube = Kube(config.namespace)
     except ConfigError as error:
         raise StartError(str(error)) from None
-    sidecar = Sidecar(config, kube)
+    sidecar = Sidecar(config, kube, credentials)
     try:
         await sidecar.serve()
         log.info("worker %d of %s/%s starts", config.index, config.namespace, config.job)

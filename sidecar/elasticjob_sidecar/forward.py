@@ -1,9 +1,12 @@
-"""Forwards bytes between two connections: with back-pressure and half-close."""
+"""Forwards bytes between two connections: with back-pressure, and with half-close where no TLS is in between."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from elasticjob_sidecar.sockets import keep_alive
+
+CLOSING_SECONDS = 2.0  # for TLS to say goodbye
 
 Sent = Callable[[int], None]
 
@@ -27,6 +30,22 @@ class End(asyncio.Protocol):
         self._limit, self._line = limit, asyncio.get_running_loop().create_future()
         self._transport.resume_reading()
         return await self._line
+
+    async def start_tls(self, context: ssl.SSLContext) -> None:
+        """Go on in TLS, as its server. Raises OSError, ssl.SSLError among them."""
+        loop = asyncio.get_running_loop()
+        secured = await loop.start_tls(
+            self._transport, self, context, server_side=True, ssl_shutdown_timeout=CLOSING_SECONDS
+        )
+        if secured is None:
+            raise ConnectionError("the connection was closed before TLS began")
+        self._transport = secured
+        self._transport.pause_reading()
+
+    def peer_certificate(self) -> bytes:
+        """The certificate that the other end has shown to hold the key of, in DER form."""
+        certificate: bytes = self._transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return certificate
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)
@@ -80,7 +99,8 @@ class End(asyncio.Protocol):
         if self._peer is None:
             self._answer(ConnectionError("the connection was closed before its first line"))
             return False
-        if self._peer._ended:
+        ends = (self._transport, self._peer._transport)
+        if self._peer._ended or not all(transport.can_write_eof() for transport in ends):
             self._peer.close()
             return False
         self._peer._transport.write_eof()
@@ -123,9 +143,12 @@ class End(asyncio.Protocol):
             self._line.set_result(line)
 
 
-async def dial(host: str, port: int) -> End:
+async def dial(host: str, port: int, tls: ssl.SSLContext | None = None, server_name: str | None = None) -> End:
     """A new connection, not read from yet. Raises OSError."""
-    _, end = await asyncio.get_running_loop().create_connection(End, host, port)
+    closing = None if tls is None else CLOSING_SECONDS
+    _, end = await asyncio.get_running_loop().create_connection(
+        End, host, port, ssl=tls, server_hostname=server_name, ssl_shutdown_timeout=closing
+    )
     return end
 
 

@@ -23,7 +23,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.config.incluster_config import load_incluster_config
 
-from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
+from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob_sidecar.config import HINT, ConfigError
 from elasticjob_sidecar.sockets import keep_alive
 
@@ -67,6 +67,7 @@ class KubeApi(Protocol):
     async def create_worker(self, body: Json) -> Json: ...
     async def patch_worker(self, name: str, body: Json) -> Json: ...
     async def patch_worker_status(self, name: str, body: Json) -> Json: ...
+    async def list_workers(self, job: str) -> list[Json]: ...
     async def list_job(self, name: str) -> Json: ...
     def watch_job(
         self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
@@ -110,6 +111,12 @@ class Kube:
     async def patch_worker_status(self, name: str, body: Json) -> Json:
         call = self._api.patch_namespaced_custom_object_status
         return await _answer(call(**self._worker, name=name, body=body))
+
+    async def list_workers(self, job: str) -> list[Json]:
+        call = self._api.list_namespaced_custom_object
+        listed = await _answer(call(**self._worker, label_selector=f"{JOB_LABEL}={job}"))
+        items: list[Json] = listed["items"]
+        return items
 
     async def list_job(self, name: str) -> Json:
         call = self._api.list_namespaced_custom_object

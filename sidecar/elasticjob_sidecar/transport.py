@@ -1,26 +1,31 @@
-"""How one sidecar reaches another and proves who it is: the part that mutual TLS can take over.
+"""How one sidecar reaches another: TLS in which both ends show who they are.
 
     Transport.connect    a connection to rank 0's sidecar, admitted to a round's store
-    Transport.listen     admits others; what is checked is the tunnel's business, how it is proved is ours
+    Transport.listen     admits others; for which round, and whom, `trust` says
 
-`Prelude` proves nothing: the caller names itself in one JSON line. It fences rounds, it does not keep out an
-intruder, so a NetworkPolicy has to. Every connection has a deadline until it is admitted or turned away.
+After the handshake the listener says in one JSON line whether the caller is let in: `{"ok": true}`, or
+`{"error": ..., "code": ...}`. Every connection has a deadline until then.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from elasticjob.api import Incarnation
+from elasticjob.certificates import incarnation_id
+from elasticjob_sidecar.credentials import Credentials, server_name
 from elasticjob_sidecar.forward import End, dial, listen
 from elasticjob_sidecar.refusal import Code, Refused
 
+log = logging.getLogger(__name__)
+
 LINE_LIMIT = 1024
-PRELUDE_SECONDS = 5.0
+ADMISSION_SECONDS = 5.0
+TRUST_SECONDS = 3.0  # a caller may have seen the round first
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,55 +40,67 @@ Admit = Callable[[Claim], Awaitable[End]]  # a connection to the store; raises R
 Admitted = Callable[[Claim, End, End], None]  # the caller's connection and the store's, ready to be spliced
 
 
-class Transport(Protocol):
-    async def connect(self, address: str, claim: Claim) -> End:
-        """Raises Refused when turned away, OSError or TimeoutError when nobody answers."""
-        ...
-
-    async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
-        """Serve until `close`. Raises OSError."""
-        ...
-
-    async def close(self) -> None: ...
+@dataclass(frozen=True, slots=True)
+class _Trust:
+    round: int
+    members: Mapping[str, Incarnation]  # by id
+    context: ssl.SSLContext
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    job: str
-    round: int = Field(ge=1)
-    index: int = Field(ge=0)
-    id: str
-
-
-class Prelude:
-    """A JSON line each way: `{"job", "round", "index", "id"}`, `{"ok": true}` or `{"error": "..."}`."""
-
-    def __init__(self, job_uid: str, refused: Callable[[Code], None] = lambda _: None) -> None:
-        self._job_uid, self._refused = job_uid, refused
+class Transport:
+    def __init__(
+        self, credentials: Credentials, job_uid: str, refused: Callable[[Code], None] = lambda _: None
+    ) -> None:
+        self._credentials, self._job_uid, self._refused = credentials, job_uid, refused
+        self._client = credentials.client_context()
+        self._trust: _Trust | None = None
+        self._trusting = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def connect(self, address: str, claim: Claim) -> End:
-        try:
-            async with asyncio.timeout(PRELUDE_SECONDS):
-                return await self._connect(address, claim)
-        except TimeoutError:
-            message = f"rank 0's sidecar at {address} did not answer within {PRELUDE_SECONDS:g} s"
-            raise TimeoutError(message) from None
+    # --- the caller's side
 
-    async def _connect(self, address: str, claim: Claim) -> End:
-        host, _, port = address.rpartition(":")
-        end = await dial(host.strip("[]"), int(port))
+    async def connect(self, address: str, round: int, rank_0: Incarnation) -> End:
+        """Raises Refused when turned away, OSError or TimeoutError when nobody answers, or not `rank_0`."""
         try:
-            end.write(_encode(_Line(job=self._job_uid, round=claim.round, index=claim.peer.index, id=claim.peer.id)))
+            async with asyncio.timeout(ADMISSION_SECONDS):
+                return await self._connect(address, round, rank_0)
+        except TimeoutError:
+            message = f"rank 0's sidecar at {address} did not answer within {ADMISSION_SECONDS:g} s"
+            raise TimeoutError(message) from None
+        except (ConnectionError, ssl.SSLError) as error:  # asyncio closes without TLS's alert, so no more is known
+            message = f"rank 0's sidecar at {address} does not let this one in to round {round} ({error})"
+            raise ConnectionError(message) from None
+
+    async def _connect(self, address: str, round: int, rank_0: Incarnation) -> End:
+        host, _, port = address.rpartition(":")
+        end = await dial(host.strip("[]"), int(port), self._client, server_name(self._job_uid, round))
+        try:
+            # TLS has shown that the other end holds the key of this certificate, and no more
+            _check_is(rank_0, end.peer_certificate(), address)
             _check_answer(await end.line(LINE_LIMIT))
         except BaseException:
             end.abort()
             raise
         return end
 
+    # --- the listener's side
+
+    def trust(self, round: int, members: Mapping[Incarnation, bytes]) -> None:
+        """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
+        name = server_name(self._job_uid, round)
+        context = self._credentials.server_context(members.values(), lambda asked: asked == name)
+        self._trust = _Trust(round, {member.id: member for member in members}, context)
+        self._trusting.set()
+
+    def trust_nobody(self) -> None:
+        """From now on let nobody in; who calls is held for a moment, as the next round may come."""
+        self._trust = None
+        self._trusting.clear()
+
     async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
+        """Serve until `close`. Raises OSError."""
+
         def accepted(end: End) -> None:
             task = asyncio.create_task(self._receive(end, admit, admitted))
             self._tasks.add(task)
@@ -99,8 +116,32 @@ class Prelude:
 
     async def _receive(self, end: End, admit: Admit, admitted: Admitted) -> None:
         try:
-            async with asyncio.timeout(PRELUDE_SECONDS):
-                claim = self._read(await end.line(LINE_LIMIT))
+            async with asyncio.timeout(ADMISSION_SECONDS):
+                claim = await self._identify(end)
+        except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
+            log.info("a caller was not let in: %s", str(error) or "it did not show in time who it is")
+            self._refused(error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER)
+            end.abort()
+            return
+        except BaseException:
+            end.abort()
+            raise
+        await self._answer(end, claim, admit, admitted)
+
+    async def _identify(self, end: End) -> Claim:
+        """Raises Refused, OSError (ssl.SSLError) or TimeoutError."""
+        async with asyncio.timeout(TRUST_SECONDS):
+            while (trust := self._trust) is None:
+                await self._trusting.wait()
+        await end.start_tls(trust.context)
+        member = trust.members.get(incarnation_id(end.peer_certificate()))
+        if member is None:  # a certificate that a member has signed is not a member's
+            raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
+        return Claim(trust.round, member)
+
+    async def _answer(self, end: End, claim: Claim, admit: Admit, admitted: Admitted) -> None:
+        try:
+            async with asyncio.timeout(ADMISSION_SECONDS):
                 store = await admit(claim)
         except Refused as refused:
             self._refused(refused.code)
@@ -108,7 +149,7 @@ class Prelude:
             end.close()
         except (OSError, TimeoutError) as error:
             self._refused(Code.NOT_YET)
-            why = f"the store does not answer: {str(error) or f'not within {PRELUDE_SECONDS:g} s'}"
+            why = f"the store does not answer: {str(error) or f'not within {ADMISSION_SECONDS:g} s'}"
             end.write(_encode({"error": why, "code": Code.NOT_YET.value}))
             end.close()
         except BaseException:
@@ -118,20 +159,14 @@ class Prelude:
             end.write(_encode({"ok": True}))
             admitted(claim, end, store)
 
-    def _read(self, line: bytes) -> Claim:
-        try:
-            read = _Line.model_validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise Refused(Code.BAD_REQUEST, f"not a prelude: {first['loc']} {first['msg']}") from None
-        if read.job != self._job_uid:
-            raise Refused(Code.NOT_A_MEMBER, "the caller belongs to another job")
-        return Claim(read.round, Incarnation(index=read.index, id=read.id))
+
+def _encode(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
-def _encode(message: BaseModel | dict[str, Any]) -> bytes:
-    text = message.model_dump_json() if isinstance(message, BaseModel) else json.dumps(message)
-    return text.encode() + b"\n"
+def _check_is(rank_0: Incarnation, certificate: bytes, address: str) -> None:
+    if incarnation_id(certificate) != rank_0.id:
+        raise Refused(Code.NOT_A_MEMBER, f"{address} is not the sidecar of worker {rank_0.index}, rank 0 of the round")
 
 
 def _check_answer(line: bytes) -> None:
@@ -141,4 +176,4 @@ def _check_answer(line: bytes) -> None:
             return
         raise Refused(Code(answer.get("code", Code.NOT_YET)), str(answer["error"]))
     except (ValueError, KeyError, AttributeError) as error:
-        raise ConnectionError(f"rank 0's sidecar answered with something else than a prelude: {error}") from None
+        raise ConnectionError(f"rank 0's sidecar answered with something else than an admission: {error}") from None

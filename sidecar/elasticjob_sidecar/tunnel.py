@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 HOLD_SECONDS = 3.0  # rank 0 lets a caller wait for the store: less than the caller's own deadline
 OPEN_SECONDS = 6.0
-RETRY_SECONDS = 0.2
+FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
 DIAL_SECONDS = 2.0
 
 
@@ -76,12 +76,14 @@ class Tunnel:
         raise Refused(Code.STORE_TIMEOUT, f"the store of round {round} did not answer within {patience:g} s: {last}")
 
     async def _until_it_serves(self, round: int, why: list[str]) -> None:
+        pause = FIRST_RETRY_SECONDS
         while True:
             try:
                 end = await self._connect(round)
             except (Refused, OSError, TimeoutError) as error:
                 why.append(str(error) or "rank 0's sidecar does not answer")
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, RETRY_SECONDS)
             else:
                 return end.close()
 
@@ -118,11 +120,11 @@ class Tunnel:
 
     async def _connect(self, round: int) -> End:
         """A connection to the store of `round`, admitted. Raises Refused, OSError or TimeoutError."""
-        handed, me = self._membership.handed, self._membership.me
+        handed = self._membership.handed
         assert handed is not None
         if handed.rank == 0:
-            return await self._admit(Claim(round, me))
-        return await self._transport.connect(handed.store, Claim(round, me))
+            return await self._admit(Claim(round, self._membership.me))
+        return await self._transport.connect(handed.store, round, handed.members[0])
 
     # --- other sidecars
 

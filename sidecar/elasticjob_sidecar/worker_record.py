@@ -33,6 +33,7 @@ class Identity:
     job: str
     index: int
     id: str
+    certificate: str
     address: str
     node: str = ""
 
@@ -197,7 +198,14 @@ class WorkerRecord:
                 }
             ],
         }
-        spec: Json = {"job": me.job, "index": me.index, "id": me.id, "address": me.address, "node": me.node}
+        spec: Json = {
+            "job": me.job,
+            "index": me.index,
+            "id": me.id,
+            "certificate": me.certificate,
+            "address": me.address,
+            "node": me.node,
+        }
         if version is not None:
             metadata["resourceVersion"] = version
             spec["request"] = _replacing(request)

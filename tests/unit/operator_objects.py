@@ -40,7 +40,7 @@ def record(index: int = 0, number: int = 0, owner: str | None = None, /, **spec:
             "labels": {"elasticjob.io/job": "digits", "elasticjob.io/index": str(index)},
             "ownerReferences": [{"uid": owner or f"pod-{index}-{number}"}],
         },
-        "spec": {"job": "digits", "index": index, "id": ID, "address": "10.0.0.1:29402", **spec},
+        "spec": {"job": "digits", "index": index, "id": ID, "certificate": "PEM", "address": "10.0.0.1:29402", **spec},
         "status": {"heartbeat": 4},
     }
 

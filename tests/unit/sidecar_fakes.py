@@ -6,10 +6,18 @@ from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
 from typing import Any
 
+from elasticjob_sidecar.certificate import make
+from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
 from elasticjob_sidecar.kube import ApiFailure, Conflict, Missing, Unreachable
 
 Json = dict[str, Any]
 JOB_UID = "11111111-1111-1111-1111-111111111111"
+
+
+def credentials() -> Credentials:
+    """New ones, made in this process."""
+    certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
+    return Credentials(certificate + end, key)
 
 
 class FakeKube:
@@ -75,6 +83,10 @@ class FakeKube:
     async def patch_worker_status(self, name: str, body: Json) -> Json:
         await self._called("status", body)
         return self._answer("status", self.patch(name, body))
+
+    async def list_workers(self, job: str) -> list[Json]:
+        await self._called("list workers", None)
+        return [deepcopy(worker) for worker in self.workers.values() if worker["spec"]["job"] == job]
 
     async def list_job(self, name: str) -> Json:
         await self._called("list", None)

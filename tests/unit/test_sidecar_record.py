@@ -16,7 +16,14 @@ from elasticjob_sidecar.worker_record import Identity, Progress, WorkerRecord
 pytestmark = pytest.mark.looptime
 
 ME = Identity(
-    pod_name="job-0-0", pod_uid="pod-uid", job="job", index=0, id="0" * 32, address="10.0.0.7:29402", node="node-1"
+    pod_name="job-0-0",
+    pod_uid="pod-uid",
+    job="job",
+    index=0,
+    id="0" * 32,
+    certificate="PEM",
+    address="10.0.0.7:29402",
+    node="node-1",
 )
 JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED)
 LEAVE = WorkerRequest(type=RequestType.LEAVE, cause=Cause.AGENT_LOST)
@@ -56,6 +63,7 @@ async def test_it_creates_the_record_owned_by_its_pod() -> None:
         "job": "job",
         "index": 0,
         "id": "0" * 32,
+        "certificate": "PEM",
         "address": "10.0.0.7:29402",
         "node": "node-1",
     }

@@ -1,0 +1,83 @@
+"""Keeps the trust set of rank 0's tunnel at exactly the participants of the round whose store it serves.
+
+Their certificates are in their ElasticWorkers. A participant is known by the hash of its certificate, which is the id
+in the job's status, so a record that somebody else wrote, or that belongs to another incarnation, is of no use.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus
+from elasticjob.certificates import der_of, incarnation_id
+from elasticjob_sidecar.backoff import Backoff
+from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.kube import ApiFailure, Json, KubeApi
+from elasticjob_sidecar.quiet import Quiet
+from elasticjob_sidecar.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class RoundTrust:
+    def __init__(
+        self,
+        kube: KubeApi,
+        job: str,
+        driver: Driver,
+        transport: Transport,
+        failed: Callable[[str, ApiFailure], None],
+    ) -> None:
+        self._kube, self._job, self._driver, self._transport, self._failed = kube, job, driver, transport, failed
+        self._known: dict[Incarnation, bytes] = {}  # certificates of members, in DER form
+
+    async def run(self) -> None:
+        """Follow the job's rounds, for ever."""
+        round = 0  # the one whose members are trusted
+        backoff, quiet = Backoff(), Quiet(log)
+        while True:
+            bell, served = self._driver.bell, self._served()
+            if served is None:
+                round = 0
+                self._transport.trust_nobody()
+            elif served.round != round:
+                try:
+                    missing = await self._trust(served)
+                except ApiFailure as failure:
+                    self._failed("list", failure)
+                    missing = str(failure)
+                if missing:
+                    quiet.trouble(f"not all members of round {served.round} can be let in to its store: {missing}")
+                    await asyncio.sleep(backoff.next())
+                    continue
+                round = served.round
+                backoff.reset()
+                quiet.well(f"all members of round {round} can be let in to its store")
+            await bell.wait()
+
+    def _served(self) -> RendezvousStatus | None:
+        """The job's status, when this worker is rank 0 of a formed round with others."""
+        job, me = self._driver.membership.job, self._driver.membership.me
+        if job is None or job.phase is RendezvousPhase.FORMING or len(job.participants) < 2:
+            return None
+        return job if job.participants[0] == me else None
+
+    async def _trust(self, served: RendezvousStatus) -> str:
+        """Let the round's members in, as far as their certificates are there; return what is missing."""
+        members = served.participants[1:]
+        if not self._known.keys() >= set(members):
+            self._known |= dict(_certificates(await self._kube.list_workers(self._job)))
+        self._known = {member: self._known[member] for member in members if member in self._known}
+        self._transport.trust(served.round, self._known)
+        missing = [str(member.index) for member in members if member not in self._known]
+        return f"no valid certificate of worker {', '.join(missing)}" if missing else ""
+
+
+def _certificates(records: list[Json]) -> Iterator[tuple[Incarnation, bytes]]:
+    """Those in ElasticWorkers, each with the incarnation that it proves."""
+    for record in records:
+        try:
+            certificate = der_of(record["spec"]["certificate"])
+            yield Incarnation(index=record["spec"]["index"], id=incarnation_id(certificate)), certificate
+        except (KeyError, TypeError, ValueError) as error:
+            log.debug("an ElasticWorker without a certificate: %s", error)

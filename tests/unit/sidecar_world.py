@@ -1,0 +1,154 @@
+"""Two sidecars on real loopback sockets, with a fake API server; the test plays operator and trainers."""
+
+import asyncio
+import contextlib
+import json
+import random
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+from sidecar_fakes import JOB_UID, FakeKube, Json, credentials
+
+from elasticjob_sidecar.app import Ports, Sidecar
+from elasticjob_sidecar.config import Config
+
+DEADLINE = 10.0
+
+_given: set[int] = set()
+
+
+def free_ports(number: int) -> list[int]:
+    """Below the range that the kernel takes for outgoing connections, or one of those might be faster."""
+    ports: list[int] = []
+    while len(ports) < number:
+        port = random.randint(20000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", port))
+            if port not in _given:
+                _given.add(port)
+                ports.append(port)
+    return ports
+
+
+class Worker:
+    """One sidecar and its trainer's HTTP client."""
+
+    def __init__(self, kube: FakeKube, index: int, http: aiohttp.ClientSession) -> None:
+        self.ports = Ports(*free_ports(4))
+        config = Config.model_validate(
+            {
+                "job": "job",
+                "job_uid": JOB_UID,
+                "index": index,
+                "namespace": "default",
+                "pod_name": f"job-{index}-0",
+                "pod_uid": f"pod-{index}",
+                "pod_ip": "127.0.0.1",
+            }
+        )
+        self.index, self.kube, self.http = index, kube, http
+        self.sidecar = Sidecar(config, kube, credentials(), self.ports)
+        self.machine = self.sidecar.driver.membership
+        self.stopping = asyncio.Event()
+        self.trainer = f"trainer-{index}"
+        self.streams: list[aiohttp.ClientResponse] = []
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.ports.tunnel}"
+
+    @property
+    def id(self) -> Json:
+        return {"index": self.index, "id": self.machine.me.id}
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.ports.trainer_api}/v1/{path}"
+
+    async def call(self, method: str, path: str, **body: Any) -> tuple[int, Any]:
+        async with self.http.request(method, self.url(path), json=body or None) as response:
+            return response.status, json.loads(text) if (text := await response.text()) else None
+
+    async def stream(self, round: int = 0) -> aiohttp.ClientResponse:
+        response = await self.http.get(self.url(f"rendezvous/events?trainer={self.trainer}&round={round}"))
+        assert response.status == 200
+        self.streams.append(response)
+        return response
+
+    async def join(self, after: int = 0, cause: str = "Started") -> tuple[int, Any]:
+        return await self.call("POST", "rendezvous", trainer=self.trainer, after=after, cause=cause, timeout=DEADLINE)
+
+    async def serve_store(self, round: int, store: asyncio.Server) -> None:
+        port = store.sockets[0].getsockname()[1]
+        status, _ = await self.call("POST", "store", trainer=self.trainer, round=round, port=port)
+        assert status == 204
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.ports.store)
+
+
+class World:
+    def __init__(self, kube: FakeKube, workers: list[Worker]) -> None:
+        self.kube, self.workers = kube, workers
+
+    def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
+        rendezvous = {"phase": phase, "round": round, "participants": [worker.id for worker in members], **more}
+        if phase != "Forming" and members:
+            rendezvous |= {"worldSize": len(members), "store": members[0].address}
+        self.kube.set_job(rendezvous)
+
+    async def form(self, round: int = 1) -> None:
+        """All join, and are handed one round."""
+        self.job("Forming", round)
+        for worker in self.workers:
+            if not worker.machine.trainer:
+                await worker.stream()
+        joins = [asyncio.create_task(worker.join(round - 1)) for worker in self.workers]
+        await until(lambda: all((self.kube.request(f"job-{i}-0") or {}).get("type") == "Join" for i in (0, 1)))
+        self.job("Formed", round, *self.workers)
+        assert [(await join)[1]["rank"] for join in joins] == [0, 1]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - what is waited for rings no bell
+            await asyncio.sleep(0.001)
+
+
+@contextlib.asynccontextmanager
+async def two_workers() -> AsyncIterator[World]:
+    kube = FakeKube()
+    kube.set_job(None)
+    async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as tasks:
+        workers = [Worker(kube, index, http) for index in (0, 1)]
+        for worker in workers:
+            await worker.sidecar.serve()
+            tasks.create_task(worker.sidecar.run(worker.stopping))
+        await until(lambda: all(worker.sidecar.driver.ready for worker in workers))
+        yield World(kube, workers)
+        for worker in workers:
+            worker.stopping.set()
+            for stream in worker.streams:
+                stream.close()
+            await worker.sidecar.close()
+
+
+@contextlib.asynccontextmanager
+async def store(answer: Callable[[bytes], bytes] = lambda data: data) -> AsyncIterator[asyncio.Server]:
+    """A stand-in for rank 0's TCPStore: answers what it gets, then closes when the client has ended."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(answer(data))
+                await writer.drain()
+            writer.write(b"bye")
+            writer.write_eof()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server
+    finally:
+        server.close()
