@@ -83,8 +83,8 @@ class AgentStore(Store):  # type: ignore[misc]
         is_over: whether the whole job has ended.
         on_finish: called once, before this agent enters the exit barrier.
 
-    Every method that waits raises `StoreBroken` when the round ends, and torch's own ``DistStoreError`` after
-    the store's timeout. Timeouts are ``timedelta``.
+    Every method raises `StoreBroken` when the round has ended or its store is gone; those that wait raise torch's
+    own ``DistStoreError`` after ``timeout``, which is torch's own too.
     """
 
     def __init__(
@@ -99,7 +99,6 @@ class AgentStore(Store):  # type: ignore[misc]
         self._has_ended = has_ended
         self._is_over = is_over
         self._on_finish = on_finish
-        self._limit = timedelta(seconds=300)
         self._serves = False
         self._inner: TCPStore | None = None
         self._thread = CallThread(has_ended)
@@ -122,15 +121,6 @@ class AgentStore(Store):  # type: ignore[misc]
             self._clones.pop().close()
         held, self._inner = [self._inner], None
         self._thread.end(held.clear)  # its destructor waits for the server's thread: not here
-
-    @property
-    def timeout(self) -> timedelta:
-        """How long `get` and `wait` wait for a key."""
-        return self._limit
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Set `timeout`."""
-        self._limit = timeout
 
     def set(self, key: str, value: str | bytes) -> None:
         """Write a key."""
@@ -191,7 +181,7 @@ class AgentStore(Store):  # type: ignore[misc]
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Wait until all the keys exist."""
-        limit = (self._limit if timeout is None else timeout).total_seconds()
+        limit = (self.timeout if timeout is None else timeout).total_seconds()
         if all(key.startswith(_EXIT_BARRIER) for key in keys):
             self._wait_at_exit(keys, limit)
         else:
@@ -214,7 +204,7 @@ class AgentStore(Store):  # type: ignore[misc]
                     taken.append(self.queue_pop(key, block=False))
                 return bool(taken)
 
-            self._wait_for(f"a value in the queue {key}", take, self._limit.total_seconds())
+            self._wait_for(f"a value in the queue {key}", take, self.timeout.total_seconds())
             return taken[0]
 
         def queue_len(self, key: str) -> int:
@@ -233,7 +223,8 @@ class AgentStore(Store):  # type: ignore[misc]
             """Return a second connection to the round's store, which is closed with this one."""
             inner = self._pass_on(lambda inner: inner.clone())
             clone = AgentStore(self._world_size, self._has_ended, self._is_over, self._on_finish)
-            clone._inner, clone._limit = inner, self._limit
+            clone._inner = inner
+            clone.set_timeout(self.timeout)
             self._clones.append(clone)
             return clone
 
@@ -241,7 +232,7 @@ class AgentStore(Store):  # type: ignore[misc]
 
         def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
             """Wait until ``world_size`` callers have come to this barrier."""
-            limit = self._limit if timeout is None else timeout
+            limit = self.timeout if timeout is None else timeout
             clone = self.clone()  # torch's barrier keeps a connection to itself until it ends
             try:
                 clone._pass_on(
