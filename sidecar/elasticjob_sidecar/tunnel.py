@@ -29,6 +29,7 @@ class Tunnel:
         self._server: asyncio.Server | None = None
         self._open: dict[tuple[End, End], int] = {}  # spliced connections, and the round of each
         self._tasks: set[asyncio.Task[None]] = set()
+        self._spare: tuple[int, End] | None = None  # a connection to a round's store that nobody uses yet
 
     async def listen(self, store: tuple[str, int], peers: tuple[str, int]) -> None:
         """Serve the store to this pod's trainer, and, as rank 0, to other sidecars. Raises OSError."""
@@ -40,6 +41,8 @@ class Tunnel:
         while True:
             bell = self._driver.bell
             current = self._membership.tunnel_round
+            if self._spare is not None and self._spare[0] != current:
+                self._drop_spare()
             stale = [ends for ends, round in self._open.items() if round != current]
             for end, other in stale:
                 end.abort()
@@ -54,6 +57,7 @@ class Tunnel:
         await self._transport.close()
         for task in self._tasks:
             task.cancel()
+        self._drop_spare()
         for ends in list(self._open):
             for end in ends:
                 end.abort()
@@ -85,7 +89,9 @@ class Tunnel:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
-                return end.close()
+                self._drop_spare()
+                self._spare = round, end  # for the trainer, which connects next
+                return
 
     async def _until_it_breaks(self, round: int) -> None:
         while True:
@@ -105,7 +111,7 @@ class Tunnel:
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 self._membership.check_round(round)
-                store = await self._connect(round)
+                store = self._take_spare(round) or await self._connect(round)
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else Code.NOT_YET
             self._metrics.tunnels_refused.labels("trainer", code.value).inc()
@@ -125,6 +131,17 @@ class Tunnel:
         if handed.rank == 0:
             return await self._admit(Claim(round, self._membership.me))
         return await self._transport.connect(handed.store, round, handed.members[0])
+
+    def _take_spare(self, round: int) -> End | None:
+        if self._spare is None or self._spare[0] != round or self._spare[1].closed.done():
+            return None
+        (_, end), self._spare = self._spare, None
+        return end
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            (_, end), self._spare = self._spare, None
+            end.abort()
 
     # --- other sidecars
 

@@ -18,6 +18,8 @@ from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 from elasticjob_sidecar import app, sockets, trainer_api, tunnel
 from elasticjob_sidecar.forward import End, dial, listen
 
+TCP_REPAIR = 19  # linux/tcp.h
+
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
@@ -40,6 +42,21 @@ async def test_a_round_from_join_to_store(world: World) -> None:
             writer.write_eof()
             # half-closed: what the store still says arrives, unless TLS is in between, which knows no half-close
             assert await reader.read() == (b"bye" if worker is zero else b"")
+            writer.close()
+
+
+async def test_the_connection_that_found_the_store_serves_the_trainer(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    admitted = zero.sidecar.metrics.tunnels_opened.labels("peer")
+    async with store() as server:
+        await zero.serve_store(1, server)
+        for expected in (1, 2):  # it is used once
+            assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+            reader, writer = await one.connect()
+            writer.write(b"x")
+            assert await reader.readexactly(1) == b"x"
+            assert admitted._value.get() == expected
             writer.close()
 
 
@@ -89,6 +106,23 @@ async def test_a_connection_whose_other_end_takes_nothing_is_ended(monkeypatch: 
         near, far = await dial(*gone.getsockname()), await dial(*gone.getsockname())
         near.splice(far, lambda _: None)
         far.write(bytes(16 << 20))  # more than the kernel takes: the rest is under way for ever
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(near.closed, far.closed)
+
+
+async def test_a_half_open_connection_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other end vanishes without a word, as that of a machine which loses its power."""
+    for name in ("IDLE", "INTERVAL", "PROBES"):
+        monkeypatch.setattr(sockets, name, 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near, far = await dial(*server.getsockname()), await dial(*server.getsockname())
+        near.splice(far, lambda _: None)
+        vanishing, _ = server.accept()
+        try:
+            vanishing.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # closes without FIN or RST
+        except PermissionError:
+            pytest.skip("only root can let a connection vanish")
+        vanishing.close()
         async with asyncio.timeout(DEADLINE):
             await asyncio.gather(near.closed, far.closed)
 

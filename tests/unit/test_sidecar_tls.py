@@ -218,6 +218,42 @@ async def test_many_connections_at_once(formed: World) -> None:
             writer.close()
 
 
+@pytest.mark.parametrize("sender", ["trainer", "store"])
+async def test_what_one_end_does_not_take_stops_the_other(world: World, sender: str) -> None:
+    """Back-pressure goes through both sidecars and TLS: what is not taken is not piled up in them."""
+    await world.form()
+    zero, one = world.workers
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def idle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.put_nowait(writer)
+
+    server = await asyncio.start_server(idle, "127.0.0.1", 0)
+    await zero.serve_store(1, server)
+    _, trainer = await one.connect()
+    store_end = await accepted.get()
+    full = await sent_until_stopped(trainer if sender == "trainer" else store_end)
+    assert 1 << 20 < full < 64 << 20
+    for writer in (trainer, store_end):
+        writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    server.close()
+
+
+async def sent_until_stopped(writer: asyncio.StreamWriter) -> int:
+    """How many bytes go before nothing has gone for half a second."""
+    sent = 0
+    while True:
+        writer.write(bytes(1 << 20))
+        try:
+            async with asyncio.timeout(0.5):
+                await writer.drain()
+        except TimeoutError:
+            return sent
+        sent += 1 << 20
+
+
 async def test_a_slow_caller_does_not_stall_another(formed: World) -> None:
     one = formed.workers[1]
     slow, slow_writer = await one.connect()
