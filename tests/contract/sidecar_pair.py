@@ -78,9 +78,10 @@ async def commands() -> AsyncIterator[dict[str, int]]:
 
 
 async def main() -> None:
-    from sidecar_world import two_workers
+    import sidecar_world  # needs more than the standard library
 
-    async with two_workers() as world:
+    sidecar_world.DEADLINE = DEADLINE
+    async with sidecar_world.two_workers() as world:
         async for command in commands():
             await world.form(command["round"])
             rank0 = world.workers[0]
