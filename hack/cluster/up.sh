@@ -16,7 +16,7 @@ fi
 mkdir -p "$checkpoint_dir"
 chmod 1777 "$checkpoint_dir"
 
-wanted=$(sed -e "s|@checkpoints@|$checkpoint_dir|" -e "s|@newest-torch@|$(locked_dir torch "$newest_torch")|" \
+wanted=$(sed -e '/^ *#/d' -e "s|@checkpoints@|$checkpoint_dir|" -e "s|@newest-torch@|$(locked_dir torch "$newest_torch")|" \
   -e "s|@oldest-torch@|$(locked_dir torch "$oldest_torch")|" "$here/kind.yaml"; echo "# $node_image")
 made=$cache/kind.yaml
 
