@@ -53,6 +53,12 @@ soak: install  ## random faults for SECONDS=600, then the history's invariants a
 	@$(cluster) $(venv) pytest tests/e2e/soak.py --capture=no --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
 faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
+.PHONY: contract bench-store
+test: contract
+contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH=2.6.0 takes one; K=expression)
+	@hack/contract.sh $(select)
+bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
+	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
 lint:  ## style, types, import rules, chart, generated files
 	@$(venv) ruff check .
 	@$(venv) ruff format --check .

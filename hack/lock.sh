@@ -24,5 +24,5 @@ upgrade=; [ "${1:-}" != --upgrade ] || upgrade=yes
 debian_python=3.13 # that of debian:trixie-slim
 compile locks/operator.txt $debian_python pyproject.toml operator
 compile locks/sidecar.txt $debian_python pyproject.toml sidecar
-compile locks/digits.txt $debian_python locks/digits.in
+for name in digits torch-2.6 torch-2.10; do compile "locks/$name.txt" $debian_python "locks/$name.in"; done
 compile locks/dev.txt 3.11 pyproject.toml operator sidecar dev

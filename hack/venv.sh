@@ -4,15 +4,14 @@
 . "$(dirname "$0")/cluster/env.sh"
 
 python=${PYTHON:-python3}
-lock=$root/locks/dev.txt
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || fail "'$python' does not run; set PYTHON"
 ((${version#3.} >= 11)) || fail "Python 3.11 or newer is needed ('$python' is $version); set PYTHON to one"
-venv=$cache/venv-$version-$(grep -v '^ *#' "$lock" | sha256 | cut -c1-12)
+venv=$(locked_dir "venv-$version" dev)
 
 if [ ! -e "$venv/.complete" ]; then
   say "venv: installing locks/dev.txt" >&2
   quietly "$python" -m venv --clear "$venv"
-  quietly "$venv/bin/pip" install --require-hashes --requirement "$lock"
+  quietly "$venv/bin/pip" install --require-hashes --requirement "$root/locks/dev.txt"
   touch "$venv/.complete"
 fi
 echo "$venv"

@@ -19,11 +19,14 @@ base_image=debian:trixie-slim
 version=$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' "$root/charts/elasticjob/Chart.yaml")
 image_name() { case $1 in operator | sidecar) echo "elasticjob/$1:$version" ;; *) echo "elasticjob/$1:dev" ;; esac; }
 
-torch_lock=$root/locks/digits.txt
-# The path holds the digest of the lock's lines: another lock is another directory, so that pods never see
-# one half replaced.
+# Each torch by the name of its lock, the oldest first. The newest is the demo's.
+torch_locks=(torch-2.6 torch-2.10 digits)
+oldest_torch=${torch_locks[0]} newest_torch=digits
+torch_version() { sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$root/locks/$1.txt"; } # LOCK
 sha256() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi; }
-torch_dir=$cache/torch-$(grep -v '^ *#' "$torch_lock" | sha256 | cut -c1-12)
+# The path holds the digest of the lock's lines: another lock is another directory, so that nobody ever sees
+# one half replaced.
+locked_dir() { echo "$cache/$1-$(grep -v '^ *#' "$root/locks/$2.txt" | sha256 | cut -c1-12)"; } # KIND LOCK
 checkpoint_dir=$cache/checkpoints
 
 # a kubeconfig of its own: the user's current context is never touched

@@ -10,13 +10,14 @@ fi
 "$here/engine.sh"
 "$here/node-image.sh"
 "$here/tools.sh"
-"$here/torch.sh"
+"$here/torch.sh" "$newest_torch" "$oldest_torch"
 
 # any user's pods write checkpoints
 mkdir -p "$checkpoint_dir"
 chmod 1777 "$checkpoint_dir"
 
-wanted=$(sed -e "s|@checkpoints@|$checkpoint_dir|; s|@torch@|$torch_dir|" "$here/kind.yaml"; echo "# $node_image")
+wanted=$(sed -e '/^ *#/d' -e "s|@checkpoints@|$checkpoint_dir|" -e "s|@newest-torch@|$(locked_dir torch "$newest_torch")|" \
+  -e "s|@oldest-torch@|$(locked_dir torch "$oldest_torch")|" "$here/kind.yaml"; echo "# $node_image")
 made=$cache/kind.yaml
 
 # A node is back when its kubelet has renewed its lease just now, and has said Ready since its container started:
@@ -45,7 +46,9 @@ wait_healthy() { # SECONDS
 }
 
 revive() {
-  [ "$(nodes | wc -l)" -eq 3 ] && [ -f "$made" ] && [ "$(cat "$made")" = "$wanted" ] || return 1
+  [ "$(nodes | wc -l)" -eq 3 ] || { why="it does not have three nodes"; return 1; }
+  [ "$(cat "$made" 2>/dev/null)" = "$wanted" ] || { why="it was made from another kind.yaml or node image"; return 1; }
+  why="it does not become healthy"
   local node
   for node in $(nodes); do
     case $(docker inspect --format '{{.State.Status}}' "$node") in
@@ -58,13 +61,14 @@ revive() {
   wait_healthy 60
 }
 
+why=
 if revive; then
   say "cluster: $cluster is Ready (reused)"
   exit 0
 fi
 
 if [ -n "$(nodes)" ]; then
-  say "cluster: cannot be reused; deleting it"
+  say "cluster: cannot be reused: $why; deleting it"
   quietly kind delete cluster --name "$cluster"
 fi
 say "cluster: creating (3 nodes)"

@@ -18,6 +18,7 @@ TRAINING_SECONDS = 60
 
 NODE = "elasticjob-worker"  # any of them: they share the directory
 CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
+NEWEST_TORCH, OLDEST_TORCH = "/opt/torch", "/opt/torch-oldest"  # of the nodes; pods see either at /opt/torch
 
 
 class Round(NamedTuple):
@@ -37,7 +38,14 @@ class Training(NamedTuple):
     step: int
 
 
-def manifest(name: str, *, env: Mapping[str, str] | None = None, trainer: Object | None = None, **spec: Any) -> Object:
+def manifest(
+    name: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    trainer: Object | None = None,
+    torch: str = NEWEST_TORCH,
+    **spec: Any,
+) -> Object:
     """An ElasticJob whose trainer is train.py; `trainer` is merged over its container, `spec` over its spec."""
     container = {
         "name": TRAINER,
@@ -56,7 +64,7 @@ def manifest(name: str, *, env: Mapping[str, str] | None = None, trainer: Object
             "terminationGracePeriodSeconds": 10,
             "containers": [container],
             "volumes": [
-                {"name": "torch", "hostPath": {"path": "/opt/torch", "type": "Directory"}},
+                {"name": "torch", "hostPath": {"path": torch, "type": "Directory"}},
                 {"name": "script", "configMap": {"name": "train"}},
                 {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
             ],

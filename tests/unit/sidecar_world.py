@@ -106,7 +106,8 @@ class World:
             if not worker.machine.trainer:
                 await worker.stream()
         joins = [asyncio.create_task(worker.join(round - 1)) for worker in self.workers]
-        await until(lambda: all((self.kube.request(f"job-{i}-0") or {}).get("type") == "Join" for i in (0, 1)))
+        asked = {"type": "Join", "after": round - 1}
+        await until(lambda: all(asked.items() <= (self.kube.request(f"job-{i}-0") or {}).items() for i in (0, 1)))
         self.job("Formed", round, *self.workers)
         assert [(await join)[1]["rank"] for join in joins] == [0, 1]
 

@@ -23,6 +23,17 @@ class DistStoreError(RuntimeError):
     pass
 
 
+class DistNetworkError(RuntimeError):
+    pass
+
+
+class FakeStore:
+    timeout = timedelta(seconds=300)
+
+    def set_timeout(self, timeout):
+        self.timeout = timeout
+
+
 class FakeTCPStore:
     """Keys by port; a port in `down` refuses every call, as a server that has ended does."""
 
@@ -39,7 +50,7 @@ class FakeTCPStore:
     @property
     def keys(self):
         if self.port in self.down:
-            raise RuntimeError("connection was closed")
+            raise DistNetworkError("connection was closed")
         return self.servers[self.port]
 
     def set(self, key, value):
@@ -65,7 +76,12 @@ class SignalException(Exception):
 def fake_modules():
     names = {
         "torch": {"__version__": "2.15.0+cpu"},
-        "torch.distributed": {"DistStoreError": DistStoreError, "Store": object, "TCPStore": FakeTCPStore},
+        "torch.distributed": {
+            "DistNetworkError": DistNetworkError,
+            "DistStoreError": DistStoreError,
+            "Store": FakeStore,
+            "TCPStore": FakeTCPStore,
+        },
         "torch.distributed.elastic": {},
         "torch.distributed.elastic.multiprocessing": {"SignalException": SignalException},
         "torch.distributed.elastic.rendezvous": {

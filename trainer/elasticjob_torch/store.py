@@ -3,11 +3,13 @@
 Rank 0's agent serves it with the trainer's own torch, on a socket bound to loopback (``host_name`` alone
 would still bind every address), at a fresh port each round. All reach it through their sidecars.
 `AgentStore` is what torch's agent works with: it passes each call on, but its waits end with the round,
-where torch's own would sit for up to 300 seconds in C++.
+where torch's own would sit for up to 300 seconds in C++. It has the methods that ``Store`` of the running
+torch has, no more and no fewer, so that ``hasattr`` tells a caller the truth.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import time
@@ -15,7 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from torch.distributed import DistStoreError, Store, TCPStore
+from torch.distributed import DistNetworkError, DistStoreError, Store, TCPStore
 
 from elasticjob_torch.calls import CallThread, Interrupted
 
@@ -81,8 +83,8 @@ class AgentStore(Store):  # type: ignore[misc]
         is_over: whether the whole job has ended.
         on_finish: called once, before this agent enters the exit barrier.
 
-    Every method that waits raises `StoreBroken` when the round ends, and torch's own ``DistStoreError`` after
-    the store's timeout. Timeouts are ``timedelta``.
+    Every method raises `StoreBroken` when the round has ended or its store is gone; those that wait raise torch's
+    own ``DistStoreError`` after ``timeout``, which is torch's own too.
     """
 
     def __init__(
@@ -97,10 +99,10 @@ class AgentStore(Store):  # type: ignore[misc]
         self._has_ended = has_ended
         self._is_over = is_over
         self._on_finish = on_finish
-        self._limit = timedelta(seconds=300)
         self._serves = False
         self._inner: TCPStore | None = None
         self._thread = CallThread(has_ended)
+        self._clones: list[AgentStore] = []
 
     def serve(self) -> int:
         """Start the round's server in this process; return its loopback port. Raises `StoreBroken`."""
@@ -115,17 +117,10 @@ class AgentStore(Store):  # type: ignore[misc]
 
     def close(self) -> None:
         """Let go of the connection, and of the server if it is here. Returns at once; raises nothing."""
+        while self._clones:
+            self._clones.pop().close()
         held, self._inner = [self._inner], None
         self._thread.end(held.clear)  # its destructor waits for the server's thread: not here
-
-    @property
-    def timeout(self) -> timedelta:
-        """How long `get` and `wait` wait for a key."""
-        return self._limit
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Set `timeout`."""
-        self._limit = timeout
 
     def set(self, key: str, value: str | bytes) -> None:
         """Write a key."""
@@ -176,15 +171,83 @@ class AgentStore(Store):  # type: ignore[misc]
         """Return the number of keys in the store."""
         return int(self._pass_on(lambda inner: inner.num_keys()))
 
+    def has_extended_api(self) -> bool:
+        """Say that `append`, `multi_get` and `multi_set` are there."""
+        return True
+
+    # torch's C++, PrefixStore for one, looks these two up by their C++ names
+    deleteKey = delete_key  # noqa: N815
+    getNumKeys = num_keys  # noqa: N815
+
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Wait until all the keys exist."""
-        limit = (self._limit if timeout is None else timeout).total_seconds()
+        limit = (self.timeout if timeout is None else timeout).total_seconds()
         if all(key.startswith(_EXIT_BARRIER) for key in keys):
             self._wait_at_exit(keys, limit)
-        elif not self._poll(keys, limit, self._has_ended):
-            if self._has_ended():
-                raise StoreBroken(f"the round ended while waiting for {', '.join(keys)}")
-            raise DistStoreError(f"waited {limit:g} s for {', '.join(keys)} in the round's store")
+        else:
+            self._wait_for(", ".join(keys), lambda: self.check(keys), limit)
+
+    if hasattr(Store, "queue_push"):
+
+        def queue_push(self, key: str, value: str | bytes) -> None:
+            """Append a value to a queue."""
+            self._pass_on(lambda inner: inner.queue_push(key, value))
+
+        def queue_pop(self, key: str, block: bool = True) -> bytes:
+            """Take the first value of a queue; wait for one, unless ``block`` is False."""
+            if not block:
+                return bytes(self._pass_on(lambda inner: inner.queue_pop(key, False)))
+            taken: list[bytes] = []
+
+            def take() -> bool:
+                with contextlib.suppress(torch.distributed.QueueEmptyError):
+                    taken.append(self.queue_pop(key, block=False))
+                return bool(taken)
+
+            self._wait_for(f"a value in the queue {key}", take, self.timeout.total_seconds())
+            return taken[0]
+
+        def queue_len(self, key: str) -> int:
+            """Return the number of values in a queue."""
+            return int(self._pass_on(lambda inner: inner.queue_len(key)))
+
+    if hasattr(Store, "list_keys"):
+
+        def list_keys(self) -> list[str]:
+            """Return all keys of the store."""
+            return list(self._pass_on(lambda inner: inner.list_keys()))
+
+    if hasattr(Store, "clone"):
+
+        def clone(self) -> AgentStore:
+            """Return a second connection to the round's store, which is closed with this one."""
+            inner = self._pass_on(lambda inner: inner.clone())
+            clone = AgentStore(self._world_size, self._has_ended, self._is_over, self._on_finish)
+            clone._inner = inner
+            clone.set_timeout(self.timeout)
+            self._clones.append(clone)
+            return clone
+
+    if hasattr(Store, "barrier"):
+
+        def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+            """Wait until ``world_size`` callers have come to this barrier."""
+            limit = self.timeout if timeout is None else timeout
+            clone = self.clone()  # torch's barrier keeps a connection to itself until it ends
+            try:
+                clone._pass_on(
+                    lambda inner: inner.barrier(key, world_size, limit), limit.total_seconds() + _CALL_SECONDS
+                )
+            finally:
+                self._clones.remove(clone)
+                clone.close()
+
+    def _wait_for(self, what: str, met: Callable[[], bool], limit: float) -> None:
+        if self._poll(what, met, limit, self._has_ended):
+            return
+        if self._has_ended():
+            raise StoreBroken(f"the round ended while waiting for {what}")
+        raise DistStoreError(f"waited {limit:g} s for {what} in the round's store")
 
     def _wait_at_exit(self, keys: Sequence[str], limit: float) -> None:
         """Wait for the other agents' success; their failure is no concern of this one, whose work is done.
@@ -193,12 +256,15 @@ class AgentStore(Store):  # type: ignore[misc]
         """
         try:
             seconds = float("inf") if self._serves else limit
-            if self._poll(keys, seconds, lambda: self._has_ended() or self._is_over()):
+            if self._poll(", ".join(keys), lambda: self.check(keys), seconds, self._nobody_comes):
                 self._part()
             else:
                 log.info("no longer waiting for the other agents to finish")
         except RuntimeError:
             log.info("the round's store has ended, as rank 0 did")
+
+    def _nobody_comes(self) -> bool:
+        return self._has_ended() or self._is_over()
 
     def _part(self) -> None:
         """Let the server outlive the other agents' last calls, which would else fail noisily."""
@@ -208,28 +274,31 @@ class AgentStore(Store):  # type: ignore[misc]
             time.sleep(0.01)
             past = self._pass_on(lambda inner: inner.add(_GOODBYES, 0))
 
-    def _poll(self, keys: Sequence[str], seconds: float, stop: Callable[[], bool]) -> bool:
+    def _poll(self, what: str, met: Callable[[], bool], seconds: float, stop: Callable[[], bool]) -> bool:
         began = told = time.monotonic()
         pause = 0.001
-        while not self.check(keys):
+        while not met():
             now = time.monotonic()
             if stop() or now - began > seconds:
                 return False
             if now - told >= _TELL_SECONDS:
-                log.info("waiting for %s in the round's store for %.0f s", ", ".join(keys), now - began)
+                log.info("waiting for %s in the round's store for %.0f s", what, now - began)
                 told = now
             time.sleep(pause)
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
         return True
 
-    def _pass_on(self, use: Callable[[TCPStore], T]) -> T:
+    def _pass_on(self, use: Callable[[TCPStore], T], seconds: float = _CALL_SECONDS) -> T:
         inner = self._inner
         if inner is None:
             raise StoreBroken("the round's store is closed")
-        return self._run(lambda: use(inner))
-
-    def _run(self, run: Callable[[], T]) -> T:
         try:
-            return self._thread.call(run, _CALL_SECONDS)
+            return self._run(lambda: use(inner), seconds)
+        except DistNetworkError as error:
+            raise StoreBroken(f"the connection to the round's store broke: {error}") from error
+
+    def _run(self, run: Callable[[], T], seconds: float = _CALL_SECONDS) -> T:
+        try:
+            return self._thread.call(run, seconds)
         except Interrupted as error:
             raise StoreBroken(str(error)) from error

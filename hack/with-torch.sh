@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs a command in a container of the pods' base image, with one torch and the development environment in
+# one interpreter: what the contract tests and the benchmarks need, whatever Python this machine has.
+#   with-torch.sh LOCK COMMAND...     LOCK: digits, torch-2.6, ...
+#
+# It has its own loopback and no other network. The checkout is read-only at its own path, except for build/.
+# ELASTICJOB_DEV_PYTHON is an interpreter without torch, for processes that stand for the cluster's side.
+. "$(dirname "$0")/cluster/env.sh"
+
+lock=$1; shift
+"$here/engine.sh"
+"$here/tools.sh" apiserver
+"$here/torch.sh" dev "$lock"
+build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
+
+dev=$(locked_dir dev dev)
+path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/tests/unit
+path+=$(cd "$dev" && printf ':/opt/dev/%s' lib/python3*/site-packages)
+mkdir -p "$root/build"
+exec docker run --rm --init --network none --hostname localhost --workdir "$root" \
+  --user "$(id -u):$(id -g)" --env USER=elasticjob --env HOME=/tmp --env TMPDIR=/tmp \
+  --volume "$root:$root:ro" --volume "$root/build:$root/build" \
+  --volume "$(locked_dir torch "$lock"):/opt/torch:ro" --volume "$dev:/opt/dev:ro" \
+  --volume "$KUBEBUILDER_ASSETS:/opt/kubebuilder:ro" --env KUBEBUILDER_ASSETS=/opt/kubebuilder \
+  --env PATH="/opt/torch/bin:/usr/local/bin:/usr/bin:/bin" --env PYTHONPATH="$path" \
+  --env PYTHONDONTWRITEBYTECODE=1 --env ELASTICJOB_DEV_PYTHON=/opt/dev/bin/python \
+  elasticjob/torch-builder:dev "$@"

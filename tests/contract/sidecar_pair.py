@@ -1,0 +1,94 @@
+"""Two real sidecars and the tunnel between them, in a process without torch; a test tells it what to do.
+
+Run as a program it forms a round for each line `{"round": 1, "port": 5000}` that it reads, whose rank 0 serves the
+store at that port, and answers with the loopback ports at which the two workers reach it. `SidecarPair` is the
+test's end of it.
+"""
+
+import asyncio
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+DEADLINE = 30.0
+
+
+class SidecarPair:
+    """The program as a child process."""
+
+    def __init__(self) -> None:
+        python = os.environ.get("ELASTICJOB_DEV_PYTHON", sys.executable)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([python, __file__], stdin=pipe, stdout=pipe, text=True)
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._round = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def form(self, port: int) -> list[int]:
+        """A new round in the place of the last one, whose rank 0 serves the store at `port`.
+
+        Returns where each worker's trainer reaches the store.
+        """
+        self._round += 1
+        ports: list[int] = self._ask(round=self._round, port=port)["ports"]
+        return ports
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(DEADLINE)
+        finally:
+            self._process.kill()
+        self._reader.join(DEADLINE)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _ask(self, **command: int) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        try:
+            line = self._lines.get(timeout=DEADLINE)
+        except queue.Empty:
+            raise TimeoutError(f"the sidecars did not answer {command} within {DEADLINE:g} s") from None
+        if not line:
+            raise RuntimeError(f"the sidecars ended at {command}; what they said is on stderr")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+
+async def commands() -> AsyncIterator[dict[str, int]]:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield json.loads(line)
+
+
+async def main() -> None:
+    import sidecar_world  # needs more than the standard library
+
+    sidecar_world.DEADLINE = DEADLINE
+    async with sidecar_world.two_workers() as world:
+        async for command in commands():
+            await world.form(command["round"])
+            rank0 = world.workers[0]
+            status, why = await rank0.call("POST", "store", trainer=rank0.trainer, **command)
+            assert status == 204, why
+            print(json.dumps({"ports": [worker.ports.store for worker in world.workers]}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,392 @@
+"""The whole Store API of the running torch through two sidecars, as trainers use it and as the agent does.
+
+What is tried is what this torch's `Store` has, so a method that comes with a newer torch fails until it is tried.
+"""
+
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed import DistNetworkError, DistStoreError, PrefixStore, Store, TCPStore
+
+from contract.sidecar_pair import SidecarPair
+from elasticjob_torch.store import AgentStore, StoreBroken, connect_store, serve_store
+
+SOON = timedelta(seconds=0.3)
+DEADLINE = 20.0
+MIB = 1 << 20
+
+
+def public(store: type) -> set[str]:
+    return {name for name in dir(store) if not name.startswith("_")}
+
+
+def in_background(run: Callable[[], Any]) -> "Future[Any]":
+    """Its `result(DEADLINE)` never hangs, whatever `run` does."""
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(run())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
+
+
+class Round:
+    """A round of two agents: the server, and where each reaches it through its sidecar."""
+
+    def __init__(self, pair: SidecarPair) -> None:
+        self.ended = threading.Event()
+        self.agents: list[AgentStore] = []
+        self.rank0 = self._agent()
+        server = self.rank0.serve()
+        self.ports = pair.form(server)
+        self.direct = connect_store("127.0.0.1", server)
+        self.direct.set_timeout(timedelta(seconds=DEADLINE))
+
+    def agent(self) -> AgentStore:
+        """What the agent of rank 1 uses."""
+        store = self._agent()
+        store.connect("127.0.0.1", self.ports[1])
+        return store
+
+    def client(self) -> TCPStore:
+        """What a training process of rank 1 uses."""
+        return TCPStore("127.0.0.1", self.ports[1], None, False, timedelta(seconds=DEADLINE))
+
+    def _agent(self) -> AgentStore:
+        store = AgentStore(2, self.ended.is_set, lambda: False, lambda: None)
+        store.set_timeout(timedelta(seconds=DEADLINE))
+        self.agents.append(store)
+        return store
+
+    def close(self) -> None:
+        self.ended.set()
+        for agent in self.agents:
+            agent.close()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[SidecarPair]:
+    sidecars = SidecarPair()
+    yield sidecars
+    sidecars.close()
+
+
+@pytest.fixture
+def round(pair: SidecarPair) -> Iterator[Round]:
+    formed = Round(pair)
+    yield formed
+    formed.close()
+
+
+KINDS = ["trainer", "agent", "trainer's PrefixStore", "agent's PrefixStore"]
+
+
+@pytest.fixture(params=KINDS)
+def stores(request: pytest.FixtureRequest, round: Round) -> tuple[Store, Store]:
+    """Rank 1's store through the tunnel, and a client at the server itself that sees the same keys."""
+    whose, _, prefixed = request.param.partition("'s ")
+    inner = round.agent() if whose == "agent" else round.client()
+    if not prefixed:
+        return inner, round.direct
+    return PrefixStore("prefix", inner), PrefixStore("prefix", round.direct)
+
+
+def arrived(store: Store) -> None:
+    """Return when the server has got all that `store` has written: the server answers no write, but this."""
+    store.num_keys()
+
+
+# --- one check for each method, of a store far from the server and one at it
+
+
+def check_set(far: Store, near: Store) -> None:
+    far.set("text", "päper")
+    far.set("bytes", b"\x00\xff")
+    far.set("text", "paper")
+    arrived(far)
+    assert (near.get("text"), near.get("bytes")) == (b"paper", b"\x00\xff")
+
+
+def check_get(far: Store, near: Store) -> None:
+    near.set("there", b"\x00\xff")
+    assert far.get("there") == b"\x00\xff"
+    late = in_background(lambda: far.get("late"))
+    near.set("late", "came")
+    assert late.result(DEADLINE) == b"came"
+
+
+def check_add(far: Store, near: Store) -> None:
+    assert (far.add("sum", 5), near.add("sum", 2), far.add("sum", -10), far.add("sum", 0)) == (5, 7, -3, -3)
+    assert near.get("sum") == b"-3"
+
+
+def check_check(far: Store, near: Store) -> None:
+    near.set("one", "")
+    arrived(near)
+    assert far.check(["one"])
+    assert not far.check(["one", "two"])
+    near.set("two", "")
+    arrived(near)
+    assert far.check(["one", "two"])
+
+
+def check_wait(far: Store, near: Store) -> None:
+    waits = in_background(lambda: far.wait(["first", "second"]))
+    near.set("first", "")
+    near.set("second", "")
+    waits.result(DEADLINE)
+    far.wait(["first"], SOON)
+    with pytest.raises(DistStoreError):
+        far.wait(["first", "never"], SOON)
+    assert far.check(["first"])  # the store goes on after a wait in vain
+
+
+def check_compare_set(far: Store, near: Store) -> None:
+    assert far.compare_set("value", "other", "new") == b"other"
+    assert not near.check(["value"])
+    assert far.compare_set("value", "", "first") == b"first"
+    assert far.compare_set("value", "first", b"second") == b"second"
+    assert far.compare_set("value", b"first", "third") == b"second"
+    assert near.get("value") == b"second"
+
+
+def check_delete_key(far: Store, near: Store) -> None:
+    near.set("gone", "")
+    arrived(near)
+    assert far.delete_key("gone") is True
+    assert far.delete_key("gone") is False
+    assert not near.check(["gone"])
+
+
+def check_num_keys(far: Store, near: Store) -> None:
+    before = far.num_keys()
+    near.set("one more", "")
+    arrived(near)
+    assert far.num_keys() == near.num_keys() == before + 1
+
+
+def check_append(far: Store, near: Store) -> None:
+    far.append("list", "one,")
+    far.append("list", b"two")
+    arrived(far)
+    assert near.get("list") == b"one,two"
+
+
+def check_multi_get(far: Store, near: Store) -> None:
+    near.set("a", "1")
+    late = in_background(lambda: far.multi_get(["b", "a"]))
+    near.set("b", b"\xff")
+    assert list(late.result(DEADLINE)) == [b"\xff", b"1"]
+
+
+def check_multi_set(far: Store, near: Store) -> None:
+    far.multi_set(["a", "b"], ["1", b"\xff"])
+    arrived(far)
+    assert (near.get("a"), near.get("b")) == (b"1", b"\xff")
+
+
+def check_has_extended_api(far: Store, near: Store) -> None:
+    assert far.has_extended_api() is near.has_extended_api() is True
+
+
+def check_timeout(far: Store, near: Store) -> None:
+    far.set_timeout(SOON)
+    assert far.timeout == SOON
+    began = time.monotonic()
+    with pytest.raises(DistStoreError):
+        far.get("never")
+    assert SOON.total_seconds() <= time.monotonic() - began < DEADLINE
+
+
+def check_queue(far: Store, near: Store) -> None:
+    far.queue_push("line", "first")
+    arrived(far)
+    near.queue_push("line", "second")
+    arrived(near)
+    assert far.queue_len("line") == near.queue_len("line") == 2
+    assert (far.queue_pop("line"), far.queue_pop("line", block=False)) == (b"first", b"second")
+    with pytest.raises(torch.distributed.QueueEmptyError):
+        far.queue_pop("line", False)
+    assert far.queue_len("line") == 0
+    late = in_background(lambda: far.queue_pop("line"))
+    near.queue_push("line", b"\xff")
+    assert late.result(DEADLINE) == b"\xff"
+    far.set_timeout(SOON)
+    with pytest.raises(DistStoreError):
+        far.queue_pop("line")
+
+
+def check_list_keys(far: Store, near: Store) -> None:
+    far.multi_set(["a", "b/c"], ["", ""])
+    arrived(far)
+    assert {"a", "b/c"} <= set(far.list_keys())
+    assert sorted(far.list_keys()) == sorted(near.list_keys())
+
+
+def check_clone(far: Store, near: Store) -> None:
+    clone = far.clone()
+    assert clone.timeout == far.timeout
+    blocked = in_background(lambda: far.get("late"))
+    clone.set("late", "by the clone")  # a connection of its own
+    assert blocked.result(DEADLINE) == near.get("late") == b"by the clone"
+
+
+def check_barrier(far: Store, near: Store) -> None:
+    with pytest.raises(DistStoreError):
+        far.barrier("alone", 2, SOON)
+    first = in_background(lambda: far.barrier("meeting", 2))
+    near.barrier("meeting", 2, timedelta(seconds=DEADLINE))
+    first.result(DEADLINE)
+    far.barrier("meeting", 2, SOON)  # it stays open
+    assert far.check(["nothing"]) is False
+
+
+CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
+CHECKS |= dict.fromkeys(["queue_push", "queue_pop", "queue_len"], check_queue)
+CHECKS |= dict.fromkeys(["timeout", "set_timeout"], check_timeout)
+
+
+@pytest.mark.parametrize("method", sorted(public(Store)))
+def test_a_method_of_this_torch(method: str, stores: tuple[Store, Store]) -> None:
+    assert method in CHECKS, f"torch {torch.__version__} has Store.{method}; write a check for it"
+    try:
+        CHECKS[method](*stores)
+    except NotImplementedError:
+        if not torchs_prefix_store_cannot_reach(method):
+            raise
+
+
+def torchs_prefix_store_cannot_reach(method: str) -> bool:
+    """Say whether torch's PrefixStore fails to call this method of any store that is written in Python."""
+    arguments = {"queue_push": ("key", "value"), "queue_pop": ("key",), "queue_len": ("key",), "list_keys": ()}
+    inner = type("PythonStore", (Store,), {method: lambda self, *_: pytest.fail("it does reach it")})()
+    with pytest.raises(NotImplementedError):
+        getattr(PrefixStore("prefix", inner), method)(*arguments[method])
+    return True
+
+
+def test_an_agents_store_has_what_torchs_has_and_no_more() -> None:
+    own = {"serve", "connect", "close", "deleteKey", "getNumKeys"}
+    assert public(AgentStore) - own == public(Store)
+
+
+# --- size and number
+
+
+@pytest.mark.parametrize("mib", [1, 8])
+def test_large_values(mib: int, stores: tuple[Store, Store]) -> None:
+    far, near = stores
+    upward, downward = os.urandom(mib * MIB), os.urandom(mib * MIB)
+    far.set("up", upward)
+    near.set("down", downward)
+    assert near.get("up") == upward
+    assert far.get("down") == downward
+
+
+def test_200_connections_at_once(round: Round) -> None:
+    clients = [round.client() for _ in range(200)]
+    for rank, client in enumerate(clients):
+        client.set(f"rank {rank}", str(rank))
+    waits = [in_background(lambda client=client: client.get("go")) for client in clients]
+    round.direct.set("go", "all")
+    assert [wait.result(DEADLINE) for wait in waits] == [b"all"] * 200
+    assert [client.add("count", 1) for client in clients] == list(range(1, 201))
+
+
+# --- the end
+
+
+def blocking_calls() -> dict[str, Callable[[Store], Any]]:
+    calls: dict[str, Callable[[Store], Any]] = {
+        "get": lambda store: store.get("never"),
+        "wait": lambda store: store.wait(["never"]),
+        "multi_get": lambda store: store.multi_get(["never"]),
+        "queue_pop": lambda store: store.queue_pop("never"),
+        "barrier": lambda store: store.barrier("never", 3),
+    }
+    return {name: call for name, call in calls.items() if hasattr(Store, name)}
+
+
+@pytest.mark.parametrize("name", blocking_calls())
+def test_an_agents_wait_ends_when_it_is_told_of_the_rounds_end(name: str, round: Round) -> None:
+    blocked = in_background(lambda: blocking_calls()[name](round.agent()))
+    round.ended.set()
+    with pytest.raises(StoreBroken):
+        blocked.result(DEADLINE / 2)
+
+
+@pytest.mark.parametrize("name", blocking_calls())
+@pytest.mark.parametrize("kind", ["agent", "client"])
+def test_a_wait_ends_when_the_connection_does(name: str, kind: str, pair: SidecarPair, round: Round) -> None:
+    store = getattr(round, kind)()
+    store.set("before", "")
+    arrived(store)
+    blocked = in_background(lambda: blocking_calls()[name](store))
+    if name == "barrier":  # an agent's makes a connection first, which must be one of this round
+        give_up = time.monotonic() + DEADLINE
+        while "never" not in round.direct.list_keys():
+            assert time.monotonic() < give_up, f"nobody came to the barrier within {DEADLINE:g} s"
+    after = Round(pair)  # the sidecars end what belongs to an earlier round
+    try:
+        with pytest.raises(StoreBroken if kind == "agent" else DistNetworkError):
+            blocked.result(DEADLINE / 2)
+        assert not after.client().check(["before"])
+    finally:
+        after.close()
+
+
+def test_a_closed_store_says_so(round: Round) -> None:
+    store = round.agent()
+    clones = [store.clone()] if hasattr(Store, "clone") else []
+    store.close()
+    for closed in [store, *clones]:
+        with pytest.raises(StoreBroken, match="closed"):
+            closed.set("key", "value")
+
+
+# --- the server
+
+
+def test_the_server_listens_on_loopback_alone() -> None:
+    before = own_listeners()
+    store = serve_store()
+    assert own_listeners() - before == {("0100007F", store.port)}
+
+
+def own_listeners() -> set[tuple[str, int]]:
+    """The addresses, in the kernel's hexadecimal, and ports at which this process listens."""
+    links = [os.readlink(f) for f in Path("/proc/self/fd").iterdir() if f.is_symlink()]
+    own = {match[1] for link in links if (match := re.fullmatch(r"socket:\[(\d+)\]", link))}
+    found = set()
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            _, local, _, state, *_ = fields = line.split()
+            if state == "0A" and fields[9] in own:
+                address, port = local.split(":")
+                found.add((address, int(port, 16)))
+    return found
+
+
+def test_libuv_is_used_where_it_takes_a_bound_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port, bound = listener.getsockname()[1], listener.detach()
+    try:
+        TCPStore("127.0.0.1", port, None, True, SOON, False, master_listen_fd=bound, use_libuv=True)
+        takes = True
+    except NotImplementedError:
+        takes = False
+    assert serve_store().libuvBackend == takes
