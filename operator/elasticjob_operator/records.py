@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from elasticjob.api import ElasticWorker
+from elasticjob.api import ElasticWorker, RendezvousPhase
 from elasticjob_operator.kube import Object
 
 PROBLEM_LENGTH = 300
@@ -52,7 +52,7 @@ def _read(body: Object | None, pod: Object, index: int, job: Object) -> Reading:
 def problem_of(record: ElasticWorker, pod: Object, index: int, job: Object) -> str | None:
     """What is wrong with the record of `pod`, worker `index` of `job`, beyond its form; it names the field."""
     spec, request = record.spec, record.spec.request
-    agreed = max(1, _agreed(job).get("round", 0))
+    formed = _last_formed(job)
     if spec.job != job["metadata"]["name"]:
         return f"spec.job is {spec.job!r}, and the pod belongs to {job['metadata']['name']!r}"
     if spec.index != index:
@@ -60,8 +60,8 @@ def problem_of(record: ElasticWorker, pod: Object, index: int, job: Object) -> s
     if problem := _problem_of_address(spec.address, pod):
         return f"spec.address {problem}"
     for name, number in (("after", request.after), ("round", request.round)) if request else ():
-        if number is not None and number > agreed:
-            return f"spec.request.{name} is {number}, and the last round is {agreed}"
+        if number is not None and number > formed:
+            return f"spec.request.{name} is {number}, and the last round that was formed is {formed}"
     return None
 
 
@@ -95,6 +95,13 @@ def _shared_ids(job: Object, places: Mapping[str, tuple[int, int]], readings: Ma
                 other = next(one for one in names if one != name)
                 problems[name] = f"spec.id is that of {other} too"
     return problems
+
+
+def _last_formed(job: Object) -> int:
+    """Nobody can have seen a later round: this operator's own status is the newest."""
+    agreed = _agreed(job)
+    forming = agreed.get("phase", RendezvousPhase.FORMING) == RendezvousPhase.FORMING
+    return max(0, agreed.get("round", 0) - forming)
 
 
 def _agreed(job: Object) -> Object:

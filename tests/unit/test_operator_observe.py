@@ -64,10 +64,10 @@ def seen(body: Object, said: Object | None) -> Worker:
 
 
 def test_a_worker_is_its_pod_and_its_record() -> None:
-    asked = record(3, 1, request={"type": "Join", "after": 1, "cause": "Started"})
+    asked = record(3, 1, request={"type": "Join", "after": 0, "cause": "Started"})
     worker = seen(pod(3, 1, containerStatuses=[trainer(running={})]), asked)
     assert (worker.index, worker.replacement, worker.id, worker.heartbeat) == (3, 1, ID, 4)
-    assert worker.request == Request(type=RequestType.JOIN, after=1, cause="Started")
+    assert worker.request == Request(type=RequestType.JOIN, after=0, cause="Started")
 
 
 def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
