@@ -32,10 +32,12 @@ install: images  ## install or upgrade ElasticJob in the cluster
 demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit explore explore-quick mutants e2e faults faults-c10d soak lint
+.PHONY: test unit fuzz explore explore-quick mutants e2e faults faults-c10d soak lint
 test: lint unit explore-quick e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(select)
+fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
+	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest tests/unit/test_fuzz_*.py --hypothesis-profile=fuzz $(select)
 explore:  ## every state of two models of the rendezvous, to the depth that takes about 2 minutes
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore
 explore-quick:  ## the same to a depth that takes some seconds

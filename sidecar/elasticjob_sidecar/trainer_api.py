@@ -215,6 +215,8 @@ async def _body(model: type[Model], request: web.Request) -> Model:
             body = await request.read()
     except TimeoutError:
         raise Refused(Code.BAD_REQUEST, f"the request's body did not come within {BODY_SECONDS:g} s") from None
+    except web.RequestPayloadError as error:
+        raise Refused(Code.BAD_REQUEST, f"the request's body cannot be read: {error}") from None
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

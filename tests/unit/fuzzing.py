@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 Json = Any
-SHORT = 60
+SHORT = 40
 
 tried: Counter[str] = Counter()
 

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from fuzzing import Json, spoiled, texts, tried
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from operator_objects import ID, Object, job, pod, trainer
 
@@ -40,7 +40,26 @@ def record(index: int, spec: Json, status: Json) -> Object:
     return {"metadata": meta, "spec": spec, "status": status}
 
 
-records = st.tuples(*(st.none() | st.builds(record, st.just(index), specs(index), STATUSES) for index in range(SIZE)))
+# it joins after a round that is not formed yet: once that is, the join would count again
+FROM_THE_FUTURE = record(
+    3,
+    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:29402", "request": {"type": "Join", "after": 1}},
+    {},
+)
+
+
+def good(index: int) -> st.SearchStrategy[Json]:
+    spec = {"job": "digits", "index": index, "id": f"{index:032x}", "address": f"10.0.0.{index}:29402"}
+    asked = st.sampled_from([None, "Join", "Join", "Join", "Leave", "Finish"])
+    return asked.map(lambda type: spec | ({"request": {"type": type, "after": 0, "round": 0}} if type else {}))
+
+
+def kept(index: int) -> st.SearchStrategy[Object | None]:
+    bad = st.builds(record, st.just(index), specs(index), STATUSES)
+    return st.one_of(st.none(), bad, bad, st.builds(record, st.just(index), good(index), st.just({"heartbeat": 1})))
+
+
+records = st.tuples(*map(kept, range(SIZE)))
 ROUNDS = st.sampled_from(
     [
         {},
@@ -67,6 +86,7 @@ def must_make_sense(worker: Worker, said: Json) -> None:
 
 
 @given(said=records, agreed=ROUNDS)
+@example(said=(None, None, None, FROM_THE_FUTURE), agreed={})
 def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belong_to(
     said: tuple[Object | None, ...], agreed: dict[str, Any]
 ) -> None:
@@ -85,6 +105,7 @@ def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belo
         assert violations(bounds, last, workers, decision) == []
         state = decision.state
         if decision.formed_after is not None:
+            tried["rounds that were formed of them"] += 1
             for member in state.participants:
                 (worker,) = [one for one in workers if one.member == member]
                 must_make_sense(worker, said[member.index])
