@@ -23,8 +23,9 @@ from elasticjob_sidecar import transport
 assert world  # the fixture
 
 IN_TIME = 5.0
-DEADLINE = 0.3  # in the place of each of the transport's own
-LORIS = 100
+DEADLINE = 0.3  # of callers that do not say who they are, in the place of seconds
+LORIS, PACE = 100, 0.1
+SLOW_DEADLINE = 15.0  # more than all of the transport's own
 
 
 class Ending(Enum):
@@ -49,10 +50,15 @@ class Target(NamedTuple):
 
 
 @pytest.fixture
-async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Target]:
-    """After all, nothing is held that was not before, and a new connection is carried."""
+def impatient(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport's deadlines are over soon."""
     for name in [name for name in vars(transport) if name.endswith("_SECONDS")]:
         monkeypatch.setattr(transport, name, DEADLINE)
+
+
+@pytest.fixture
+async def target(world: World) -> AsyncIterator[Target]:
+    """After all, nothing is held that was not before, and a new connection is carried."""
     await world.form()
     zero, one = world.workers
     async with store() as server:
@@ -119,6 +125,7 @@ async def sent(port: int, data: bytes, ending: Ending) -> bytes:
 
 
 @given(data=FIRST, ending=st.sampled_from(Ending))
+@pytest.mark.usefixtures("impatient")
 async def test_nobody_gets_in_by_the_peers_port(target: Target, data: bytes, ending: Ending) -> None:
     tried["first bytes to the peers' port"] += 1
     said = await sent(target.world.workers[0].ports.tunnel, data, ending)
@@ -137,7 +144,7 @@ async def test_what_the_trainer_sends_arrives_as_it_is(target: Target, data: byt
             assert await reader.readexactly(len(data)) == data
         if ending is Ending.HALF_CLOSE:
             writer.write_eof()
-            assert await reader.read() == b"bye"
+            assert await reader.read() in (b"bye", b"")  # TLS knows no half-close
     writer.transport.abort()
     await target.still_carries()
 
@@ -155,13 +162,13 @@ async def test_callers_that_say_little_and_stay_are_closed_and_keep_nobody_out(t
         with contextlib.suppress(ConnectionError):
             for byte in HELLO:
                 writer.write(bytes([byte]))
-                await asyncio.wait({ended}, timeout=DEADLINE / 10)
+                await asyncio.wait({ended}, timeout=PACE)
                 if ended.done():
                     break
             await ended
         writer.transport.abort()
 
-    async with asyncio.timeout(IN_TIME * 2), asyncio.TaskGroup() as callers:
+    async with asyncio.timeout(SLOW_DEADLINE), asyncio.TaskGroup() as callers:
         for _ in range(LORIS):
             callers.create_task(drip())
         tried["slow callers of the peers' port"] += LORIS
