@@ -100,8 +100,8 @@ def _shared_ids(job: Object, places: Mapping[str, tuple[int, int]], readings: Ma
 def _last_formed(job: Object) -> int:
     """Nobody can have seen a later round: this operator's own status is the newest."""
     agreed = _agreed(job)
-    forming = agreed.get("phase", RendezvousPhase.FORMING) == RendezvousPhase.FORMING
-    return max(0, agreed.get("round", 0) - forming)
+    round: int = agreed.get("round", 0)
+    return max(0, round - 1) if agreed.get("phase", RendezvousPhase.FORMING) == RendezvousPhase.FORMING else round
 
 
 def _agreed(job: Object) -> Object:

@@ -32,7 +32,7 @@ def specs(index: int) -> st.SearchStrategy[Json]:
     own = st.just(f"10.0.0.{index}:29402")
     addresses = st.one_of(own, own, own, st.sampled_from(["10.0.0.9:29402", "[::1]:29402", "x:1", "10.0.0.0:99999"]))
     fields = {"job": st.just("digits"), "index": st.just(index), "id": IDS, "address": addresses, "request": REQUESTS}
-    return spoiled(fields)
+    return spoiled(fields | {"certificate": st.just("PEM")})
 
 
 def record(index: int, spec: Json, status: Json) -> Object:
@@ -43,7 +43,8 @@ def record(index: int, spec: Json, status: Json) -> Object:
 # it joins after a round that is not formed yet: once that is, the join would count again
 FROM_THE_FUTURE = record(
     3,
-    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:29402", "request": {"type": "Join", "after": 1}},
+    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:29402", "certificate": "PEM"}
+    | {"request": {"type": "Join", "after": 1}},
     {},
 )
 
@@ -51,6 +52,7 @@ FROM_THE_FUTURE = record(
 def good(index: int) -> st.SearchStrategy[Json]:
     spec = {"job": "digits", "index": index, "id": f"{index:032x}", "address": f"10.0.0.{index}:29402"}
     asked = st.sampled_from([None, "Join", "Join", "Join", "Join", "Leave"])
+    spec["certificate"] = "PEM"
     return asked.map(lambda type: spec | ({"request": {"type": type, "after": 0, "round": 0}} if type else {}))
 
 
