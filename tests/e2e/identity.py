@@ -5,7 +5,8 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from typing import Any, NamedTuple
+from tempfile import NamedTemporaryFile
+from typing import Any, NamedTuple, Self
 
 from e2e.kube import Namespace, Object, kubectl
 
@@ -22,11 +23,23 @@ class Caller:
     """Whoever holds `token`; without one, anybody."""
 
     def __init__(self, token: str | None) -> None:
-        cluster = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))["clusters"][0]["cluster"]
+        config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
+        cluster, self._user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self._server = cluster["server"]
         self._tls = ssl.create_default_context(cadata=authority)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    @classmethod
+    def administrator(cls) -> Self:
+        """Whom the kubeconfig names, by its certificate."""
+        made = cls(None)
+        with NamedTemporaryFile() as pair:
+            pair.write(base64.b64decode(made._user["client-certificate-data"]))
+            pair.write(base64.b64decode(made._user["client-key-data"]))
+            pair.flush()
+            made._tls.load_cert_chain(pair.name)
+        return made
 
     def call(self, method: str, path: str, body: Object | None = None) -> Answer:
         kind = MERGE if method == "PATCH" else "application/json"
@@ -39,6 +52,13 @@ class Caller:
         except urllib.error.HTTPError as error:
             with error:
                 return Answer(error.code, json.loads(error.read())["message"])
+
+    def try_out(self, method: str, path: str, body: Object) -> Object | None:
+        """The object as it would be kept; None if it is refused."""
+        answer = self.call(method, f"{path}?dryRun=All", body)
+        assert answer.status < 500, answer
+        kept: Object | None = json.loads(answer.said) if answer.status < 300 else None
+        return kept
 
     def create(self, namespace: Namespace, record: Object) -> Answer:
         return self.call("POST", path("elasticworkers", namespace), record)
