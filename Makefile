@@ -32,10 +32,12 @@ install: images  ## install or upgrade ElasticJob in the cluster
 demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit api explore explore-quick mutants e2e faults faults-c10d soak lint
+.PHONY: test unit fuzz api explore explore-quick mutants e2e faults faults-c10d soak lint
 test: lint unit api explore-quick e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(select)
+fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
+	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest tests/unit/test_fuzz_*.py --hypothesis-profile=fuzz $(select)
 api:  ## tests against an API server without a cluster (K=expression selects)
 	@hack/cluster/tools.sh kubectl apiserver
 	@$(cluster) $(venv) pytest tests/api $(select)

@@ -7,7 +7,7 @@ anything: rules live in `elasticjob.rendezvous`, CEL rules are checked by the AP
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from pydantic.alias_generators import to_camel
 
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
@@ -37,12 +37,15 @@ JOB_LABEL = f"{GROUP}/job"
 INDEX_LABEL = f"{GROUP}/index"
 
 MAX_REPLICAS = 4096
+MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
+MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 HEARTBEAT_SECONDS = 5.0
 STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
 KeepAlive = Annotated[int, Field(ge=2 * int(HEARTBEAT_SECONDS), le=86400)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 
 
@@ -242,7 +245,8 @@ class ElasticJobStatus(Model):
     phase: str = Field("Pending", description="One word for people, derived from the conditions.")
     conditions: tuple[Condition, ...] = Field(
         (),
-        description="Rendezvoused, Complete, Failed, Suspended and TemplateValid; `kubectl wait` works on them.",
+        description="Rendezvoused, Complete, Failed, Suspended, TemplateValid and, after an invalid ElasticWorker, "
+        "WorkersValid; `kubectl wait` works on them.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     replicas: Count = Field(0, description="Worker pods that exist and are not on their way out.")
@@ -284,8 +288,8 @@ class WorkerRequest(Model):
 class ElasticWorkerSpec(Model):
     """One worker's place in the rendezvous and what it asks for."""
 
-    job: str = Field(max_length=253, description="The ElasticJob.")
-    index: Count = Field(description="The worker's index in its job.")
+    job: str = Field(min_length=1, max_length=63, description="The ElasticJob.")
+    index: Index = Field(description="The worker's index in its job.")
     id: str = Field(
         pattern="^[0-9a-f]{32}$",
         description="This incarnation of the sidecar: the first 128 bits of its certificate's SHA-256, in hex.",
@@ -295,7 +299,9 @@ class ElasticWorkerSpec(Model):
         description="The sidecar's certificate in PEM form, new at each of its starts. Other members know it by this.",
     )
     address: str = Field(
-        max_length=64, description="Where the sidecar's store tunnel listens: the pod's IP address and port."
+        max_length=64,
+        pattern=r"^([0-9]{1,3}([.][0-9]{1,3}){3}|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$",
+        description="Where the sidecar's store tunnel listens: the pod's IP address and port.",
     )
     node: str = Field("", max_length=253, description="The node that the pod runs on.")
     request: WorkerRequest | None = Field(None, description="Absent until the trainer asks for something.")
@@ -309,7 +315,9 @@ class ElasticWorkerStatus(Model):
     rank: Count | None = Field(None, description="The agent's rank in that round.")
     step: Count | None = Field(None, description="The last step that the training script reported.")
     total: Count | None = Field(None, description="The steps it means to take.")
-    metrics: dict[str, float] | None = Field(None, description="Numbers that the training script reported.")
+    metrics: dict[str, FiniteFloat] | None = Field(
+        None, max_length=MAX_METRICS, description="Numbers that the training script reported."
+    )
 
 
 class ElasticWorker(Model):

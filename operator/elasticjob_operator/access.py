@@ -1,14 +1,17 @@
-"""Renders what a job's workers may do: watch their own job, and keep their own records. Pure."""
+"""Renders what a job's workers may do: watch their own job, keep records, reach each other's stores. Pure.
+
+That a worker keeps no other record than its own is beyond what a role can say: the chart's admission policy does.
+"""
 
 from collections.abc import Iterator
 
-from elasticjob.api import GROUP, JOBS, WORKERS, ElasticJobSpec
-from elasticjob_operator.kube import CORE, RBAC, Object
+from elasticjob.api import GROUP, JOB_LABEL, JOBS, TUNNEL_PORT, WORKERS, ElasticJobSpec
+from elasticjob_operator.kube import CORE, NETWORKING, RBAC, Object
 from elasticjob_operator.pods import owner_reference, service_account
 
 
-def render_access(job: Object, spec: ElasticJobSpec) -> Iterator[tuple[str, Object]]:
-    """Collection path and body of the service account (unless the template names one), role and role binding."""
+def render_access(job: Object, spec: ElasticJobSpec, *, network_policy: bool = False) -> Iterator[tuple[str, Object]]:
+    """Collection path and body of service account (unless the template names one), role, role binding and policy."""
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     role = f"{name}-worker"
     account = service_account(name, spec)
@@ -46,6 +49,27 @@ def render_access(job: Object, spec: ElasticJobSpec) -> Iterator[tuple[str, Obje
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
         },
     )
+    if network_policy:
+        yield f"{NETWORKING}/namespaces/{namespace}/networkpolicies", _network_policy(meta, name)
+
+
+def _network_policy(meta: Object, job: str) -> Object:
+    """Port 29402 for the job's own pods. To name a pod in a policy closes all else, so all else is opened again."""
+    workers = {"matchLabels": {JOB_LABEL: job}}
+    ranges = [("TCP", 1, TUNNEL_PORT - 1), ("TCP", TUNNEL_PORT + 1, 65535), ("UDP", 1, 65535), ("SCTP", 1, 65535)]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": meta,
+        "spec": {
+            "podSelector": workers,
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": TUNNEL_PORT}]},
+                {"ports": [{"protocol": kind, "port": first, "endPort": last} for kind, first, last in ranges]},
+            ],
+        },
+    }
 
 
 def _rule(resource: str, verbs: list[str], names: list[str] | None = None) -> Object:

@@ -19,6 +19,7 @@ REQUEST_SECONDS = 10.0
 CORE = "/api/v1"
 CUSTOM = f"/apis/{GROUP}/{VERSION}"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+NETWORKING = "/apis/networking.k8s.io/v1"
 COORDINATION = "/apis/coordination.k8s.io/v1"
 
 

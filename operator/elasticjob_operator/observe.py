@@ -1,14 +1,13 @@
-"""Reads pods and ElasticWorkers into what the state machine is given. Pure; trusts a record only for its own pod."""
+"""Reads pods and ElasticWorkers into what the state machine is given. Pure; `records` says which to believe."""
 
-import logging
 from collections.abc import Iterator
 
-from pydantic import ValidationError
-
-from elasticjob.api import INDEX_LABEL, ElasticWorker, WorkerRequest
+from elasticjob.api import INDEX_LABEL, WorkerRequest
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob_operator.cache import JobView
 from elasticjob_operator.kube import Object
+from elasticjob_operator.pods import place_of
+from elasticjob_operator.records import Reading, read_records
 
 # waiting reasons of the kubelet after which only a change by the user helps
 BLOCKED_REASONS = frozenset(
@@ -25,16 +24,17 @@ BLOCKED_REASONS = frozenset(
 )
 DETAIL_LENGTH = 300
 
-log = logging.getLogger(__name__)
-
 
 def workers_of(view: JobView, trainer: str) -> tuple[Worker, ...]:
     """The workers of the job in `view`, whose trainer container is named `trainer`."""
     if view.job is None:
         return ()
-    uid = view.job["metadata"]["uid"]
-    pods = (pod for pod in view.pods.values() if is_owned_by(pod, uid))
-    return tuple(worker_of(pod, view.workers.get(pod["metadata"]["name"]), trainer) for pod in pods)
+    job = view.job["metadata"]
+    named = ((pod, place_of(job["name"], name)) for name, pod in view.pods.items() if is_owned_by(pod, job["uid"]))
+    places = {pod["metadata"]["name"]: place for pod, place in named if place is not None}
+    pods = {name: view.pods[name] for name in places}
+    readings = read_records(view.job, pods, places, view.workers)
+    return tuple(worker_of(pod, places[name], readings[name], trainer) for name, pod in pods.items())
 
 
 def is_owned_by(body: Object, uid: str) -> bool:
@@ -47,22 +47,22 @@ def nodes_of_index(view: JobView, index: int) -> set[str]:
     return {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
 
 
-def worker_of(pod: Object, record: Object | None, trainer: str) -> Worker:
-    """One pod and its record; a record that another pod of this name wrote, or that makes no sense, is none."""
-    meta = pod["metadata"]
+def worker_of(pod: Object, place: tuple[int, int], reading: Reading, trainer: str) -> Worker:
+    """One pod and what its record says."""
+    record = reading.record
     state, crashes, detail = pod_state(pod, trainer)
-    worker = _parse(record) if record is not None and is_owned_by(record, meta["uid"]) else None
     return Worker(
-        index=int(meta["labels"][INDEX_LABEL]),
-        replacement=int(meta["name"].rsplit("-", 1)[1]),
+        index=place[0],
+        replacement=place[1],
         pod=state,
-        deleting="deletionTimestamp" in meta,
+        deleting="deletionTimestamp" in pod["metadata"],
         crashes=crashes,
-        id=worker.spec.id if worker else None,
-        address=worker.spec.address if worker else "",
-        request=_request(worker.spec.request) if worker and worker.spec.request else None,
-        heartbeat=worker.status.heartbeat if worker else None,
+        id=record.spec.id if record else None,
+        address=record.spec.address if record else "",
+        request=_request(record.spec.request) if record and record.spec.request else None,
+        heartbeat=record.status.heartbeat if record else None,
         detail=detail,
+        invalid=reading.problem,
     )
 
 
@@ -75,15 +75,6 @@ def _request(said: WorkerRequest) -> Request:
         last_call=said.last_call_seconds,
         worker_lost=said.worker_lost_seconds,
     )
-
-
-def _parse(record: Object) -> ElasticWorker | None:
-    try:
-        return ElasticWorker.parse(record)
-    except ValidationError as error:
-        name, first = record["metadata"]["name"], error.errors()[0]
-        log.warning("ElasticWorker %s counts as absent: %s: %s", name, first["loc"], first["msg"])
-        return None
 
 
 def pod_state(pod: Object, trainer: str) -> tuple[PodState, int, str]:

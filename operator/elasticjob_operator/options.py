@@ -14,6 +14,7 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 class Options:
     sidecar_image: str
     sidecar_pull_policy: str
+    worker_network_policy: bool
     namespaces: tuple[str, ...]
     lease_namespace: str
     lease_name: str
@@ -38,6 +39,12 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         "IfNotPresent",
         ("Always", "IfNotPresent", "Never"),
     )
+    flag(
+        "worker-network-policy",
+        "a NetworkPolicy for each job, which lets only its own pods connect to port 29402",
+        "false",
+        ("true", "false"),
+    )
     flag("namespaces", "watch only these namespaces, separated by commas (default: all)", "")
     flag("lease-namespace", "where the leader's Lease is (default: the operator's own namespace)")
     flag("lease-name", "name of the leader's Lease", "elasticjob-operator")
@@ -54,6 +61,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     return Options(
         sidecar_image=given.sidecar_image,
         sidecar_pull_policy=given.sidecar_pull_policy,
+        worker_network_policy=given.worker_network_policy == "true",
         namespaces=tuple(name.strip() for name in given.namespaces.split(",") if name.strip()),
         lease_namespace=namespace,
         lease_name=given.lease_name,

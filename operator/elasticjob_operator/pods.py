@@ -1,5 +1,6 @@
 """Renders a worker's pod from the job's template. Pure: the same job, index and number give the same pod."""
 
+import re
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -47,6 +48,13 @@ class SidecarImage:
 
 def pod_name(job: str, index: int, replacement: int) -> str:
     return f"{job}-{index}-{replacement}"
+
+
+def place_of(job: str, pod: str) -> tuple[int, int] | None:
+    """The index and number of which `pod_name` makes `pod`; None for any other pod, whatever its labels say."""
+    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,9})", pod)
+    place = (int(found[2]), int(found[3])) if found else None
+    return place if place and pod_name(job, *place) == pod else None
 
 
 def selector(job: str) -> str:

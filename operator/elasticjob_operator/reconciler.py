@@ -54,10 +54,17 @@ class Memory:
 
 class Reconciler:
     def __init__(
-        self, kube: Kube, cache: Cache, leadership: Leadership, announcer: Announcer, image: SidecarImage
+        self,
+        kube: Kube,
+        cache: Cache,
+        leadership: Leadership,
+        announcer: Announcer,
+        image: SidecarImage,
+        *,
+        network_policy: bool = False,
     ) -> None:
         self._kube, self._cache, self._leadership = kube, cache, leadership
-        self._announcer, self._image = announcer, image
+        self._announcer, self._image, self._network_policy = announcer, image, network_policy
         self._memories: dict[Key, Memory] = {}
         self._pod_slots = asyncio.Semaphore(PODS_AT_ONCE)
 
@@ -189,7 +196,7 @@ class Reconciler:
     async def _grant_access(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:
         """A pod is refused, even in a dry run, before its service account is there."""
         if not memory.access_ready:
-            for path, body in render_access(job, spec):
+            for path, body in render_access(job, spec, network_policy=self._network_policy):
                 await self._kube.create(path, body)
             memory.access_ready = True
 

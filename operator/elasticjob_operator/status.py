@@ -19,6 +19,7 @@ from elasticjob_operator.pods import selector
 
 HISTORY_LENGTH = 10
 MISSING_SHOWN = 3
+INVALID_SHOWN = 3
 
 Truth = Literal["True", "False"]
 
@@ -180,8 +181,24 @@ def _findings(report: Report) -> Iterator[Finding]:
         yield Finding("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
     elif report.spec.suspend:
         yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
-    elif any(condition.type == "Suspended" for condition in report.before.conditions):
+    elif _was_told("Suspended", report):
         yield Finding("Suspended", "False", "Resumed", "")
+    if problems := _invalid_records(report):
+        yield Finding("WorkersValid", "False", "InvalidRecord", problems)
+    elif _was_told("WorkersValid", report):
+        yield Finding("WorkersValid", "True", "Valid", "")
+
+
+def _was_told(type: str, report: Report) -> bool:
+    return any(condition.type == type for condition in report.before.conditions)
+
+
+def _invalid_records(report: Report) -> str:
+    """Which ElasticWorkers count for nothing, and why; the first few of them."""
+    workers = current(report.decision.state, report.workers)
+    bad = [workers[index] for index in sorted(workers) if workers[index].invalid and not workers[index].deleting]
+    shown = [f"worker {worker.index}: {worker.invalid}" for worker in bad[:INVALID_SHOWN]]
+    return "; ".join(shown + ([f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []))
 
 
 def _rendezvoused(report: Report) -> Finding:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from elasticjob.api import Cause, KeepAlive, Seconds
+from elasticjob.api import MAX_METRICS, METRIC_NAME_LENGTH, MOST, Cause, KeepAlive, Seconds
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.model import Limits
 from elasticjob_sidecar.refusal import Code, Refused
@@ -40,8 +40,10 @@ STATUS = {
 
 JOIN_CAUSES = (Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED)
 
-Count = Annotated[int, Field(ge=0)]
-Round = Annotated[int, Field(ge=1)]
+# what the API server would refuse must not get into the ElasticWorker: nothing could be written any more
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Round = Annotated[int, Field(ge=1, le=MOST)]
+MetricName = Annotated[str, Field(min_length=1, max_length=METRIC_NAME_LENGTH)]
 Wait = Annotated[float, Field(gt=0, le=86400)]
 
 
@@ -99,7 +101,7 @@ class Finish(Recorded):
 class Report(Body):
     step: Count | None = None
     total: Count | None = None
-    metrics: Annotated[dict[str, float], Field(max_length=16)] = {}
+    metrics: Annotated[dict[MetricName, float], Field(max_length=MAX_METRICS)] = {}
 
     @field_validator("metrics")
     @classmethod
@@ -220,6 +222,8 @@ async def _body(model: type[Model], request: web.Request) -> Model:
             body = await request.read()
     except TimeoutError:
         raise Refused(Code.BAD_REQUEST, f"the request's body did not come within {BODY_SECONDS:g} s") from None
+    except web.RequestPayloadError as error:
+        raise Refused(Code.BAD_REQUEST, f"the request's body cannot be read: {error}") from None
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -36,6 +36,8 @@ def test_it_renders_everything_that_an_installation_needs() -> None:
         "Role": 1,
         "RoleBinding": 1,
         "PodDisruptionBudget": 1,
+        "ValidatingAdmissionPolicy": 1,
+        "ValidatingAdmissionPolicyBinding": 1,
         "ConfigMap": 1,
     }
 
@@ -59,6 +61,34 @@ def test_it_can_be_confined_to_namespaces() -> None:
     assert bound == {"elasticjob-system", "team-a", "team-b"}
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert "--namespaces=team-a,team-b" in container["args"]
+    matched = one(objects, "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["namespaceSelector"]
+    (selected,) = matched["matchExpressions"]
+    assert (selected["operator"], selected["values"]) == ("In", ["team-a", "team-b"])
+
+
+def test_the_admission_policy_can_be_switched_off() -> None:
+    kinds = {body["kind"] for body in render("--set", "admissionPolicy.enabled=false")}
+    assert not {kind for kind in kinds if kind.startswith("ValidatingAdmission")}
+
+
+def test_who_is_exempt_from_the_admission_policy() -> None:
+    backup = "system:serviceaccount:backup:restore"
+    policy = one(render("--set", f"admissionPolicy.exempt={{{backup}}}"), "ValidatingAdmissionPolicy")
+    (_, exempt) = policy["spec"]["matchConditions"]
+    assert f'"{backup}"' in exempt["expression"]
+    assert '"system:serviceaccount:kube-system:generic-garbage-collector"' in exempt["expression"]
+
+
+def test_network_policies_are_made_only_where_they_are_wanted() -> None:
+    def makes(*options: str) -> tuple[bool, bool]:
+        objects = render(*options)
+        (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+        rules = [rule for body in objects if body["kind"] == "ClusterRole" for rule in body["rules"]]
+        may = {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["create"]} in rules
+        return may, "--worker-network-policy=true" in container["args"]
+
+    assert makes() == (False, False)
+    assert makes("--set", "workerNetworkPolicy.enabled=true") == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +99,7 @@ def test_it_can_be_confined_to_namespaces() -> None:
         ("image.operator.repository=", "'/image/operator/repository'"),
         ("image.tag=dev", "'/image': additional properties 'tag' not allowed"),
         ("namespaces=team-a", "'/namespaces': got string, want array"),
+        ("admissionPolicy.exempt={me}", "'/admissionPolicy/exempt/0': 'me' does not match pattern"),
     ],
 )
 def test_a_wrong_value_is_named(value: str, sentence: str) -> None:

@@ -58,6 +58,20 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
+        "an invalid record has its time for ever",
+        DECIDE,
+        "known.get(worker.place, step.now) for worker in bad",
+        "step.now for worker in bad",
+        "unit",
+    ),
+    Mutation(
+        "nobody looks again when an invalid record has had its time",
+        DECIDE,
+        "        moments += [since + spec.worker_lost for since in clocks.invalid.values()]\n",
+        "",
+        "unit",
+    ),
+    Mutation(
         "the replacement of a lost pod gets the same name",
         DECIDE,
         "        step.give_up(lost.index, lost.replacement)\n",

@@ -20,9 +20,12 @@ must_know(
     "clocks round phase participants leaving finished replacements restarts failure given_up "
     "waiting store outcome reason",
 )
-must_know(Clocks, "opened formed min_reached all_running newcomer beats leaving")
-must_know(Worker, "index replacement pod deleting crashes id address request heartbeat detail")
+must_know(Clocks, "opened formed min_reached all_running newcomer beats leaving invalid")
+must_know(Worker, "index replacement pod deleting crashes id address request heartbeat detail invalid")
 must_know(Spec, "replicas min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost restart_reset")
+
+
+# No record is invalid in the models: to the rules such a worker is one that has not come, and then one that is lost.
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:

@@ -4,7 +4,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from fuzzing import tried
+from hypothesis import settings
 from trainer_sidecar import Sidecar
+
+settings.load_profile("short")
 
 # Asked for a loop before one was set, Python 3.11 makes one; pytest-asyncio asks, and nobody closes it.
 asyncio.set_event_loop(None)
@@ -17,3 +21,8 @@ def sidecar() -> Iterator[Sidecar]:
     fake.start()
     yield fake
     fake.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for kind, number in sorted(tried.items()):
+        terminalreporter.write_line(f"fuzz: {number:,} {kind}")

@@ -65,7 +65,12 @@ class World:
                 address=f"10.0.0.{self.ids}:29402",
                 request=None,
                 heartbeat=0,
+                invalid="",
             )
+
+    def spoil(self, index: int, why: str = "spec.id is no id") -> None:
+        """Its record makes no sense any more."""
+        self.change(index, id=None, address="", request=None, heartbeat=None, invalid=why)
 
     def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None, **limits: float) -> None:
         for index in indices:

@@ -242,6 +242,7 @@ STEPS = {
         (step(forming, b_lost, a), "worker 1 was given up without a cause"),
         (step(formed, c_told, a, b, c, replicas=3), "worker 2 was given up without a cause"),
         (step(formed, replace(formed, replacements={2: 1}), a, b, c), "worker 2 was given up without a cause"),
+        (step(formed, b_lost, a, replace(b, id=None, invalid="no id")), "worker 1 was given up without a cause"),
         (step(formed, forming, a, worker(B, deleting=True)), NOT_LOST),
         (step(formed, forming, a, failing), NOT_LOST),
         (step(formed, forming, a, crashed), NOT_LOST),

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from operator_objects import ID, job, pod, record, trainer
+from operator_objects import ID, Object, job, pod, record, trainer
 
-from elasticjob.rendezvous import PodState, Request
+from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.cache import JobView
-from elasticjob_operator.observe import is_ready, nodes_of_index, pod_state, worker_of, workers_of
+from elasticjob_operator.observe import is_ready, nodes_of_index, pod_state, workers_of
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:
@@ -55,11 +55,19 @@ def test_a_crash_loop_shows_the_last_line_that_the_trainer_said() -> None:
     assert found == (PodState.CRASH_LOOP, 3, "exit code 2: FileNotFoundError: train.py")
 
 
+def seen(body: Object, said: Object | None) -> Worker:
+    """The pod and its record as the only ones of the job."""
+    name = body["metadata"]["name"]
+    view = JobView(job(), {name: body}, {name: said} if said else {})
+    (worker,) = workers_of(view, "trainer")
+    return worker
+
+
 def test_a_worker_is_its_pod_and_its_record() -> None:
-    asked = record(3, 1, request={"type": "Join", "after": 5, "cause": "Started"})
-    worker = worker_of(pod(3, 1, containerStatuses=[trainer(running={})]), asked, "trainer")
+    asked = record(3, 1, request={"type": "Join", "after": 0, "cause": "Started"})
+    worker = seen(pod(3, 1, containerStatuses=[trainer(running={})]), asked)
     assert (worker.index, worker.replacement, worker.id, worker.heartbeat) == (3, 1, ID, 4)
-    assert worker.request == Request(type=RequestType.JOIN, after=5, cause="Started")
+    assert worker.request == Request(type=RequestType.JOIN, after=0, cause="Started")
 
 
 def test_a_join_with_limits_of_its_own() -> None:
@@ -68,20 +76,22 @@ def test_a_join_with_limits_of_its_own() -> None:
 
 
 def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
-    assert worker_of(pod(0), record(0, 0, "another-pod"), "trainer").id is None
-
-
-def test_a_record_that_makes_no_sense_is_none() -> None:
-    assert worker_of(pod(0), record(0, id="not hex"), "trainer").id is None
-
-
-def test_a_record_cannot_speak_for_another_index() -> None:
-    assert worker_of(pod(0), record(0, index=5), "trainer").index == 0
+    worker = seen(pod(0), record(0, 0, "another-pod", id="not hex"))
+    assert (worker.id, worker.invalid) == (None, "")
 
 
 def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
     view = JobView(job(), {"digits-0-0": pod(0, owner="an-earlier-job"), "digits-1-0": pod(1)}, {})
     assert [worker.index for worker in workers_of(view, "trainer")] == [1]
+
+
+def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
+    relabelled, stranger = pod(2, 1), pod(0)
+    relabelled["metadata"]["labels"]["elasticjob.io/index"] = "many"
+    view = JobView(job(), {"digits-2-1": relabelled}, {})
+    for name in ("digits", "digits-0", "digits-00-0", "digits-a-0", "other-0-0", "digits-0-0-0", "digits-\u0661-0"):
+        view.pods[name] = {**stranger, "metadata": {**stranger["metadata"], "name": name}}
+    assert [(worker.index, worker.replacement) for worker in workers_of(view, "trainer")] == [(2, 1)]
 
 
 def test_ready_is_the_pods_own_condition() -> None:

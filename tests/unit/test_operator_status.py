@@ -113,6 +113,22 @@ def test_a_closed_round_that_trains_to_its_end_is_not_suspended() -> None:
     assert (condition(found, "Suspended").status, condition(found, "Suspended").reason) == ("False", "Closed")
 
 
+def test_an_invalid_record_is_a_condition_until_it_is_mended() -> None:
+    assert all(one.type != "WorkersValid" for one in status(FORMED).conditions)
+    bad = Worker(index=4, invalid="spec.id is no id")
+    first = status(FORMED, workers=(bad,))
+    found = condition(first, "WorkersValid")
+    assert (found.status, found.reason, found.message) == ("False", "InvalidRecord", "worker 4: spec.id is no id")
+    assert condition(status(FORMED, before=first), "WorkersValid").status == "True"
+
+
+def test_of_many_invalid_records_the_first_few_are_shown() -> None:
+    bad = tuple(Worker(index=index, invalid="spec.id is no id") for index in reversed(range(4, 1000)))
+    message = condition(status(FORMED, workers=bad), "WorkersValid").message
+    assert message.startswith("worker 4: spec.id is no id; worker 5:")
+    assert message.endswith("; and 993 more")
+
+
 def test_history_keeps_the_last_ten_rounds() -> None:
     found = ElasticJobStatus()
     for number in range(1, 13):

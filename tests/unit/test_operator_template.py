@@ -118,6 +118,19 @@ def test_a_service_account_that_the_template_names_is_bound_and_not_made() -> No
     assert binding["subjects"][0]["name"] == "trainers"
 
 
+def test_a_network_policy_closes_one_port_to_other_pods_and_no_other_port() -> None:
+    (*_, (path, policy)) = render_access(job(), spec(), network_policy=True)
+    assert path.endswith("/namespaces/ml/networkpolicies")
+    workers = policy["spec"]["podSelector"]
+    within, open_to_all = policy["spec"]["ingress"]
+    assert within == {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": 29402}]}
+    assert "from" not in open_to_all
+    ports = {(one["protocol"], port) for one in open_to_all["ports"] for port in range(one["port"], one["endPort"] + 1)}
+    every = {(kind, port) for kind in ("TCP", "UDP", "SCTP") for port in range(1, 65536)}
+    assert every - ports == {("TCP", 29402)}
+    assert policy["metadata"]["ownerReferences"][0]["name"] == "digits"
+
+
 def test_a_replacement_prefers_other_nodes_than_its_lost_predecessors() -> None:
     own = {"preference": {"matchExpressions": []}, "weight": 1}
     kind = "preferredDuringSchedulingIgnoredDuringExecution"

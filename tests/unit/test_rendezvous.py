@@ -284,6 +284,52 @@ class TestLosses:
         world.wait(5, beating=(0, 1))
         assert world.state.reason == "worker 2 lost: no heartbeat for 15 s"
 
+    def test_a_member_whose_record_makes_no_sense_is_replaced_in_time(self) -> None:
+        world = formed(3, min_replicas=2, worker_lost=15)
+        world.spoil(1, "spec.address is no address")
+        broken = "worker 1's ElasticWorker is invalid: spec.address is no address"
+        assert (world.phase, world.state.reason) == ("2 Forming", broken)
+        world.rejoin(0, 2)
+        world.wait(14, beating=(0, 2))
+        assert (1, 0) in world.workers
+        world.wait(1, beating=(0, 2))
+        lost = "its ElasticWorker has been invalid for 15 s: spec.address is no address"
+        assert f"worker 1 lost: {lost}" in world.log
+        assert (1, 1) in world.workers
+        world.up(1)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 2, 1])
+        assert world.told.count("InvalidRecord") == 1
+        assert world.state.restarts == 0
+
+    def test_the_others_train_without_a_worker_whose_records_never_make_sense(self) -> None:
+        world = formed(3, min_replicas=2, worker_lost=15, last_call=30)
+        world.spoil(1)
+        world.rejoin(0, 2)
+        for _ in range(3):  # and so on with the next pods
+            world.wait(14, beating=(0, 2))
+            world.spoil(1)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 2])
+
+    def test_a_record_that_is_mended_in_time_costs_no_pod(self) -> None:
+        world = World(replicas=2, worker_lost=15)
+        world.up(0)
+        world.spoil(1)
+        world.wait(14, beating=(0,))
+        world.up(1)
+        world.wait(14, beating=(0, 1))
+        assert (world.phase, world.ranks) == ("1 Formed", [0, 1])
+        assert world.place(1) == (1, 0)
+        world.spoil(1)
+        world.wait(14, beating=(0,))
+        assert world.place(1) == (1, 0), "its time starts anew"
+        assert world.told.count("InvalidRecord") == 2
+
+    def test_somebody_looks_again_when_an_invalid_record_has_had_its_time(self) -> None:
+        world = World(replicas=1, worker_lost=15)
+        world.start(0)
+        world.spoil(0)
+        assert world.step().wake_at == world.now + 15
+
     def test_a_restarted_sidecar_is_another_incarnation(self) -> None:
         world = formed(2)
         world.start(1)

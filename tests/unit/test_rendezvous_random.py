@@ -15,6 +15,8 @@ MOST = 8
 CAUSES = st.sampled_from([Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED, Cause.RENEWED])
 LEAVES = st.sampled_from([Cause.AGENT_LOST, Cause.STORE_NOT_READY, Cause.TRAINER_LEFT, Cause.POD_STOPPING])
 FAULTS = st.sampled_from([state for state in PodState if state is not PodState.RUNNING])
+MENDED: dict[str, object] = {"request": None, "heartbeat": 0, "invalid": ""}
+SENSELESS: dict[str, object] = {"id": None, "request": None, "heartbeat": None, "invalid": "spec.id is no id"}
 NUMBER = st.integers(0, 3 * MOST)
 
 
@@ -78,7 +80,7 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=NUMBER)
     def sidecar_starts(self, number: int) -> None:
         self.world.ids += 1
-        self.set(self.some(number), pod=PodState.RUNNING, id=f"{self.world.ids:x}", request=None, heartbeat=0)
+        self.set(self.some(number), pod=PodState.RUNNING, id=f"{self.world.ids:x}", **MENDED)
 
     @has_pods
     @rule(number=NUMBER, cause=CAUSES, behind=st.integers(0, 2))
@@ -88,6 +90,11 @@ class JobLife(RuleBasedStateMachine):
             after = max(0, self.world.state.last_formed - behind)
             self.set(worker, request=Request(type=RequestType.JOIN, after=after, cause=cause))
 
+    @has_pods
+    @rule(number=NUMBER)
+    def record_turns_bad(self, number: int) -> None:
+        self.set(self.some(number), **SENSELESS)
+
     @rule()
     def all_join(self) -> None:
         for worker in list(self.world.workers.values()):
@@ -95,7 +102,8 @@ class JobLife(RuleBasedStateMachine):
                 self.world.ids += 1
             join = Request(type=RequestType.JOIN, after=self.world.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
             if not self.trains(worker) and (worker.index, worker.replacement) in self.world.workers:
-                self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{self.world.ids:x}", request=join)
+                id = worker.id or f"{self.world.ids:x}"
+                self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="")
 
     @has_pods
     @rule(number=NUMBER, cause=LEAVES)
@@ -175,7 +183,7 @@ class JobLife(RuleBasedStateMachine):
         world.ids += 1
         join = Request(type=RequestType.JOIN, after=world.state.last_formed)
         request = worker.request if self.trains(worker) else join
-        self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{world.ids:x}", request=request)
+        self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{world.ids:x}", request=request, invalid="")
 
     def trains(self, worker: Worker) -> bool:
         state = self.world.state

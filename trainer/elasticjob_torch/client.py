@@ -159,7 +159,7 @@ class SidecarClient:
                 world_size=int(answer["worldSize"]),
                 run_id=str(answer["runId"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error
 
     def post_store(self, round_number: int, port: int) -> None:
@@ -172,7 +172,7 @@ class SidecarClient:
         answer = self._call("GET", f"/v1/store?{query}", answer_within=timeout + _MARGIN_SECONDS)
         try:
             return StoreAddress(str(answer["host"]), int(answer["port"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SidecarUnavailable(f"the sidecar's answer about the store lacks {error}", passing=False) from error
 
     def leave(self, cause: str, timeout: float) -> None:
@@ -244,8 +244,8 @@ class SidecarClient:
             if still_waiting is not None:
                 _await_answer(connection.sock, within, still_waiting)
                 connection.sock.settimeout(_ANSWER_SECONDS)
-            response = connection.getresponse()
-            return _read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
+            with connection.getresponse() as response:  # an error that is kept must not keep the connection open
+                return _read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
         except TimeoutError as error:
             message = f"{where} did not answer {method} {target} within {within:g} s"
             raise SidecarUnavailable(message, passing=False) from error
@@ -272,7 +272,7 @@ def _read_answer(status: int, payload: bytes) -> dict[str, Any]:
         return {}
     try:
         answer = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if status == 200 and isinstance(answer, dict):
         return answer

@@ -66,7 +66,7 @@ class View:
                 outcome=str(data.get("outcome", "")),
                 reason=str(data.get("reason", "")),
             )
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"event without {error}") from error
 
     def ends_round(self, number: int) -> bool:
@@ -165,7 +165,7 @@ class EventStream:
         for data in parse_events(iter(response.readline, b"")):
             try:
                 self.view = View.from_json(json.loads(data))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 log.warning("ignored an event that makes no sense: %s", error)
 
 
@@ -186,7 +186,7 @@ def parse_events(lines: Iterable[bytes]) -> Iterator[str]:
 def _names_superseded(payload: bytes) -> bool:
     try:
         return bool(json.loads(payload)["error"]["code"] == "Superseded")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -56,4 +56,7 @@ and would refuse to render. */}}
 {{- if and (semverCompare "<1.29.0-0" $version) (lookup "v1" "Namespace" "" "default") -}}
 {{- fail (printf "ElasticJob needs Kubernetes 1.29 or newer, for native sidecar containers; this cluster is %s" $version) -}}
 {{- end -}}
+{{- if and .Values.admissionPolicy.enabled (semverCompare "<1.30.0-0" $version) (lookup "v1" "Namespace" "" "default") -}}
+{{- fail (printf "this cluster is %s and knows no ValidatingAdmissionPolicy; set admissionPolicy.enabled=false, and read in values.yaml what then is open" $version) -}}
+{{- end -}}
 {{- end -}}

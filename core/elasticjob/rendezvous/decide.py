@@ -92,6 +92,7 @@ class _Step:
         moments += [clocks.all_running + spec.join_timeout] if clocks.all_running is not None else []
         limits = {worker.member: worker_lost(spec, worker) for worker in current(self.state, self.workers).values()}
         moments += [beat.since + limits.get(member, spec.worker_lost) for member, beat in clocks.beats.items()]
+        moments += [since + spec.worker_lost for since in clocks.invalid.values()]
         moments += [since + spec.rejoin for since in clocks.leaving.values()]
         return min((moment for moment in moments if moment > self.now), default=None)
 
@@ -128,8 +129,19 @@ def note_heartbeats(step: _Step) -> None:
     step.clock(beats=beats)
 
 
+def note_invalid(step: _Step) -> None:
+    """Of a record that makes no sense nothing counts; it may be mended for `workerLostSeconds` (rule 5)."""
+    known, done = step.state.clocks.invalid, step.state.done
+    found = [worker for worker in current(step.state, step.workers).values() if worker.invalid]
+    bad = [worker for worker in found if not worker.deleting and worker.index not in done]
+    for worker in bad:
+        if worker.place not in known:
+            step.tell("InvalidRecord", f"worker {worker.index}'s ElasticWorker: {worker.invalid}", warning=True)
+    step.clock(invalid={worker.place: known.get(worker.place, step.now) for worker in bad})
+
+
 def give_up_lost(step: _Step) -> None:
-    """A worker whose pod is gone, going, failed or silent is lost: its pod is given up, for good (rule 5)."""
+    """A worker that is gone, going, failed, silent or long invalid is lost: its pod is given up, for good (rule 5)."""
     for lost in lost_workers(step.spec, step.state, step.workers, step.now):
         step.give_up(lost.index, lost.replacement)
         step.lost[lost.index] = lost
@@ -291,6 +303,7 @@ def reset_restarts(step: _Step) -> None:
 RULES: tuple[Callable[[_Step], None], ...] = (
     note_finished,
     note_heartbeats,
+    note_invalid,
     give_up_lost,
     send_away_excess,
     complete,

@@ -77,6 +77,10 @@ class Step:
             or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == Cause.STORE_NOT_READY)
         )
 
+    def invalid(self, worker: Worker) -> bool:
+        """Whether its record makes no sense, and made none when this step began."""
+        return worker.invalid != "" and worker.place in self.before.clocks.invalid
+
     def silent(self, worker: Worker) -> bool:
         """Whether its heartbeat has stood still while another's went on, or it is the only one.
 

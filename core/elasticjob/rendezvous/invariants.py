@@ -117,7 +117,8 @@ def finished_in_success(step: Step) -> Iterator[str]:
 
 def given_up_for_a_cause(step: Step) -> Iterator[str]:
     """A pod is given up when it is gone or going, has ended, crashed as a member, did not serve its store, has no room,
-    or is silent alone or while another's heartbeat goes on: never for a silence that all share."""
+    has kept an invalid record, or is silent alone or while another's heartbeat goes on: never for a silence that all
+    share."""
     before, after, present = step.before, step.after, step.current(step.before)
     no_room = len(step.kept()) >= step.places
     for index, number in after.replacements.items():
@@ -128,7 +129,7 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
             seen = before.phase is FORMED and any(member.index == index for member in before.participants)
         else:
             told = worker.id is None or worker.member in after.leaving
-            seen = (told and no_room) or step.at_fault(worker) or step.silent(worker)
+            seen = (told and no_room) or step.at_fault(worker) or step.silent(worker) or step.invalid(worker)
         if not seen:
             yield f"worker {index} was given up without a cause"
     for worker in step.current(after).values():

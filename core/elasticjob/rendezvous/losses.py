@@ -44,6 +44,9 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
             yield Lost(worker.index, worker.replacement, why, _own_fault(state, worker))
         elif worker.member in silent:
             yield Lost(worker.index, worker.replacement, f"no heartbeat for {worker_lost(spec, worker):g} s")
+        elif now - state.clocks.invalid.get(worker.place, now) >= spec.worker_lost:
+            why = f"its ElasticWorker has been invalid for {spec.worker_lost:g} s: {worker.invalid}"
+            yield Lost(worker.index, worker.replacement, why)
     if state.phase is RendezvousPhase.FORMED:
         for member in state.participants:
             if member.index not in present and member.index not in done:
@@ -108,8 +111,10 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
             return Break(member, f"{name} was told to leave", False)
         if loss := lost.get(member.index):
             return Break(member, f"{name} lost: {loss.why}", loss.own)
-        gone = f"{name} lost: its pod is gone" if worker is None else f"{name}'s sidecar was restarted"
-        return Break(member, gone, False)
+        if worker is None:
+            return Break(member, f"{name} lost: its pod is gone", False)
+        why = f"ElasticWorker is invalid: {worker.invalid}" if worker.invalid else "sidecar was restarted"
+        return Break(member, f"{name}'s {why}", False)
     request = worker.request
     if request is None:
         return Break(member, f"{name}'s record was made anew", False)

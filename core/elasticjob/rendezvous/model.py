@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
+Place = tuple[int, int]  # index and replacement: they name a pod
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
@@ -64,7 +66,8 @@ class Worker:
     """One pod of the job, with the record that its sidecar wrote, if it has.
 
     `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started
-    again in place; `detail` what its pod says of a fault.
+    again in place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts
+    for nothing.
     """
 
     index: int
@@ -77,6 +80,11 @@ class Worker:
     request: Request | None = None
     heartbeat: int | None = None
     detail: str = ""
+    invalid: str = ""
+
+    @property
+    def place(self) -> Place:
+        return (self.index, self.replacement)
 
     @property
     def member(self) -> Member | None:
@@ -104,6 +112,7 @@ class Clocks:
     newcomer: float | None = None  # formed: since when somebody has waited
     beats: Mapping[Member, Beat] = field(default_factory=dict)
     leaving: Mapping[Member, float] = field(default_factory=dict)
+    invalid: Mapping[Place, float] = field(default_factory=dict)  # since when a worker's record makes no sense
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

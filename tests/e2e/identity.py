@@ -1,0 +1,104 @@
+"""The API server as a pod's token meets it: plain HTTPS, since kubectl would use the administrator's certificate."""
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.request
+from tempfile import NamedTemporaryFile
+from typing import Any, NamedTuple, Self
+
+from e2e.kube import Namespace, Object, kubectl
+
+GROUP = "/apis/elasticjob.io/v1alpha1"
+MERGE = "application/merge-patch+json"
+
+
+class Answer(NamedTuple):
+    status: int
+    said: str
+
+
+class Caller:
+    """Whoever holds `token`; without one, anybody."""
+
+    def __init__(self, token: str | None) -> None:
+        config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
+        cluster, self._user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._server = cluster["server"]
+        self._tls = ssl.create_default_context(cadata=authority)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    @classmethod
+    def administrator(cls) -> Self:
+        """Whom the kubeconfig names, by its certificate."""
+        made = cls(None)
+        with NamedTemporaryFile() as pair:
+            pair.write(base64.b64decode(made._user["client-certificate-data"]))
+            pair.write(base64.b64decode(made._user["client-key-data"]))
+            pair.flush()
+            made._tls.load_cert_chain(pair.name)
+        return made
+
+    def call(self, method: str, path: str, body: Object | None = None) -> Answer:
+        kind = MERGE if method == "PATCH" else "application/json"
+        data = None if body is None else json.dumps(body).encode()
+        headers = {**self._headers, "Content-Type": kind}
+        request = urllib.request.Request(self._server + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, context=self._tls, timeout=10) as answer:
+                return Answer(answer.status, answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, json.loads(error.read())["message"])
+
+    def try_out(self, method: str, path: str, body: Object) -> Object | None:
+        """The object as it would be kept; None if it is refused."""
+        answer = self.call(method, f"{path}?dryRun=All", body)
+        assert answer.status < 500, answer
+        kept: Object | None = json.loads(answer.said) if answer.status < 300 else None
+        return kept
+
+    def create(self, namespace: Namespace, record: Object) -> Answer:
+        return self.call("POST", path("elasticworkers", namespace), record)
+
+    def patch(self, namespace: Namespace, name: str, body: Object, part: str = "") -> Answer:
+        return self.call("PATCH", path("elasticworkers", namespace, name, part), body)
+
+
+def path(kind: str, namespace: Namespace, *rest: str) -> str:
+    return "/".join([GROUP, "namespaces", namespace.name, kind, *filter(None, rest)])
+
+
+def token(namespace: Namespace, account: str, pod: Object | None = None) -> str:
+    """As the kubelet asks for it when it is bound to `pod`."""
+    bound = []
+    if pod is not None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        bound = ["--bound-object-kind=Pod", f"--bound-object-name={name}", f"--bound-object-uid={uid}"]
+    return namespace.kubectl("create", "token", account, *bound).strip()
+
+
+def idle_pod(name: str, account: str) -> Object:
+    """A pod that is never run: its token is what it is made for."""
+    containers = [{"name": "trainer", "image": "none"}]
+    spec = {"serviceAccountName": account, "nodeSelector": {"no": "such-node"}, "containers": containers}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def record_of(pod: Object, **spec: Any) -> Object:
+    """The ElasticWorker that the pod's sidecar would write."""
+    job, index, _ = pod["metadata"]["name"].rsplit("-", 2)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    told = {"job": job, "index": int(index), "id": "0" * 32, "certificate": "PEM", "address": "10.0.0.1:29402", **spec}
+    return {
+        "apiVersion": "elasticjob.io/v1alpha1",
+        "kind": "ElasticWorker",
+        "metadata": {
+            "name": pod["metadata"]["name"],
+            "labels": {"elasticjob.io/job": told["job"], "elasticjob.io/index": str(told["index"])},
+            "ownerReferences": [owner],
+        },
+        "spec": told,
+    }
