@@ -12,5 +12,10 @@ def incarnation_id(der: bytes) -> str:
 
 
 def der_of(certificate: str) -> bytes:
-    """The DER form of one certificate in PEM form. Raises ValueError."""
-    return ssl.PEM_cert_to_DER_cert(certificate)
+    """The DER form of one certificate in PEM form. Raises ValueError when it is none."""
+    try:
+        der = ssl.PEM_cert_to_DER_cert(certificate)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
+    except (ValueError, ssl.SSLError) as error:
+        raise ValueError(f"no certificate in PEM form: {error}") from None
+    return der

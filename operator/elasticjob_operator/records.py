@@ -6,12 +6,14 @@ schema can know is checked here, so that a record that makes no sense makes its 
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from elasticjob.api import ElasticWorker, RendezvousPhase
+from elasticjob.api import MAX_REPLICAS, ElasticWorker, RendezvousPhase
+from elasticjob.certificates import der_of, incarnation_id
 from elasticjob_operator.kube import Object
 
 PROBLEM_LENGTH = 300
@@ -57,12 +59,23 @@ def problem_of(record: ElasticWorker, pod: Object, index: int, job: Object) -> s
         return f"spec.job is {spec.job!r}, and the pod belongs to {job['metadata']['name']!r}"
     if spec.index != index:
         return f"spec.index is {spec.index}, and the pod is worker {index}"
+    if problem := _problem_of_certificate(spec.certificate, spec.id):
+        return f"spec.certificate {problem}"
     if problem := _problem_of_address(spec.address, pod):
         return f"spec.address {problem}"
     for name, number in (("after", request.after), ("round", request.round)) if request else ():
         if number is not None and number > formed:
             return f"spec.request.{name} is {number}, and the last round that was formed is {formed}"
     return None
+
+
+@lru_cache(maxsize=2 * MAX_REPLICAS)
+def _problem_of_certificate(certificate: str, id: str) -> str | None:
+    try:
+        own = incarnation_id(der_of(certificate))
+    except ValueError as error:
+        return f"is {error}"
+    return None if own == id else f"has the id {own}, and spec.id is {id}"
 
 
 def _problem_of_address(address: str, pod: Object) -> str | None:

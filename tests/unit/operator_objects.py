@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from sidecar_fakes import credentials
+
 Object = dict[str, Any]
 
 JOB_UID = "11111111-2222-3333-4444-555555555555"
-ID = "0123456789abcdef0123456789abcdef"
+CERTIFICATES = {one.id: one.certificate for one in (credentials() for _ in range(5))}
+ID, OTHER_ID, *_ = CERTIFICATES
 
 
 def job(**spec: Any) -> Object:
@@ -31,6 +34,7 @@ def pod(index: int = 0, number: int = 0, owner: str = JOB_UID, version: int = 1,
 
 
 def record(index: int = 0, number: int = 0, owner: str | None = None, /, **spec: Any) -> Object:
+    known = {"id": ID, "certificate": CERTIFICATES.get(spec.get("id", ID), "")}
     return {
         "metadata": {
             "name": f"digits-{index}-{number}",
@@ -40,7 +44,7 @@ def record(index: int = 0, number: int = 0, owner: str | None = None, /, **spec:
             "labels": {"elasticjob.io/job": "digits", "elasticjob.io/index": str(index)},
             "ownerReferences": [{"uid": owner or f"pod-{index}-{number}"}],
         },
-        "spec": {"job": "digits", "index": index, "id": ID, "certificate": "PEM", "address": "10.0.0.1:29402", **spec},
+        "spec": {"job": "digits", "index": index, "address": "10.0.0.1:29402", **known, **spec},
         "status": {"heartbeat": 4},
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 from fuzzing import Json, spoiled, texts, tried
 from hypothesis import example, given
 from hypothesis import strategies as st
-from operator_objects import ID, Object, job, pod, trainer
+from operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
@@ -15,7 +15,7 @@ from elasticjob_operator.observe import workers_of
 from elasticjob_operator.status import Report, rendezvous_spec, state_of, status_of
 
 SIZE = 4
-IDS = st.sampled_from([ID, "f" * 32, "0" * 32, "a" * 32, "b" * 32])
+IDS = st.sampled_from([*CERTIFICATES, "f" * 32])
 SMALL = st.integers(0, 3)
 REQUESTS = spoiled(
     {
@@ -32,7 +32,14 @@ def specs(index: int) -> st.SearchStrategy[Json]:
     own = st.just(f"10.0.0.{index}:29402")
     addresses = st.one_of(own, own, own, st.sampled_from(["10.0.0.9:29402", "[::1]:29402", "x:1", "10.0.0.0:99999"]))
     fields = {"job": st.just("digits"), "index": st.just(index), "id": IDS, "address": addresses, "request": REQUESTS}
-    return spoiled(fields | {"certificate": st.just("PEM")})
+    return st.one_of(spoiled(fields), spoiled(fields | {"certificate": texts})).map(certified)
+
+
+def certified(spec: Json) -> Json:
+    """With the certificate that its id is the hash of, where there is one and no other is given."""
+    if not isinstance(spec, dict) or not isinstance(spec.get("id"), str):
+        return spec
+    return {"certificate": CERTIFICATES.get(spec["id"], ""), **spec}
 
 
 def record(index: int, spec: Json, status: Json) -> Object:
@@ -43,17 +50,18 @@ def record(index: int, spec: Json, status: Json) -> Object:
 # it joins after a round that is not formed yet: once that is, the join would count again
 FROM_THE_FUTURE = record(
     3,
-    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:29402", "certificate": "PEM"}
+    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:29402", "certificate": CERTIFICATES[ID]}
     | {"request": {"type": "Join", "after": 1}},
     {},
 )
 
 
 def good(index: int) -> st.SearchStrategy[Json]:
-    spec = {"job": "digits", "index": index, "id": f"{index:032x}", "address": f"10.0.0.{index}:29402"}
+    spec = {"job": "digits", "index": index, "id": list(CERTIFICATES)[index], "address": f"10.0.0.{index}:29402"}
     asked = st.sampled_from([None, "Join", "Join", "Join", "Join", "Leave"])
-    spec["certificate"] = "PEM"
-    return asked.map(lambda type: spec | ({"request": {"type": type, "after": 0, "round": 0}} if type else {}))
+    return asked.map(
+        lambda type: certified(spec) | ({"request": {"type": type, "after": 0, "round": 0}} if type else {})
+    )
 
 
 def kept(index: int) -> st.SearchStrategy[Object | None]:
@@ -67,7 +75,7 @@ ROUNDS = st.sampled_from(
     [
         {},
         {"round": 1, "phase": "Forming"},
-        {"round": 2, "phase": "Formed", "participants": [{"index": 0, "id": ID}, {"index": 1, "id": "f" * 32}]},
+        {"round": 2, "phase": "Formed", "participants": [{"index": 0, "id": ID}, {"index": 1, "id": OTHER_ID}]},
         {"round": 3, "phase": "Forming", "participants": [{"index": 2, "id": ID}]},
     ]
 )

@@ -72,7 +72,7 @@ def test_a_worker_is_its_pod_and_its_record() -> None:
 
 def test_a_join_with_limits_of_its_own() -> None:
     asked = record(0, request={"type": "Join", "after": 0, "lastCallSeconds": 5, "workerLostSeconds": 20})
-    assert worker_of(pod(0), asked, "trainer").request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
+    assert seen(pod(0), asked).request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
 
 
 def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:

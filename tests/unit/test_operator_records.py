@@ -1,15 +1,14 @@
 """Which records the operator believes, and what it says of the others."""
 
+import ssl
 from typing import Any
 
 import pytest
-from operator_objects import ID, Object, job, pod, record
+from operator_objects import ID, OTHER_ID, Object, job, pod, record
 
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker, decide
 from elasticjob_operator.cache import JobView
 from elasticjob_operator.observe import workers_of
-
-OTHER_ID = "f" * 32
 
 
 def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> list[Worker]:
@@ -38,6 +37,12 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
         (record(0, job="digit"), "spec.job is 'digit', and the pod belongs to 'digits'"),
         (record(0, index=5), "spec.index is 5, and the pod is worker 0"),
         (record(0, index=2**62), "spec.index: Input should be less than or equal to 4095"),
+        (record(0, certificate="PEM"), "spec.certificate is no certificate in PEM form"),
+        (record(0, certificate=ssl.DER_cert_to_PEM_cert(b"none")), "spec.certificate is no certificate in PEM form"),
+        (
+            record(0, certificate=record(0, id=OTHER_ID)["spec"]["certificate"]),
+            f"spec.certificate has the id {OTHER_ID}",
+        ),
         (record(0, address="10.0.0.1"), "spec.address: String should match pattern"),
         (record(0, address="10.0.0.999:29402"), "spec.address '10.0.0.999:29402' holds no IP address"),
         (record(0, address="[::g]:29402"), "spec.address: String should match pattern"),
