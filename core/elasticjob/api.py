@@ -82,6 +82,17 @@ def while_suspended(field: str) -> dict[str, str]:
 class RendezvousSpec(Model):
     """Timing of the rendezvous, in seconds."""
 
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule(
+                "self.saveSeconds < self.rejoinSeconds",
+                "'saveSeconds %d must be less than rejoinSeconds %d: members save before they rejoin'"
+                ".format([self.saveSeconds, self.rejoinSeconds])",
+                ".saveSeconds",
+            )
+        )
+    )
+
     last_call_seconds: Seconds = Field(
         30,
         description="Once minReplicas have joined, how long to wait for workers that are still on their way.",
@@ -92,6 +103,11 @@ class RendezvousSpec(Model):
     )
     rejoin_seconds: Seconds = Field(
         75, description="How long members of the last round may take to stop their processes and join again."
+    )
+    save_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
+        15,
+        description="How long a planned end of a round waits for scripts that call wants_restart() to save. "
+        "Less than rejoinSeconds by the time that processes take to stop.",
     )
     worker_lost_seconds: Seconds = Field(
         15, description="A worker whose heartbeat has not changed for this long is lost and replaced."
@@ -203,6 +219,11 @@ class RendezvousStatus(Model):
     given_up: tuple[Incarnation, ...] = _incarnations(
         "Members of the last formed round whose pods were given up meanwhile for a cause that does not explain the "
         "failure."
+    )
+    planned: bool = Field(
+        False,
+        description="The last round was ended for newcomers or for workers told to leave, and all its members live: "
+        "scripts may save before they are stopped.",
     )
     store: str | None = Field(
         None, description="Address of rank 0's sidecar, behind which the round's TCPStore serves."
