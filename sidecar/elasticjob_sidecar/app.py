@@ -16,6 +16,7 @@ from elasticjob_sidecar.job_watch import JobWatch
 from elasticjob_sidecar.kube import Kube, KubeApi
 from elasticjob_sidecar.membership import Membership
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.scripts import Scripts
 from elasticjob_sidecar.trainer_api import TrainerApi
 from elasticjob_sidecar.transport import Prelude, Transport
 from elasticjob_sidecar.tunnel import Tunnel
@@ -50,7 +51,9 @@ class Sidecar:
         self._config, self._ports = config, ports
         self.metrics = Metrics()
         self.record = WorkerRecord(kube, _identity(config, me), self.metrics.api_failed)
-        self.driver = Driver(Membership(me, config.store_ready_seconds), self.record, self.metrics)
+        self.driver = Driver(
+            Membership(me, config.store_ready_seconds), Scripts(config.save_seconds), self.record, self.metrics
+        )
         self.watch = JobWatch(kube, config.job, config.job_uid, self.driver.job_seen, self.metrics.api_failed)
         self.tunnel = Tunnel(self.driver, self._transport(), self.metrics)
         self._runners: list[web.AppRunner] = []
