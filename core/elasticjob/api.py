@@ -22,6 +22,7 @@ __all__ = [
     "ElasticWorkerStatus",
     "Incarnation",
     "Outcome",
+    "Progress",
     "RendezvousPhase",
     "RendezvousStatus",
     "RequestType",
@@ -42,6 +43,7 @@ STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
 Count = Annotated[int, Field(ge=0)]
+Metrics = Annotated[dict[str, float], Field(max_length=16)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 
 
@@ -255,6 +257,15 @@ class RoundRecord(Model):
     time: str = Field(description="When it was formed.")
 
 
+class Progress(Model):
+    """How far the training is, as the script in rank 0's worker reported it."""
+
+    step: Count | None = Field(None, description="The last step.")
+    total: Count | None = Field(None, description="The steps it means to take.")
+    metrics: Metrics | None = Field(None, description="Its numbers.")
+    summary: str = Field("", description="Step and total in one word.")
+
+
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
@@ -273,6 +284,9 @@ class ElasticJobStatus(Model):
         0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
     )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
+    progress: Progress | None = Field(
+        None, description="How far the training is, by what its script reports; some seconds old, more in large jobs."
+    )
     replacements: dict[str, int] = Field(
         default_factory=dict,
         description="By worker index, how often its pod was replaced; the last part of the pod's name.",
@@ -312,7 +326,7 @@ class ElasticWorkerStatus(Model):
     rank: Count | None = Field(None, description="The agent's rank in that round.")
     step: Count | None = Field(None, description="The last step that the training script reported.")
     total: Count | None = Field(None, description="The steps it means to take.")
-    metrics: dict[str, float] | None = Field(None, description="Numbers that the training script reported.")
+    metrics: Metrics | None = Field(None, description="Numbers that the training script reported.")
 
 
 class ElasticWorker(Model):

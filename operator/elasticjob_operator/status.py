@@ -8,6 +8,7 @@ from elasticjob.api import (
     ElasticJobSpec,
     ElasticJobStatus,
     Incarnation,
+    Progress,
     RendezvousStatus,
     RoundRecord,
 )
@@ -82,6 +83,7 @@ class Report(NamedTuple):
     refusal: str | None
     term: int
     now: str
+    progress: Progress | None = None
 
 
 def status_of(report: Report) -> ElasticJobStatus:
@@ -115,6 +117,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             outcome=state.outcome,
         ),
         replacements={str(index): number for index, number in state.replacements.items()},
+        progress=report.progress,
         history=_history(report),
     )
 
