@@ -1,7 +1,6 @@
 """A script's own view: it reports, it is asked to save before a planned change, and no step is lost by one."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,11 @@ REPORTED_SECONDS = 30  # to the sidecar, with its heartbeat to the API, from the
 
 
 @pytest.fixture
-def saving(job: Job) -> Iterator[Job]:
+def saving(job: Job) -> Job:
     """The job `train`, whose script is saving_train.py."""
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}}
     job.namespace.apply(config | {"data": {"train.py": SCRIPT.read_text()}})
-    yield job
+    return job
 
 
 def test_no_step_is_lost_when_the_job_is_scaled(saving: Job) -> None:
