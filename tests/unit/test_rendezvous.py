@@ -209,7 +209,9 @@ class TestScaling:
         world = formed(2)
         world.scale(1)
         world.leave(1, cause=Cause.POD_STOPPING)
-        assert world.state.planned
+        world.change(1, pod=PodState.SUCCEEDED)
+        world.step()
+        assert ((1, 0) in world.workers, world.state.planned) == (False, True)
         world.rejoin(0)
         assert (world.phase, world.state.planned) == ("2 Formed", False)
 

@@ -1,13 +1,17 @@
 """What a sidecar's HTTP is to training scripts: a stream to look on, time to save, and their progress."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
 from sidecar_fakes import FakeKube, Json
 from test_sidecar_sockets import DEADLINE, Worker, World, next_event, until
 
+import elasticjob_torch
 from elasticjob_sidecar import scripts
 
 SECONDS_TO_SAVE = 0.3
@@ -114,6 +118,44 @@ async def test_nobody_is_waited_for_longer_than_it_may_take(pods: World) -> None
     began = asyncio.get_running_loop().time()
     await event_with(agent, "changed", True)
     assert SECONDS_TO_SAVE - 0.1 < asyncio.get_running_loop().time() - began < DEADLINE / 2
+
+
+SCRIPT = """
+import time
+import elasticjob_torch
+from elasticjob_torch import link
+link.HEARD_SECONDS = 0.2
+print(elasticjob_torch.current().round, flush=True)
+while not elasticjob_torch.wants_restart():
+    elasticjob_torch.report(step=7)
+    time.sleep(0.01)
+print("asked", flush=True)
+time.sleep(0.3)  # it saves
+while elasticjob_torch.wants_restart():
+    time.sleep(0.01)
+"""
+
+
+async def test_a_real_script(pods: World) -> None:
+    zero, _ = pods.workers
+    agent = zero.streams[0]
+    await event_with(agent, "phase", "Formed")
+    job = {"PET_RDZV_BACKEND": "elasticjob", "PET_RDZV_ENDPOINT": f"127.0.0.1:{zero.ports.trainer_api}"}
+    environment = {**os.environ, **job, "PYTHONPATH": str(Path(elasticjob_torch.__file__).parents[1])}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SCRIPT, env=environment, stdout=pipe)
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE):
+        assert await process.stdout.readline() == b"1\n"
+        await until(lambda: zero.sidecar.record._progress.step == 7)
+        plan(pods)
+        assert await process.stdout.readline() == b"asked\n"
+        asked = asyncio.get_running_loop().time()
+        assert (await next_event(agent))["changed"]
+        assert asyncio.get_running_loop().time() - asked > 0.3
+        pods.job("Forming", 2, *pods.workers)  # over, and the script is not stopped: it goes on to its end
+        assert await process.wait() == 0
+    await until(lambda: not zero.sidecar.driver.scripts._open)
 
 
 async def test_one_too_many_is_turned_away(pods: World, monkeypatch: pytest.MonkeyPatch) -> None:

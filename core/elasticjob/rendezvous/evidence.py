@@ -124,8 +124,11 @@ class Step:
 
     def _deserts(self, member: Member) -> bool:
         worker = next((worker for worker in self.workers if worker.member == member), None)
+        if worker is None:  # its pod has another, or is gone: a loss would have been seen as it went
+            pods = [worker for worker in self.workers if worker.index == member.index]
+            return bool(pods) and max(pods, key=lambda pod: pod.replacement).id is not None
         told = member in self.after.leaving
-        if worker is None or not (told or self.current(self.after).get(member.index) == worker):
+        if not told and self.current(self.after).get(member.index) != worker:
             return True
         if told and worker.pod is PodState.SUCCEEDED:
             return False

@@ -90,14 +90,24 @@ def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
 
 
 def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:
-    """While the next round forms: whether a member of the last one has stopped otherwise than as it was told to."""
-    known = {worker.member: worker for worker in workers}
-    members = (member for member in state.participants if member.index not in state.done)
-    return not all(_trains_or_was_told(state, member, known.get(member)) for member in members)
+    """While the next round forms: whether a member of the last one has stopped otherwise than as it was told to.
+
+    One of which nothing is left was told to: a loss is seen before the pod is gone.
+    """
+    newest_last = sorted(workers, key=lambda worker: worker.replacement)
+    known = {worker.member: worker for worker in newest_last}
+    places = {worker.index: worker for worker in newest_last}
+    for member in state.participants:
+        worker = known.get(member) or places.get(member.index)
+        if worker is None or worker.id is None or member.index in state.done:
+            continue
+        if not _trains_or_was_told(state, member, worker):
+            return True
+    return False
 
 
-def _trains_or_was_told(state: State, member: Member, worker: Worker | None) -> bool:
-    if worker is None or worker.request is None:
+def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
+    if worker.member != member or worker.request is None:
         return False
     request, leaves = worker.request, member in state.leaving
     left = worker.pod is PodState.SUCCEEDED or (request.cause == Cause.POD_STOPPING and not worker.deleting)
