@@ -35,7 +35,7 @@ def clean(monkeypatch):
 
 
 @pytest.fixture
-def job(clean, sidecar):
+def job(sidecar, clean):
     """A process in a worker of an ElasticJob."""
     clean.setenv("PET_RDZV_BACKEND", "elasticjob")
     clean.setenv("PET_RDZV_ENDPOINT", f"127.0.0.1:{sidecar.port}")

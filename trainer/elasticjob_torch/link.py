@@ -9,8 +9,8 @@ import logging
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from elasticjob_torch.client import SidecarClient, SidecarError, SidecarUnavailable
@@ -29,13 +29,12 @@ HEARD_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0  # a sidecar that restarts
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """All that was reported so far."""
 
     step: int | None = None
     total: int | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,8 @@ class Sender:
         closing = False
         while not closing:
             saved, progress, closing = self._next()
-            if saved is not None and self._connected.wait(_PATIENCE_SECONDS):
+            # the end of this process says as much
+            if saved is not None and not closing and self._connected.wait(_PATIENCE_SECONDS):
                 self._post("/v1/saved", {"script": self._name, "round": saved}, _PATIENCE_SECONDS)
             if progress is not None and not self._send(progress):
                 with self._condition:

@@ -103,14 +103,8 @@ def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = N
         TypeError, ValueError: an argument cannot be shown; the message names it.
     """
     global _progress
-    known, shown = _progress, _progress.metrics
-    if metrics:
-        shown = {**shown, **{name: _metric(name, value, shown) for name, value in metrics.items()}}
-        shown = {name: value for name, value in shown.items() if math.isfinite(value)}
-        if len(shown) > MOST_METRICS:
-            raise ValueError(
-                f"report(): {list(shown)[-1]} is one more than the {MOST_METRICS} metrics that can be shown"
-            )
+    known = _progress
+    shown = _shown(known.metrics, metrics) if metrics else known.metrics
     _progress = Progress(
         known.step if step is None else _count("step", step),
         known.total if total is None else _count("total", total),
@@ -119,6 +113,19 @@ def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = N
     link = _link if _decided else _connect()
     if link is not None:
         link.report(_progress)
+
+
+def _shown(known: Mapping[str, float], news: Mapping[str, SupportsFloat]) -> Mapping[str, float]:
+    shown = dict(known)
+    for name, given in news.items():
+        value = given if type(given) is float and name in known else _metric(name, given)
+        if math.isfinite(value):
+            shown[name] = value
+        else:
+            shown.pop(name, None)
+    if len(shown) > MOST_METRICS:
+        raise ValueError(f"report(): {list(shown)[-1]} is one more than the {MOST_METRICS} metrics that can be shown")
+    return shown
 
 
 def _count(name: str, value: SupportsIndex) -> int:
@@ -131,8 +138,8 @@ def _count(name: str, value: SupportsIndex) -> int:
     return number
 
 
-def _metric(name: str, value: SupportsFloat, known: Mapping[str, float]) -> float:
-    if name not in known and not _NAME.fullmatch(name):
+def _metric(name: str, value: SupportsFloat) -> float:
+    if not _NAME.fullmatch(name):
         raise ValueError(f"report(): {name!r} must be a letter, then up to 62 letters, digits or any of ._/-")
     if type(value) is float:
         return value
