@@ -227,7 +227,8 @@ PATH = {**os.environ, "PYTHONPATH": str(Path(elasticjob_torch.__file__).parents[
 def run_python(code, port=None):
     """Run `code` in a process of its own, with a sidecar at `port`; return what it prints."""
     job = {} if port is None else {"PET_RDZV_BACKEND": "elasticjob", "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}"}
-    command = [sys.executable, "-W", "error", "-c", code]
+    forks = "ignore:This process:DeprecationWarning"  # it has threads, as Python 3.12 and later remark
+    command = [sys.executable, "-W", "error", "-W", forks, "-c", code]
     done = subprocess.run(command, env=PATH | job, capture_output=True, text=True, timeout=DEADLINE + 20, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
