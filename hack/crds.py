@@ -26,6 +26,7 @@ JOB_COLUMNS = [
     ("Waiting", "integer", ".status.rendezvous.waiting", 0),
     ("Ready", "integer", ".status.readyReplicas", 0),
     ("Target", "integer", ".spec.replicas", 0),
+    ("Step", "string", ".status.progress.summary", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Restarts", "integer", ".status.restarts", 1),
     ("Reason", "string", ".status.rendezvous.reason", 1),
@@ -35,9 +36,10 @@ WORKER_COLUMNS = [
     ("Rank", "integer", ".status.rank", 0),
     ("Round", "integer", ".status.round", 0),
     ("Request", "string", ".spec.request.type", 0),
-    ("Step", "integer", ".status.step", 1),
+    ("Step", "integer", ".status.step", 0),
     ("Node", "string", ".spec.node", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Metrics", "string", ".status.metrics", 1),
 ]
 SCALE = {
     "specReplicasPath": ".spec.replicas",

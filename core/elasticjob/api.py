@@ -22,6 +22,7 @@ __all__ = [
     "ElasticWorkerStatus",
     "Incarnation",
     "Outcome",
+    "Progress",
     "RendezvousPhase",
     "RendezvousStatus",
     "RequestType",
@@ -46,6 +47,7 @@ Seconds = Annotated[int, Field(ge=1, le=86400)]
 KeepAlive = Annotated[int, Field(ge=2 * int(HEARTBEAT_SECONDS), le=86400)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
+Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 
 
@@ -86,6 +88,17 @@ def while_suspended(field: str) -> dict[str, str]:
 class RendezvousSpec(Model):
     """Timing of the rendezvous, in seconds."""
 
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule(
+                "self.saveSeconds < self.rejoinSeconds",
+                "'saveSeconds %d must be less than rejoinSeconds %d: members save before they rejoin'"
+                ".format([self.saveSeconds, self.rejoinSeconds])",
+                ".saveSeconds",
+            )
+        )
+    )
+
     last_call_seconds: Seconds = Field(
         30,
         description="Once minReplicas have joined, how long to wait for workers that are still on their way.",
@@ -96,6 +109,11 @@ class RendezvousSpec(Model):
     )
     rejoin_seconds: Seconds = Field(
         75, description="How long members of the last round may take to stop their processes and join again."
+    )
+    save_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
+        15,
+        description="How long a planned end of a round waits for scripts that call wants_restart() to save. "
+        "Less than rejoinSeconds by the time that processes take to stop.",
     )
     worker_lost_seconds: Seconds = Field(
         15, description="A worker whose heartbeat has not changed for this long is lost and replaced."
@@ -208,6 +226,11 @@ class RendezvousStatus(Model):
         "Members of the last formed round whose pods were given up meanwhile for a cause that does not explain the "
         "failure."
     )
+    planned: bool = Field(
+        False,
+        description="The last round was ended for newcomers or for workers told to leave, and all its members live: "
+        "scripts may save before they are stopped.",
+    )
     store: str | None = Field(
         None, description="Address of rank 0's sidecar, behind which the round's TCPStore serves."
     )
@@ -238,6 +261,15 @@ class RoundRecord(Model):
     time: str = Field(description="When it was formed.")
 
 
+class Progress(Model):
+    """How far the training is, as the script in rank 0's worker reported it."""
+
+    step: Count | None = Field(None, description="The last step.")
+    total: Count | None = Field(None, description="The steps it means to take.")
+    metrics: Metrics | None = Field(None, description="Its numbers.")
+    summary: str = Field("", description="Step and total in one word.")
+
+
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
@@ -257,6 +289,9 @@ class ElasticJobStatus(Model):
         0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
     )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
+    progress: Progress | None = Field(
+        None, description="How far the training is, by what its script reports; some seconds old, more in large jobs."
+    )
     replacements: dict[str, int] = Field(
         default_factory=dict,
         description="By worker index, how often its pod was replaced; the last part of the pod's name.",
@@ -315,9 +350,7 @@ class ElasticWorkerStatus(Model):
     rank: Count | None = Field(None, description="The agent's rank in that round.")
     step: Count | None = Field(None, description="The last step that the training script reported.")
     total: Count | None = Field(None, description="The steps it means to take.")
-    metrics: dict[str, FiniteFloat] | None = Field(
-        None, max_length=MAX_METRICS, description="Numbers that the training script reported."
-    )
+    metrics: Metrics | None = Field(None, description="Numbers that the training script reported.")
 
 
 class ElasticWorker(Model):

@@ -150,6 +150,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, image: SidecarImage
         "ELASTICJOB_INDEX": str(index),
         "ELASTICJOB_JOIN_TIMEOUT_SECONDS": str(spec.rendezvous.join_timeout_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
+        "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
     }
     fields = {
         "ELASTICJOB_NAMESPACE": "metadata.namespace",

@@ -24,6 +24,7 @@ from elasticjob_operator.kube import Conflict, Forbidden, Invalid, Kube, NotFoun
 from elasticjob_operator.leader import Leadership
 from elasticjob_operator.observe import is_owned_by, is_ready, nodes_of_index, workers_of
 from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
+from elasticjob_operator.progress import progress_of, seconds_to_wait
 from elasticjob_operator.status import Report, is_urgent, rendezvous_spec, state_of, status_of
 
 COUNTERS_SECONDS = 1.0
@@ -46,6 +47,7 @@ class Memory:
     clocks: Clocks
     listed_at: float = 0.0
     written_at: float = 0.0
+    progress_in: float | None = None
     access_ready: bool = False
     checked: ElasticJobSpec | None = None
     problem: str | None = None
@@ -143,6 +145,7 @@ class Reconciler:
             refusal=memory.refusal,
             term=self._leadership.term,
             now=_wall_clock(),
+            progress=progress_of(view, decision.state, before.progress),
         )
         wait = await self._write(key, memory, report)
         if wait is not None:
@@ -150,15 +153,19 @@ class Reconciler:
         memory.clocks = decision.state.clocks
         self._announce(job, memory, decision)
         again = await self._act(job, spec, memory, decision, workers)
-        return self._next(decision, again, await self._expire(job, spec, view))
+        return self._next(decision, again, memory.progress_in, await self._expire(job, spec, view))
 
     async def _write(self, key: Key, memory: Memory, report: Report) -> float | None:
         """Write the status if it has changed; a number is when to try again, and nothing may be done before."""
         after, since = status_of(report), time.monotonic() - memory.written_at
+        memory.progress_in = None
         if report.before.term > self._leadership.term:
             await self._leadership.outgrow(report.before.term)
             return 0.0
         if after == report.before:
+            return None
+        if (left := seconds_to_wait(report.before, after, since)) > 0:
+            memory.progress_in = left
             return None
         if not is_urgent(report.before, after) and since < COUNTERS_SECONDS:
             return COUNTERS_SECONDS - since

@@ -8,6 +8,7 @@ from elasticjob.api import (
     ElasticJobSpec,
     ElasticJobStatus,
     Incarnation,
+    Progress,
     RendezvousStatus,
     RoundRecord,
 )
@@ -60,6 +61,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         finished=_members(agreed.finished),
         failure=agreed.failure,
         given_up=_members(agreed.given_up),
+        planned=agreed.planned,
         replacements={int(index): number for index, number in status.replacements.items()},
         restarts=status.restarts,
         waiting=agreed.waiting,
@@ -82,6 +84,7 @@ class Report(NamedTuple):
     refusal: str | None
     term: int
     now: str
+    progress: Progress | None = None
 
 
 def status_of(report: Report) -> ElasticJobStatus:
@@ -109,11 +112,13 @@ def status_of(report: Report) -> ElasticJobStatus:
             finished=_incarnations(state.finished),
             failure=state.failure,
             given_up=_incarnations(state.given_up),
+            planned=state.planned,
             store=state.store,
             reason=state.reason,
             outcome=state.outcome,
         ),
         replacements={str(index): number for index, number in state.replacements.items()},
+        progress=report.progress,
         history=_history(report),
     )
 
@@ -130,6 +135,7 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
         agreed.round,
         agreed.phase,
         agreed.outcome,
+        agreed.planned,
         *members,
         status.replacements,
         status.term,

@@ -16,6 +16,7 @@ from elasticjob_sidecar.job_watch import JobWatch
 from elasticjob_sidecar.kube import Kube, KubeApi
 from elasticjob_sidecar.membership import Membership
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.scripts import Scripts
 from elasticjob_sidecar.trainer_api import TrainerApi
 from elasticjob_sidecar.transport import Transport
 from elasticjob_sidecar.trust import RoundTrust
@@ -52,7 +53,9 @@ class Sidecar:
         self._config, self._ports, self.credentials = config, ports, credentials
         self.metrics = Metrics()
         self.record = WorkerRecord(kube, _identity(config, credentials), self.metrics.api_failed)
-        self.driver = Driver(Membership(me, config.store_ready_seconds), self.record, self.metrics)
+        self.driver = Driver(
+            Membership(me, config.store_ready_seconds), Scripts(config.save_seconds), self.record, self.metrics
+        )
         self.watch = JobWatch(kube, config.job, config.job_uid, self.driver.job_seen, self.metrics.api_failed)
         refused = self.metrics.tunnels_refused
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())

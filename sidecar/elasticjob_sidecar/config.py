@@ -37,6 +37,7 @@ class Config(BaseModel):
     node_name: str = ""
     join_timeout_seconds: Seconds = 600.0
     store_ready_seconds: Seconds = 20.0
+    save_seconds: Annotated[float, Field(ge=0, le=86400)] = 15.0
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @classmethod

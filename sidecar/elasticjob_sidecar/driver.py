@@ -14,19 +14,21 @@ from elasticjob_sidecar.membership import Membership
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.model import NO_LIMITS, Handed, Limits, Mode
 from elasticjob_sidecar.refusal import Code, Refused
+from elasticjob_sidecar.scripts import Scripts
 from elasticjob_sidecar.worker_record import Progress, WorkerRecord
 
 log = logging.getLogger(__name__)
 
 
 class Driver:
-    def __init__(self, membership: Membership, record: WorkerRecord, metrics: Metrics) -> None:
-        self.membership = membership
+    def __init__(self, membership: Membership, scripts: Scripts, record: WorkerRecord, metrics: Metrics) -> None:
+        self.membership, self.scripts = membership, scripts
         self._record, self._metrics = record, metrics
         self._bell = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._told = ""
         self._mode = membership.mode
+        self._holding = False
 
     @property
     def ready(self) -> bool:
@@ -86,22 +88,40 @@ class Driver:
 
     async def finish(self, trainer: str, round: int, seconds: float) -> None:
         self.membership.finish(trainer, round)
+        self._record.end()
         await self._settled("finish", seconds)
 
     async def close(self, trainer: str, seconds: float) -> None:
         self.membership.close(trainer)
         await self._settled("close", seconds)
 
-    def report(self, progress: Progress) -> None:
-        self._record.report(progress)
+    def watch(self, script: str, saves: bool) -> int:
+        """A training script looks on. Raises Refused."""
+        stream = self.scripts.opened(script, saves)
+        self._settle()
+        return stream
+
+    def unwatch(self, stream: int) -> None:
+        self.scripts.closed(stream)
+        self._settle()
+
+    def saved(self, script: str, round: int) -> None:
+        """A training script wants to save at a planned end, and has done so for that of `round`."""
+        self.scripts.saves(script, round)
+        self._settle()
+
+    def report(self, progress: Progress, local_rank: int) -> None:
+        if self.scripts.may_report(self.membership, local_rank):
+            self._record.report(progress)
 
     async def stop(self, seconds: float) -> None:
         """The pod stops: say so, and give the API server `seconds` to take it."""
         self.membership.stop()
+        self._record.end()
         self._settle()
         try:
             async with asyncio.timeout(seconds):
-                await self._record.written()
+                await self._record.written(report=True)
         except TimeoutError:
             request = self.membership.request
             last = request.type if request is not None else "last request"
@@ -127,9 +147,17 @@ class Driver:
         if machine.mode is not self._mode:
             log.info("worker is %s (was %s)", machine.mode.value, self._mode.value)
             self._mode = machine.mode
-        self._arm(machine.wake_at)
+        self._look_at_scripts()
+        self._arm(min((at for at in (machine.wake_at, self.scripts.wake_at) if at is not None), default=None))
         bell, self._bell = self._bell, asyncio.Event()
         bell.set()
+
+    def _look_at_scripts(self) -> None:
+        scripts = self.scripts
+        scripts.look(self.membership, self._now())
+        if scripts.hold is not self._holding:
+            self._holding = scripts.hold
+            log.info("the trainer is told %s", "when its scripts have saved" if scripts.hold else "now")
 
     def _answer(self, ticket: asyncio.Future[Any], answer: Handed | Refused) -> None:
         if isinstance(answer, Handed):

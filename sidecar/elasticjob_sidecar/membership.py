@@ -279,6 +279,7 @@ class Membership:
             rank=self._rank,
             members=job.participants,
             store=job.store or "",
+            reason=job.reason,
         )
         self.mode, self.store_port = Mode.HANDED, None
         self._answer(self.handed)

@@ -24,6 +24,7 @@ class Handed:
     rank: int
     members: tuple[Incarnation, ...]
     store: str
+    reason: str = ""
 
     @property
     def world_size(self) -> int:

@@ -14,6 +14,7 @@ class Code(StrEnum):
     STORE_TIMEOUT = "StoreTimeout"
     NOT_A_MEMBER = "NotAMember"
     NOT_YET = "NotYet"  # the store is not served yet
+    TOO_MANY = "TooMany"
     API_AWAY = "ApiServerAway"
 
 

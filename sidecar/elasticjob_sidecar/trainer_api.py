@@ -1,10 +1,12 @@
 """HTTP for this pod's trainer, on loopback only: the rendezvous as torchrun's plug-in sees it.
 
-The open events stream is the trainer's life: if it ends without leave or finish, the trainer was killed.
+The open events stream is the trainer's life: if it ends without leave or finish, the trainer was killed. Training
+scripts, the processes that the trainer starts, may look on, save before a planned end, and report progress.
 Answers are JSON; an error is `{"error": {"code", "message"}}`. Nothing is decided here.
 """
 
 import asyncio
+import contextlib
 import json
 import math
 from collections.abc import Awaitable, Callable
@@ -17,6 +19,7 @@ from elasticjob.api import MAX_METRICS, METRIC_NAME_LENGTH, MOST, Cause, KeepAli
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.model import Limits
 from elasticjob_sidecar.refusal import Code, Refused
+from elasticjob_sidecar.scripts import script_view_of
 from elasticjob_sidecar.tunnel import Tunnel
 from elasticjob_sidecar.view import view_of
 from elasticjob_sidecar.worker_record import Progress
@@ -33,6 +36,7 @@ STATUS = {
     Code.ROUND_BROKEN: 409,
     Code.CLOSED: 410,
     Code.LEAVING: 410,
+    Code.TOO_MANY: 429,
     Code.API_AWAY: 504,
     Code.JOIN_TIMEOUT: 504,
     Code.STORE_TIMEOUT: 504,
@@ -48,7 +52,7 @@ Wait = Annotated[float, Field(gt=0, le=86400)]
 
 
 class Body(BaseModel):
-    """Every request names its trainer: the id that the process made up at its start."""
+    """Every request of a trainer names it: the id that the process made up at its start."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -98,7 +102,24 @@ class Finish(Recorded):
     round: Round
 
 
-class Report(Body):
+class Watch(BaseModel):
+    """A training script names itself. `saves`: it wants to do so before a planned end of the round."""
+
+    script: Annotated[str, Field(min_length=1, max_length=64)]
+    saves: bool = False
+
+
+class Saved(BaseModel):
+    """The script wants to save, and has done so for the end of `round`, 0 for none."""
+
+    script: Annotated[str, Field(min_length=1, max_length=64)]
+    round: Count = 0
+
+
+class Report(BaseModel):
+    """Of a training script; `local_rank` says which one, should several of a pod report."""
+
+    local_rank: Count = 0
     step: Count | None = None
     total: Count | None = None
     metrics: Annotated[dict[MetricName, float], Field(max_length=MAX_METRICS)] = {}
@@ -111,6 +132,7 @@ class Report(Body):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+View = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -133,29 +155,54 @@ class TrainerApi:
                 web.post("/v1/leave", self.leave),
                 web.post("/v1/finish", self.finish),
                 web.post("/v1/close", self.close),
+                web.get("/v1/rendezvous/watch", self.watch),
+                web.post("/v1/saved", self.saved),
                 web.post("/v1/progress", self.progress),
             ]
         )
         return app
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        asked = _query(Events, request)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
-        stream = self._driver.attach(asked.trainer, asked.round)
+        asked, driver = _query(Events, request), self._driver
+        stream = driver.attach(asked.trainer, asked.round)
         try:
-            await response.prepare(request)
-            await self._tell(response, stream)
-        except ConnectionError:
-            pass
+            return await self._tell(
+                request,
+                lambda: None if driver.scripts.hold else view_of(driver.membership),
+                lambda: driver.membership.is_current(stream),  # a newer one takes over
+            )
         finally:  # the server cancels this handler the moment the connection is lost
-            self._driver.detach(asked.trainer, stream)
+            driver.detach(asked.trainer, stream)
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        asked, driver = _query(Watch, request), self._driver
+        stream = driver.watch(asked.script, asked.saves)
+        try:
+            return await self._tell(request, lambda: script_view_of(driver.membership), lambda: True)
+        finally:
+            driver.unwatch(stream)
+
+    async def saved(self, request: web.Request) -> web.Response:
+        asked = await _body(Saved, request)
+        self._driver.saved(asked.script, asked.round)
+        return web.Response(status=204)
+
+    async def _tell(
+        self, request: web.Request, view_now: Callable[[], View | None], goes_on: Callable[[], bool]
+    ) -> web.StreamResponse:
+        """Send the view now, at each change, and a comment now and then."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        with contextlib.suppress(ConnectionError):
+            await response.prepare(request)
+            await self._follow(response, view_now, goes_on)
         return response
 
-    async def _tell(self, response: web.StreamResponse, stream: int) -> None:
-        """Send the view now, at each change, and a comment now and then, until a newer stream takes over."""
+    async def _follow(
+        self, response: web.StreamResponse, view_now: Callable[[], View | None], goes_on: Callable[[], bool]
+    ) -> None:
         last = None
-        while self._driver.membership.is_current(stream):
-            bell, view = self._driver.bell, view_of(self._driver.membership)
+        while goes_on():
+            bell, view = self._driver.bell, view_now()
             if view is not None and view != last:
                 await response.write(f"data: {json.dumps(view)}\n\n".encode())
                 last = view
@@ -212,7 +259,7 @@ class TrainerApi:
 
     async def progress(self, request: web.Request) -> web.Response:
         asked = await _body(Report, request)
-        self._driver.report(Progress(asked.step, asked.total, asked.metrics))
+        self._driver.report(Progress(asked.step, asked.total, asked.metrics), asked.local_rank)
         return web.Response(status=204)
 
 

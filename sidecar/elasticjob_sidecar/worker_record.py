@@ -56,7 +56,8 @@ class WorkerRecord:
         self._version = ""  # its resourceVersion, as far as we know
         self._heartbeat = 0
         self._place: tuple[int | None, int | None] = (None, None)  # round and rank
-        self._progress = Progress()
+        self._progress = self._told = Progress()  # what was reported, and what of it the object holds
+        self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
         self._wish = asyncio.Event()
         self._written = asyncio.Condition()
@@ -79,12 +80,27 @@ class WorkerRecord:
     def report(self, progress: Progress) -> None:
         """What the script reports, written with the next heartbeat."""
         self._progress = progress
+        if self._ending:
+            self._wish.set()
 
-    async def written(self) -> None:
-        """Wait until the API has the request that is wanted now, or a newer one."""
+    def end(self) -> None:
+        """There may be no next heartbeat: from now on a report is written at once."""
+        self._ending = True
+        self._wish.set()
+
+    async def written(self, report: bool = False) -> None:
+        """Wait until the API has the request that is wanted now, or a newer one, and on demand the last report."""
         wish = self._wishes
+
+        def done() -> bool:
+            return self._ours and self._granted >= wish and not (report and self._owes_report)
+
         async with self._written:
-            await self._written.wait_for(lambda: self._ours and self._granted >= wish)
+            await self._written.wait_for(done)
+
+    @property
+    def _owes_report(self) -> bool:
+        return self._ending and self._told != self._progress
 
     async def run(self) -> None:
         """Write, for ever."""
@@ -97,7 +113,7 @@ class WorkerRecord:
                     await self._establish()
                 elif self._granted < self._wishes:
                     await self._write_request()
-                elif loop.time() >= due:
+                elif loop.time() >= due or self._owes_report:
                     await self._beat()
                     due = loop.time() + HEARTBEAT_SECONDS
                 else:
@@ -167,7 +183,7 @@ class WorkerRecord:
         body = {"metadata": {"resourceVersion": self._version}, "status": status}
         await self._guarded(self._kube.patch_worker_status, body)
         self._heartbeat += 1
-        self._shown = set(progress.metrics)
+        self._shown, self._told = set(progress.metrics), progress
 
     async def _guarded(self, write: Callable[[str, Json], Awaitable[Json]], body: Json) -> None:
         """Write; when the object was newer than we thought, read it, so that the next try fits."""

@@ -24,6 +24,11 @@ from e2e.kube import Failed, Namespace, kubectl
         ({"maxRestarts": -1}, "spec.maxRestarts: Invalid value: -1"),
         ({"trainerContainer": ""}, "spec.trainerContainer: Invalid value"),
         ({"rendezvous": {"lastCallSeconds": 0}}, "spec.rendezvous.lastCallSeconds: Invalid value: 0"),
+        (
+            {"rendezvous": {"saveSeconds": 75}},
+            "spec.rendezvous.saveSeconds: Invalid value: saveSeconds 75 must be less than rejoinSeconds 75",
+        ),
+        ({"rendezvous": {"rejoinSeconds": 10}}, "saveSeconds 15 must be less than rejoinSeconds 10"),
         ({"template": None}, "spec.template: Required value"),
         ({"template": "none"}, "spec.template: Invalid value"),
         ({"minReplica": 1}, 'unknown field "spec.minReplica"'),

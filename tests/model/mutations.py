@@ -37,6 +37,27 @@ MUTATIONS = (
         "composed",
     ),
     Mutation(
+        "an end for newcomers is told without a moment to save",
+        DECIDE,
+        "    step.open_round(ROUND_REOPENED, reason)\n    step.set(planned=True)\n",
+        "    step.open_round(ROUND_REOPENED, reason)\n",
+        "unit",
+    ),
+    Mutation(
+        "who waits for a lost member is not told before all have saved",
+        DECIDE,
+        "    hurry_after_loss,\n",
+        "",
+        "unit",
+    ),
+    Mutation(
+        "a member that fails on its own counts as told to stop",
+        LOSSES,
+        "request.cause in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)",
+        "request.cause in (Cause.MEMBERSHIP_CHANGED, Cause.WORKER_FAILED)",
+        "unit",
+    ),
+    Mutation(
         "nobody looks again when the join timeout has run out",
         DECIDE,
         "        moments += [clocks.all_running + spec.join_timeout] if clocks.all_running is not None else []\n",

@@ -17,7 +17,7 @@ def must_know(kind: Any, names: str) -> None:
 
 must_know(
     State,
-    "clocks round phase participants leaving finished replacements restarts failure given_up "
+    "clocks round phase participants leaving finished replacements restarts failure given_up planned "
     "waiting store outcome reason",
 )
 must_know(Clocks, "opened formed min_reached all_running newcomer beats leaving invalid")
@@ -46,6 +46,7 @@ def _state(state: State) -> tuple[Any, ...]:
         state.store,
         state.outcome and state.outcome._value_,
         bool(state.failure),
+        state.planned,
         bool(state.reason),
     )
 

@@ -101,6 +101,10 @@ HISTORY = {
         (waits, replace(waits, given_up=(B,)), GIVEN_UP.format([], [1])),
         (replace(waits, given_up=(B,)), replace(again, given_up=(B,)), GIVEN_UP.format([], [1])),
     ],
+    history.planned_while_forming: [
+        (formed, replace(formed, planned=True), "an end is planned, and round 2 is Formed"),
+        (forming, replace(forming, planned=True), "the end before round 3 became planned while that was forming"),
+    ],
     history.closed_with_an_outcome: [
         (formed, replace(formed, phase=CLOSED), "the rendezvous is Closed, and its outcome is None"),
         (formed, replace(complete, phase=FORMED), "the rendezvous is Formed, and its outcome is Complete"),
@@ -152,6 +156,8 @@ a_told = replace(forming, leaving=(A,), replacements={0: 1})
 b_lost = replace(forming, replacements={1: 1})
 c_told = replace(formed, leaving=(C,), replacements={2: 1})
 a_done = replace(formed, finished=(A,))
+planned = replace(forming, planned=True)
+b_told = replace(planned, leaving=(B,), replacements={1: 1})
 ended = replace(failed, round=3, restarts=1)
 pending, failing = replace(b, pod=PodState.PENDING), replace(b, pod=PodState.FAILED)
 crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
@@ -159,6 +165,9 @@ crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
 ABOUT_TO_END = "round 2 was reopened, and a member had finished"
 STANDS = "round 2 stands, and a member no longer trains in it"
 NO_CAUSE = "round 2 was ended without a cause"
+NOT_PLANNED = "the end of round 2 is called planned, and was not"
+STOPPED = "the end of round 2 is called planned, and a member has stopped untold"
+NO_MORE = "the end of round 2 was planned, and nobody is lost, and it is called so no more"
 DROPPED = "a failure of round 2 was dropped, and nothing explains it"
 NO_FAILURE = "a failure waits, and round 2 had none, or it is explained"
 NOT_COUNTED = "counted 0 failures, and 1 waited"
@@ -207,6 +216,28 @@ STEPS = {
         (step(formed, formed, a, worker(B, request=None)), STANDS),
         (step(formed, formed, a, worker(B, LEAVE)), STANDS),
         (step(formed, formed, a, joins(B)), STANDS),
+    ],
+    invariants.plans_hold_while_all_live: [
+        (step(formed, planned, a, joins(B)), NOT_PLANNED),
+        (step(formed, planned, worker(A, LEAVE, Cause.AGENT_LOST), b), NOT_PLANNED),
+        (step(forming, planned, a, b), NOT_PLANNED),
+        (step(planned, planned, a, worker(X)), STOPPED),
+        (step(planned, planned, a, worker(B, request=None)), STOPPED),
+        (step(planned, planned, a, replace(b, deleting=True)), STOPPED),
+        (step(planned, planned, a, failing), STOPPED),
+        (step(planned, planned, a, worker(B, LEAVE, Cause.POD_STOPPING)), STOPPED),
+        (step(planned, planned, a, joins(B, Cause.WORKER_FAILED)), STOPPED),
+        (step(planned, replace(planned, replacements={1: 1}), a, b), STOPPED),
+        (step(b_told, b_told, a, failing), STOPPED),
+        (step(b_told, b_told, a, worker(B, LEAVE, Cause.AGENT_LOST)), STOPPED),
+        (step(b_told, b_told, a, worker(B, LEAVE, Cause.POD_STOPPING, deleting=True)), STOPPED),
+        (step(formed, forming, a, b, c, told="RoundReopened", replicas=3), NO_MORE),
+        (step(formed, replace(b_told, planned=False), a, b), NO_MORE),
+        (step(planned, forming, joins(A), b), NO_MORE),
+        (step(planned, forming, a), NO_MORE),
+        (step(planned, forming, a, Worker(index=1, replacement=1)), NO_MORE),
+        (step(b_told, replace(b_told, planned=False), a, worker(B, LEAVE, Cause.POD_STOPPING)), NO_MORE),
+        (step(b_told, replace(b_told, planned=False), a, replace(b, pod=PodState.SUCCEEDED, deleting=True)), NO_MORE),
     ],
     invariants.failures_are_the_trainings: [
         (step(formed, forming, a, joins(B, Cause.WORKER_FAILED)), DROPPED),

@@ -92,6 +92,12 @@ def test_the_sidecar_starts_last_of_the_init_containers_and_stays() -> None:
     assert pod["initContainers"][-1]["restartPolicy"] == "Always"
 
 
+def test_the_sidecar_is_told_the_jobs_times() -> None:
+    wanted = spec(rendezvous={"saveSeconds": 40, "storeReadySeconds": 7})
+    found = environment(render(wanted)["spec"]["initContainers"][-1])
+    assert (found["ELASTICJOB_SAVE_SECONDS"], found["ELASTICJOB_STORE_READY_SECONDS"]) == ("40", "7")
+
+
 def test_the_template_is_not_changed_by_rendering() -> None:
     wanted = spec()
     before = wanted.model_dump_json()

@@ -136,6 +136,44 @@ class TestBarrier:
         assert world.phase == "2 Forming"
 
 
+def newcomers(job: World) -> None:
+    job.scale(4)
+    job.up(3)
+
+
+def scale_down(job: World) -> None:
+    job.scale(2)
+
+
+def suspension(job: World) -> None:
+    job.suspend(True)
+
+
+def deleted(job: World) -> None:
+    job.workers[1, 0] = replace(job.workers[1, 0], deleting=True)
+    job.step()
+
+
+def killed(job: World) -> None:
+    job.leave(1)
+
+
+def processes_failed(job: World) -> None:
+    job.join(1, cause=Cause.WORKER_FAILED)
+
+
+def sidecar_restarted(job: World) -> None:
+    job.start(1)
+
+
+def out_of_memory(job: World) -> None:
+    job.change(1, pod=PodState.OOM_KILLED)
+
+
+ENDS_BY_PLAN = (newcomers, scale_down, suspension)
+STOPS_UNTOLD = (deleted, killed, processes_failed, sidecar_restarted, out_of_memory)
+
+
 class TestScaling:
     def test_up_costs_one_round_when_the_newcomers_arrive_apart(self) -> None:
         world = formed(2)
@@ -163,6 +201,41 @@ class TestScaling:
         assert (world.phase, world.state.reason) == ("2 Forming", "scaled from 3 to 2")
         world.rejoin(0, 1)
         assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 0)
+
+    @pytest.mark.parametrize("ends", ENDS_BY_PLAN, ids=lambda ends: ends.__name__)
+    def test_an_end_by_plan_is_one_while_all_members_live(self, ends: Callable[[World], None]) -> None:
+        world = formed(3)
+        ends(world)
+        assert (world.phase, world.state.planned) == ("2 Forming", True)
+        world.rejoin(0)  # told, it has stopped its processes
+        assert world.state.planned
+
+    @pytest.mark.parametrize("ends", ENDS_BY_PLAN, ids=lambda ends: ends.__name__)
+    @pytest.mark.parametrize("stops", STOPS_UNTOLD, ids=lambda stops: stops.__name__)
+    def test_who_would_wait_for_a_lost_member_is_told_at_once(
+        self, ends: Callable[[World], None], stops: Callable[[World], None]
+    ) -> None:
+        world = formed(3)
+        ends(world)
+        stops(world)
+        assert (world.phase, world.state.planned) == ("2 Forming", False)
+
+    @pytest.mark.parametrize("stops", STOPS_UNTOLD, ids=lambda stops: stops.__name__)
+    def test_a_loss_is_no_plan(self, stops: Callable[[World], None]) -> None:
+        world = formed(3)
+        stops(world)
+        world.scale(1)
+        assert (world.phase, world.state.planned) == ("2 Forming", False)
+
+    def test_who_was_told_to_leave_may_go(self) -> None:
+        world = formed(2)
+        world.scale(1)
+        world.leave(1, cause=Cause.POD_STOPPING)
+        world.change(1, pod=PodState.SUCCEEDED)
+        world.step()
+        assert ((1, 0) in world.workers, world.state.planned) == (False, True)
+        world.rejoin(0)
+        assert (world.phase, world.state.planned) == ("2 Formed", False)
 
     def test_down_goes_by_rank_and_not_by_index(self) -> None:
         world = formed(3)

@@ -36,6 +36,7 @@ def test_an_ipv6_address_is_bracketed() -> None:
         ("ELASTICJOB_JOB", None, "ELASTICJOB_JOB is not set: the sidecar is meant to be started by the"),
         ("ELASTICJOB_INDEX", "x", "ELASTICJOB_INDEX is 'x', which is not valid"),
         ("ELASTICJOB_POD_IP", "", "ELASTICJOB_POD_IP is '', which is not valid"),
+        ("ELASTICJOB_SAVE_SECONDS", "-1", "ELASTICJOB_SAVE_SECONDS is '-1', which is not valid"),
         ("ELASTICJOB_STORE_READY_SECONDS", "0", "ELASTICJOB_STORE_READY_SECONDS is '0', which is not valid"),
     ],
 )

@@ -199,6 +199,24 @@ async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> N
     assert kube.count("status") == 2
 
 
+async def test_the_last_report_does_not_wait_for_a_heartbeat_that_may_not_come() -> None:
+    kube = FakeKube()
+    record = record_of(kube)
+    async with running(record):
+        await record.written()
+        began = asyncio.get_running_loop().time()
+        record.report(Progress(9, 10))
+        record.want(FINISH)
+        record.end()
+        await record.written(report=True)
+        record.report(Progress(10, 10))
+        await record.written(report=True)
+        assert asyncio.get_running_loop().time() - began < 0.1
+        assert kube.workers["job-0-0"]["status"]["step"] == 10
+        await asyncio.sleep(4)
+    assert kube.count("status") == 2  # and none without news
+
+
 async def test_it_beats_every_five_seconds() -> None:
     kube = FakeKube()
     async with running(record_of(kube)):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 RUN_ID = "3f0c-uid"
 DEADLINE = 10.0
 Answer = tuple[int, dict[str, Any]]
+STREAMS = ("/v1/rendezvous/events", "/v1/rendezvous/watch")
 
 
 def refusal(status: int, code: str, message: str = "because", **more: str) -> Answer:
@@ -110,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query))
         status, answer = self.server.sidecar._answer(f"GET {url.path}", query)
-        if url.path == "/v1/rendezvous/events" and status == 204:
+        if url.path in STREAMS and status == 204:
             self._stream()
         else:
             self._send(status, answer)

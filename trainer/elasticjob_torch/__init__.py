@@ -1,20 +1,22 @@
-"""The torchrun rendezvous backend "elasticjob".
+"""The torchrun rendezvous backend "elasticjob", and what a training script may ask of it and tell it.
 
 torch loads this package through the entry-point group ``torchrun.handlers`` in every process that
 imports its elastic agent, whichever backend that process uses. So importing it must stay cheap and
-free of side effects: everything else is imported when a handler is made.
+free of side effects: everything else is imported when a handler is made, or a script names it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 
-__all__ = ["creator"]
+    from elasticjob_torch.script import Current, current, report, wants_restart
+
+__all__ = ["creator", "Current", "current", "report", "wants_restart"]
 
 
 def _create(params: RendezvousParameters) -> RendezvousHandler:
@@ -26,3 +28,13 @@ def _create(params: RendezvousParameters) -> RendezvousHandler:
 def creator() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """Return the function that makes the handler; torch calls this once, at import."""
     return _create
+
+
+def __getattr__(name: str) -> Any:
+    """Import what scripts use when it is first named."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from elasticjob_torch import script
+
+    value = globals()[name] = getattr(script, name)
+    return value

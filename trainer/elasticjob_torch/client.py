@@ -187,6 +187,10 @@ class SidecarClient:
         """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
         self._record("/v1/close", {}, timeout)
 
+    def post(self, path: str, body: dict[str, Any], patience: float) -> None:
+        """Send what a training script has to say; it is no trainer."""
+        self._call("POST", path, body, patience=patience)
+
     def _record(self, path: str, body: dict[str, Any], timeout: float) -> None:
         timeout = min(timeout, LONGEST_SECONDS)
         within = timeout + _MARGIN_SECONDS  # before that the sidecar says that the API server does not take it

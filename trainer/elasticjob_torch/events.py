@@ -1,8 +1,8 @@
-"""The event stream from the sidecar, held open by a thread for the agent's whole life.
+"""The event stream from the sidecar, held open by a thread for the process's whole life.
 
-It has two uses. The open connection is how the sidecar knows that this agent lives: when the process is
+It has two uses. The open connection is how the sidecar knows that this process lives: when it is
 killed, the kernel closes it within milliseconds. And it keeps the newest view of the rendezvous in memory,
-where the agent reads it ten times a second without a lock, a call or a wait.
+where the agent reads it ten times a second, and a script at each step, without a lock, a call or a wait.
 
 A child made by fork would keep the connection open after the agent's death, so it is closed there.
 Children that exec (torch's workers) never inherit it. While the stream is down, the last view stands; a sidecar
@@ -78,28 +78,31 @@ class View:
         return self.leaving or self.round > number or (self.changed and self.handed == number)
 
 
-class EventStream:
-    """Follows ``/v1/rendezvous/events`` until `stop`, through restarts of the sidecar.
+class Stream:
+    """Follows a stream of events until `stop`, through restarts of the sidecar.
 
     Attributes:
-        view: the newest view, or None before the first. Replaced whole, so reading needs no lock.
-        handed: the last round handed to this trainer, told to the sidecar at a reconnect.
         connected: set while the stream is open.
-        superseded: True once the sidecar has said that a newer torchrun took this one's place.
+        superseded: True once the sidecar has said that a newer process took this one's place.
     """
 
-    def __init__(self, host: str, port: int, trainer: str) -> None:
-        self.view: View | None = None
-        self.handed = 0
+    def __init__(self, host: str, port: int) -> None:
         self.connected = threading.Event()
         self.superseded = False
         self._host = host
         self._port = port
-        self._trainer = trainer
         self._socket: socket.socket | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="elasticjob-events", daemon=True)
         _streams.add(self)
+
+    def target(self) -> str:
+        """Return what to ask for, at each connection anew."""
+        raise NotImplementedError
+
+    def take(self, data: Any) -> None:
+        """Take in an event; ValueError when it makes no sense."""
+        raise NotImplementedError
 
     def start(self) -> None:
         """Open the stream; returns at once."""
@@ -147,9 +150,8 @@ class EventStream:
             self._socket = connection.sock
             if self._stopping.is_set():
                 return "it is being stopped"
-            query = urlencode({"trainer": self._trainer, "round": self.handed})
             headers = {"Accept": "text/event-stream"}
-            connection.request("GET", f"/v1/rendezvous/events?{query}", headers=headers)
+            connection.request("GET", self.target(), headers=headers)
             response = connection.getresponse()
             if response.status != 200:
                 self.superseded = _names_superseded(response.read(4096))
@@ -164,9 +166,31 @@ class EventStream:
     def _read(self, response: http.client.HTTPResponse) -> None:
         for data in parse_events(iter(response.readline, b"")):
             try:
-                self.view = View.from_json(json.loads(data))
+                self.take(json.loads(data))
             except (ValueError, RecursionError) as error:
                 log.warning("ignored an event that makes no sense: %s", error)
+
+
+class EventStream(Stream):
+    """The agent's stream, by which the sidecar knows that it lives.
+
+    Attributes:
+        view: the newest view, or None before the first. Replaced whole, so reading needs no lock.
+        handed: the last round handed to this trainer, told to the sidecar at a reconnect.
+    """
+
+    def __init__(self, host: str, port: int, trainer: str) -> None:
+        super().__init__(host, port)
+        self.view: View | None = None
+        self.handed = 0
+        self._trainer = trainer
+
+    def target(self) -> str:
+        query = urlencode({"trainer": self._trainer, "round": self.handed})
+        return f"/v1/rendezvous/events?{query}"
+
+    def take(self, data: Any) -> None:
+        self.view = View.from_json(data)
 
 
 def parse_events(lines: Iterable[bytes]) -> Iterator[str]:
@@ -197,7 +221,7 @@ def _shut(held: socket.socket | None) -> None:
             held.shutdown(SHUT_RDWR)
 
 
-_streams: weakref.WeakSet[EventStream] = weakref.WeakSet()
+_streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from elasticjob.rendezvous import barrier
 from elasticjob.rendezvous.limits import last_call, worker_lost
-from elasticjob.rendezvous.losses import SHARED_SILENCE, Lost, breaks, explained, lost_workers
+from elasticjob.rendezvous.losses import SHARED_SILENCE, Lost, breaks, explained, lost_workers, stopped_untold
 from elasticjob.rendezvous.model import Beat, Decision, Event, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import STUCK, current, roster_of
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
@@ -65,7 +65,7 @@ class _Step:
 
     def move(self, event: str, reason: str, message: str, *, warning: bool = False) -> None:
         """The one way to another phase; a failure is judged before it."""
-        self.state = replace(moved(self.state, event), reason=reason, failure="", given_up=())
+        self.state = replace(moved(self.state, event), reason=reason, failure="", given_up=(), planned=False)
         self.tell(event, message, warning=warning)
 
     def open_round(self, event: str, reason: str, *, warning: bool = False) -> None:
@@ -212,10 +212,11 @@ def break_round(step: _Step) -> None:
     first = next((one for one in broken if one.counted is not innocent), broken[0])
     world = len(step.state.participants)
     reason = first.why
-    if all(one.member in step.state.leaving for one in broken):
+    told = all(one.member in step.state.leaving for one in broken)
+    if told:
         reason = "suspended" if step.spec.suspend else f"scaled from {world} to {world - len(broken)}"
     step.open_round(ROUND_BROKEN, reason, warning=first.counted)
-    step.set(failure=first.why if first.counted else "")
+    step.set(failure=first.why if first.counted else "", planned=told)
 
 
 def explain_failure(step: _Step) -> None:
@@ -253,6 +254,13 @@ def reopen_for_newcomers(step: _Step) -> None:
     names = ", ".join(str(worker.index) for worker in newcomers)
     reason = f"scaled from {world} to {step.spec.replicas}" if grown else f"worker {names} joined"
     step.open_round(ROUND_REOPENED, reason)
+    step.set(planned=True)
+
+
+def hurry_after_loss(step: _Step) -> None:
+    """A planned end is planned no more when a member stops untold: the others would wait for it (rule 7)."""
+    if step.state.planned and stopped_untold(step.state, step.workers):
+        step.set(planned=False)
 
 
 def form_round(step: _Step) -> None:
@@ -311,6 +319,7 @@ RULES: tuple[Callable[[_Step], None], ...] = (
     break_round,
     explain_failure,
     reopen_for_newcomers,
+    hurry_after_loss,
     form_round,
     reset_restarts,
 )

@@ -6,7 +6,7 @@ Two accounts of who counts, of which one is wrong, differ; a shared one would be
 from dataclasses import dataclass
 
 from elasticjob.rendezvous.losses import SHARED_SILENCE
-from elasticjob.rendezvous.model import COUNTED_CAUSES, Decision, Member, PodState, Spec, State, Worker
+from elasticjob.rendezvous.model import COUNTED_CAUSES, Decision, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 
 
@@ -95,12 +95,12 @@ class Step:
         heard_before = max(beat.since for beat in known.values())
         return last is None or (last - known[member].since >= SHARED_SILENCE > last - heard_before)
 
-    def breaks(self) -> list[bool]:
-        """One entry for each member that no longer trains in the formed round: whether its training failed."""
+    def breaks(self) -> dict[Member, bool]:
+        """The members that no longer train in the formed round, and of each whether its training failed."""
         now = self.current(self.after)
         training = (member for member in self.before.participants if member.index not in self.after.done)
-        found = (self._break_of(member, now.get(member.index)) for member in training)
-        return [failed for failed in found if failed is not None]
+        found = {member: self._break_of(member, now.get(member.index)) for member in training}
+        return {member: failed for member, failed in found.items() if failed is not None}
 
     def explained(self) -> bool:
         """Whether a member of the last round was lost by no fault of the training, or has another id."""
@@ -117,8 +117,33 @@ class Step:
 
     def pending(self) -> bool:
         """Whether the last formed round has a failure that is not explained."""
-        failed = any(self.breaks()) if self.before.phase is RendezvousPhase.FORMED else bool(self.before.failure)
+        failed = (
+            any(self.breaks().values()) if self.before.phase is RendezvousPhase.FORMED else bool(self.before.failure)
+        )
         return failed and not self.explained()
+
+    def deserted(self) -> bool:
+        """While a round forms: whether a member of the last one has stopped in another way than it was told to."""
+        return any(self._deserts(member) for member in self.after.participants if member.index not in self.after.done)
+
+    def _deserts(self, member: Member) -> bool:
+        worker = next((worker for worker in self.workers if worker.member == member), None)
+        if worker is None:  # its pod has another, or is gone: a loss would have been seen as it went
+            pods = [worker for worker in self.workers if worker.index == member.index]
+            return bool(pods) and max(pods, key=lambda pod: pod.replacement).id is not None
+        told = member in self.after.leaving
+        if not told and self.current(self.after).get(member.index) != worker:
+            return True
+        if told and worker.pod is PodState.SUCCEEDED:
+            return False
+        if worker.deleting or worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP):
+            return True
+        match worker.request:
+            case Request(type=RequestType.LEAVE, cause=cause):
+                return not (told and cause == Cause.POD_STOPPING)
+            case Request(type=RequestType.JOIN, after=after, cause=cause) if after >= self.after.round - 1:
+                return cause not in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)
+        return worker.request is None
 
     def _break_of(self, member: Member, worker: Worker | None) -> bool | None:
         if worker is None:

@@ -132,6 +132,14 @@ def failures_wait(before: State, after: State) -> Iterator[str]:
         yield f"workers {found} of the last round were given up while a failure waits, and {kept} are noted"
 
 
+def planned_while_forming(before: State, after: State) -> Iterator[str]:
+    """An end is planned only while the next round forms, and from the beginning or not at all."""
+    if after.planned and after.phase is not FORMING:
+        yield f"an end is planned, and round {after.round} is {after.phase}"
+    elif after.planned and before.phase is FORMING and not before.planned:
+        yield f"the end before round {after.round} became planned while that was forming"
+
+
 def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
     """Closed comes with an outcome: `Complete`, `Failed`, `RendezvousTimeout`, or `Closed` out of a formed round."""
     if (after.phase is CLOSED) != (after.outcome is not None):
@@ -182,6 +190,7 @@ HISTORY = (
     finished_once,
     one_failure_a_round,
     failures_wait,
+    planned_while_forming,
     closed_with_an_outcome,
     closed_is_final,
     changes_have_a_reason,

@@ -91,6 +91,21 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
         yield f"round {before.round} was reopened, and a member had finished"
 
 
+def plans_hold_while_all_live(step: Step) -> Iterator[str]:
+    """The end of a round is planned exactly when newcomers or workers told to leave are its only cause, until a member
+    stops in another way than it was told to."""
+    before, after = step.before, step.after
+    if after.phase is not FORMING:
+        return
+    planned = step.breaks().keys() <= set(after.leaving) if before.phase is FORMED else before.planned
+    if after.planned and not planned:
+        yield f"the end of round {after.round - 1} is called planned, and was not"
+    elif after.planned and step.deserted():
+        yield f"the end of round {after.round - 1} is called planned, and a member has stopped untold"
+    elif planned and not (after.planned or step.deserted()):
+        yield f"the end of round {after.round - 1} was planned, and nobody is lost, and it is called so no more"
+
+
 def failures_are_the_trainings(step: Step) -> Iterator[str]:
     """A failure waits, and is counted when the next round is to be formed, exactly when the training itself broke the
     last one, and no member was lost to anything else."""
@@ -205,6 +220,7 @@ STEP = (
     formed_between_the_bounds,
     waiting_is_counted,
     rounds_end_for_a_cause,
+    plans_hold_while_all_live,
     failures_are_the_trainings,
     finished_in_success,
     given_up_for_a_cause,

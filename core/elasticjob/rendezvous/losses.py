@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from elasticjob.rendezvous.limits import worker_lost
 from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, Member, PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import current
+from elasticjob.rendezvous.roster import current, is_current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 
 # Two heartbeats of five seconds: silence that everybody shares for less than this is nobody's own.
@@ -94,6 +94,37 @@ def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
     seen = {worker.member for worker in workers}
     known = (one for one in state.participants if one.index not in state.done and one not in state.given_up)
     return any(one not in seen or (one.index in lost and not lost[one.index].own) for one in known)
+
+
+def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:
+    """While the next round forms: whether a member of the last one has stopped otherwise than as it was told to.
+
+    One of which nothing is left was told to: a loss is seen before the pod is gone.
+    """
+    newest_last = sorted(workers, key=lambda worker: worker.replacement)
+    known = {worker.member: worker for worker in newest_last}
+    places = {worker.index: worker for worker in newest_last}
+    for member in state.participants:
+        worker = known.get(member) or places.get(member.index)
+        if worker is None or worker.id is None or member.index in state.done:
+            continue
+        if not _trains_or_was_told(state, member, worker):
+            return True
+    return False
+
+
+def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
+    if worker.member != member or worker.request is None:
+        return False
+    request, leaves = worker.request, member in state.leaving
+    left = worker.pod is PodState.SUCCEEDED or (request.cause == Cause.POD_STOPPING and not worker.deleting)
+    if leaves and left:
+        return True
+    ended = worker.deleting or worker.pod in (PodState.CRASH_LOOP, PodState.FAILED, PodState.OOM_KILLED)
+    if ended or request.type is RequestType.LEAVE or not (leaves or is_current(state, worker)):
+        return False
+    came_back = request.type is RequestType.JOIN and request.after >= state.last_formed
+    return not came_back or request.cause in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)
 
 
 def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> list[Break]:

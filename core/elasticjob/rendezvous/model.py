@@ -124,6 +124,9 @@ class State:
 
     `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
     group forms again. `given_up` are the members that were given up meanwhile for a cause that does not explain it.
+
+    `planned`: the last formed round was ended by the will of people while all its members lived, so that the training
+    may save before it stops. Once one of them is lost nobody may go on in that round: the others would wait for it.
     """
 
     clocks: Clocks
@@ -136,6 +139,7 @@ class State:
     restarts: int = 0
     failure: str = ""
     given_up: tuple[Member, ...] = ()
+    planned: bool = False
     waiting: int = 0
     store: str | None = None
     outcome: Outcome | None = None

@@ -1,0 +1,78 @@
+"""A script's own view: it reports, it is asked to save before a planned change, and no step is lost by one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from e2e.job import Job, Training
+from e2e.kube import Namespace, wait_until
+from e2e.test_formation import row
+from e2e.trainer_log import Step
+
+SCRIPT = Path(__file__).with_name("saving_train.py")
+REPORTED_SECONDS = 30  # to the sidecar, with its heartbeat to the API, from there into the job's status
+
+
+@pytest.fixture
+def saving(job: Job) -> Job:
+    """The job `train`, whose script is saving_train.py."""
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}}
+    job.namespace.apply(config | {"data": {"train.py": SCRIPT.read_text()}})
+    return job
+
+
+def test_no_step_is_lost_when_the_job_is_scaled(saving: Job) -> None:
+    saving.apply(replicas=2, maxReplicas=4)
+    first = saving.wait_for_round(2)
+    before = saving.wait_for_training(2)
+    saving.wait_for_steps(before, 10)
+    saving.scale(3)
+    second = saving.wait_for_round(3, after=first)
+    grown = saving.wait_for_training(3, other_than=before)
+    assert_no_step_was_lost(saving, before, grown, ranks=2)
+    assert_knows(saving, round=2, world_size=3, reason="scaled from 2 to 3")
+    saving.scale(2)
+    saving.wait_for_round(2, after=second)
+    shrunk = saving.wait_for_training(2, other_than=grown)
+    assert_no_step_was_lost(saving, grown, shrunk, ranks=2)
+    assert saving.status["restarts"] == 0
+
+
+def assert_no_step_was_lost(job: Job, before: Training, after: Training, ranks: int) -> None:
+    """As the first pods' logs tell it: all were asked at the same step, and the next group began after that."""
+    for rank, pod in enumerate(job.member_pods()[:ranks]):
+        log = job.log(pod)
+        last, first = log.steps(before.group)[-1], log.steps(after.group)[0]
+        assert log.when(f"rank {rank} was asked to save step {last.step}"), f"rank {rank} was not asked"
+        assert first == Step(after.group, after.world_size, rank, last.step + 1)
+
+
+def assert_knows(job: Job, **facts: object) -> None:
+    """What `current()` of the last group's rank 0 was."""
+    said = [line.text for line in job.log(job.member_pods()[0]).lines if line.text.startswith("Current(")]
+    for name, value in facts.items():
+        assert f"{name}={value!r}" in said[-1]
+
+
+def test_what_a_script_reports_is_shown(saving: Job) -> None:
+    saving.apply(replicas=2)
+    saving.wait_for_round(2)
+    saving.wait_for_training(2)
+    progress = wait_until("the progress", lambda: saving.status.get("progress"), REPORTED_SECONDS, saving.summary)
+    assert progress["metrics"]["rank"] == 0
+    assert re.fullmatch(r"[1-9]\d*/1000000", row(saving.namespace, "ej", "train")["STEP"])
+    wait_until("each worker's own", lambda: ranks_reported(saving.namespace) == [0, 1], REPORTED_SECONDS)
+    saving.finish_training()
+    saving.wait_for_condition("Complete")
+    last = max(step.step for pod in saving.pods().values() for step in saving.log(pod).steps())
+
+    def told() -> bool:
+        return bool(saving.status["progress"]["step"] == last)
+
+    wait_until(f"the last step, {last}", told, REPORTED_SECONDS, lambda: saving.status["progress"])
+
+
+def ranks_reported(namespace: Namespace) -> list[int]:
+    records = namespace.list("elasticworkers")
+    return sorted(int(record.get("status", {}).get("metrics", {}).get("rank", -1)) for record in records)
