@@ -76,9 +76,8 @@ class Worker:
         self.streams.append(response)
         return response
 
-    async def join(self, after: int = 0, cause: str = "Started", **limits: int) -> tuple[int, Any]:
-        asked = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": DEADLINE}
-        return await self.call("POST", "rendezvous", **asked, **limits)
+    async def join(self, after: int = 0, cause: str = "Started") -> tuple[int, Any]:
+        return await self.call("POST", "rendezvous", trainer=self.trainer, after=after, cause=cause, timeout=DEADLINE)
 
     async def serve_store(self, round: int, store: asyncio.Server) -> None:
         port = store.sockets[0].getsockname()[1]

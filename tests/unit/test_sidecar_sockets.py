@@ -288,7 +288,8 @@ async def test_the_record_of_a_join_names_its_limits_also_when_it_is_renewed(wor
     world.job("Forming", 1)
     zero, one = world.workers
     await zero.stream()
-    asked = asyncio.create_task(zero.join(lastCall=5, workerLost=20))
+    said = {"trainer": zero.trainer, "lastCall": 5, "workerLost": 20}
+    asked = asyncio.create_task(zero.call("POST", "rendezvous", **said))
     limits = {"lastCallSeconds": 5, "workerLostSeconds": 20}
     await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 0, "cause": "Started", **limits})
     world.job("Formed", 1, one)
