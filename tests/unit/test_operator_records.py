@@ -41,7 +41,7 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
         (record(0, certificate=ssl.DER_cert_to_PEM_cert(b"none")), "spec.certificate is no certificate in PEM form"),
         (
             record(0, certificate=record(0, id=OTHER_ID)["spec"]["certificate"]),
-            f"spec.certificate has the id {OTHER_ID}",
+            "spec.certificate has the id",
         ),
         (record(0, address="10.0.0.1"), "spec.address: String should match pattern"),
         (record(0, address="10.0.0.999:29402"), "spec.address '10.0.0.999:29402' holds no IP address"),
