@@ -166,7 +166,9 @@ def test_what_is_no_state_is_refused_with_the_way_out(make, team: Team, plugin, 
 
 
 def test_missing_permission_is_named(make, plugin):
-    with pytest.raises(plugin.RendezvousConnectionError, match=r"may not get ConfigMap .*/other; grant it with a Role"):
+    with pytest.raises(
+        plugin.RendezvousConnectionError, match=r"may not get ConfigMap .*/other; grant it as the Role in .*examples/"
+    ):
         make(name="other").get_state()
 
 

@@ -14,6 +14,7 @@ from e2e.trainer_log import Step, TrainerLog
 
 EXAMPLE = Path(__file__).parents[2] / "examples/kubernetes-backend/digits.yaml"
 PODS = ("digits-0", "digits-1", "digits-2")
+KINDS = ("ConfigMap", "Pod", "Role", "RoleBinding", "ServiceAccount")
 EXPIRY_SECONDS = 15  # keep_alive_interval times keep_alive_max_attempt
 
 
@@ -23,9 +24,8 @@ class BarePods:
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.run_id = f"bare-{secrets.token_hex(4)}"
-        items = [
-            item for item in yaml.safe_load(EXAMPLE.read_text())["items"] if item["kind"] != "PersistentVolumeClaim"
-        ]
+        items = [item for item in yaml.safe_load(EXAMPLE.read_text())["items"] if item["kind"] in KINDS]
+        items = json.loads(json.dumps(items))  # the pods share one spec there
         self.pods = {item["metadata"]["name"]: item for item in items if item["kind"] == "Pod"}
         for pod in self.pods.values():
             self._adapt(pod["spec"])

@@ -1,9 +1,12 @@
 """What the kubernetes handler makes of its surroundings: torch's handler and the backend are stand-ins."""
 
 import importlib
+import importlib.metadata
+import subprocess
 import sys
 import types
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from dynamic_torch import DistStoreError, stand_in
@@ -184,6 +187,17 @@ def test_wrong_option_ends_with_one_sentence(torch):
     params = types.SimpleNamespace(endpoint="host:1", config={}, run_id="run", local_addr=None)
     with pytest.raises(SystemExit, match="kubernetes: --rdzv-endpoint 'host:1' does not name an object"):
         module.create_handler(params)
+
+
+def test_torchrun_finds_each_backend_by_its_entry_point(tmp_path):
+    root = Path(__file__).parents[2]
+    script = root / "hack/images/plugin_metadata.py"
+    subprocess.run([sys.executable, script, root / "pyproject.toml", tmp_path], check=True, capture_output=True)
+    (found,) = importlib.metadata.distributions(path=[str(tmp_path)])
+    points = {point.name: point for point in found.entry_points.select(group="torchrun.handlers")}
+    assert set(points) == {"elasticjob", "kubernetes"}
+    for point in points.values():
+        assert callable(point.load()())
 
 
 def test_importing_the_plugin_imports_nothing_else(monkeypatch):

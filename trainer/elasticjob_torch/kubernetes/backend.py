@@ -12,7 +12,7 @@ import secrets
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousStateError, dynamic_rendezvous
 
@@ -21,7 +21,11 @@ from elasticjob_torch.kubernetes.clock import SharedClock, now
 from elasticjob_torch.kubernetes.state import Header, Kept, StateCodec, StateError, read_kept
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from elasticjob_torch.kubernetes.config_map import ConfigMap, Content
+
+T = TypeVar("T")
 
 NAME = "kubernetes"
 _KEY = "state"
@@ -149,7 +153,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         """Return what the ConfigMap holds of this run; None when it holds nothing or what remains of another."""
         if content is None or _KEY not in content.data:
             return None
-        kept: Kept = _checked(self._map, lambda: read_kept(content.data[_KEY]))
+        kept = _checked(self._map, lambda: read_kept(content.data[_KEY]))
         if kept.header.run_id == self._run_id:
             return kept
         if kept.fields.get("closed") is True:
@@ -166,7 +170,8 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         self.seen = Seen(header.incarnation, state.round, state.complete, state.closed, len(state.participants))
 
 
-def _checked(config_map: ConfigMap, run: Any) -> Any:
+def _checked(config_map: ConfigMap, run: Callable[[], T]) -> T:
+    """Run it, and say in torch's terms what does not fit."""
     try:
         return run()
     except StateError as error:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
 _MERGE_PATCH = "application/merge-patch+json"
-_EXAMPLE = "the Role in ElasticJob's examples/kubernetes-backend"
+_EXAMPLE = "ElasticJob's examples/kubernetes-backend"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class ConfigMap:
 
     def _explain(self, verb: str, error: ApiError) -> Forbidden:
         return Forbidden(
-            f"the pod's service account may not {verb} {self}; grant it with a Role as {_EXAMPLE} is one"
+            f"the pod's service account may not {verb} {self}; grant it as the Role in {_EXAMPLE} does"
             + (", or create the ConfigMap beforehand" if verb == "create" else "")
             + f" ({error})"
         )
