@@ -32,8 +32,8 @@ install: images  ## install or upgrade ElasticJob in the cluster
 demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit fuzz api explore explore-quick mutants e2e faults faults-c10d soak lint
-test: lint unit api explore-quick e2e  ## everything that CI runs
+.PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak bench-store lint
+test: lint unit api explore-quick contract e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(select)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
@@ -41,6 +41,8 @@ fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each
 api:  ## tests against an API server without a cluster (K=expression selects)
 	@hack/cluster/tools.sh kubectl apiserver
 	@$(cluster) $(venv) pytest tests/api $(select)
+contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH=2.6.0 takes one; K=expression)
+	@hack/contract.sh $(select)
 explore:  ## every state of two models of the rendezvous, to the depth that takes about 2 minutes
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore
 explore-quick:  ## the same to a depth that takes some seconds
@@ -55,10 +57,6 @@ soak: install  ## random faults for SECONDS=600, then the history's invariants a
 	@$(cluster) $(venv) pytest tests/e2e/soak.py --capture=no --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
 faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
-.PHONY: contract bench-store
-test: contract
-contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH=2.6.0 takes one; K=expression)
-	@hack/contract.sh $(select)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
 lint:  ## style, types, import rules, chart, generated files
