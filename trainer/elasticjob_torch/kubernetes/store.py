@@ -43,6 +43,8 @@ class KubernetesStore(Store):  # type: ignore[misc]
         config_map: where they are kept; stores over the same one share their keys.
         scope: asked at each call; keys of different scopes have nothing to do with each other.
 
+    Hold on to it while a ``PrefixStore`` over it is in use: torch's C++ does not keep Python stores alive.
+
     Keys are any text, values bytes or text. ``get`` and ``wait`` wait for ``timeout``, 300 seconds if not set
     otherwise. Every method raises torch's ``DistNetworkError`` when the API server is away for 30 seconds, and
     ``DistStoreError`` when a wait is in vain, a permission is missing or the ConfigMap is full.
