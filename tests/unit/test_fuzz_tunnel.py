@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -18,11 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_sidecar_sockets import World, store, until, world
 
-from elasticjob_sidecar import transport
+from elasticjob_sidecar import transport, tunnel
 
 assert world  # the fixture
 
 IN_TIME = 5.0
+PATIENCE = 30.0  # of those who are let in: a machine that is busy must not look like a fault
 DEADLINE = 0.3  # of callers that do not say who they are, in the place of seconds
 LORIS, PACE = 100, 0.1
 SLOW_DEADLINE = 15.0  # more than all of the transport's own
@@ -40,7 +41,7 @@ class Target(NamedTuple):
     writer: asyncio.StreamWriter
 
     async def still_carries(self) -> None:
-        async with asyncio.timeout(IN_TIME):
+        async with asyncio.timeout(PATIENCE):
             self.writer.write(b"ping")
             assert await self.reader.readexactly(4) == b"ping"
 
@@ -50,15 +51,19 @@ class Target(NamedTuple):
 
 
 @pytest.fixture
-def impatient(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(target: Target) -> Iterator[None]:
     """The transport's deadlines are over soon."""
-    for name in [name for name in vars(transport) if name.endswith("_SECONDS")]:
-        monkeypatch.setattr(transport, name, DEADLINE)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in vars(transport) if name.endswith("_SECONDS")]:
+            patch.setattr(transport, name, DEADLINE)
+        yield
 
 
 @pytest.fixture
-async def target(world: World) -> AsyncIterator[Target]:
+async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Target]:
     """After all, nothing is held that was not before, and a new connection is carried."""
+    for name in ("HOLD_SECONDS", "OPEN_SECONDS", "DIAL_SECONDS"):
+        monkeypatch.setattr(tunnel, name, PATIENCE)
     await world.form()
     zero, one = world.workers
     async with store() as server:
@@ -140,7 +145,7 @@ async def test_nobody_gets_in_by_the_peers_port(target: Target, data: bytes, end
 async def test_what_the_trainer_sends_arrives_as_it_is(target: Target, data: bytes, ending: Ending) -> None:
     tried["first bytes to the store's port"] += 1
     reader, writer = await target.world.workers[1].connect()
-    async with asyncio.timeout(IN_TIME):
+    async with asyncio.timeout(PATIENCE):
         writer.write(data)
         if ending is not Ending.ABORT:
             assert await reader.readexactly(len(data)) == data
