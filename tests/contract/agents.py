@@ -48,6 +48,12 @@ class Agent:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=pod["name"])
         self._made: Future[RendezvousHandler] = self._thread.submit(get_rendezvous_handler, parameters(pod, **config))
 
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
     @property
     def handler(self) -> RendezvousHandler:
         return self._made.result(SECONDS)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 60.0
 WAIT_SECONDS = 30.0
 STOP_SECONDS = 20.0
 LOG_LINES = 60

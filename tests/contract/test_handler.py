@@ -4,7 +4,6 @@ import inspect
 import os
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
 from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -43,13 +42,8 @@ WORKER = Path(__file__).with_name("worker.py")
 @pytest.fixture
 def agent(new_job: NewJob) -> Any:
     """The agent of a job of one worker."""
-    with stopped(Agent(new_job(replicas=1).pods(1)[0])) as one:
+    with Agent(new_job(replicas=1).pods(1)[0]) as one:
         yield one
-
-
-def stopped(agent: Agent) -> Any:
-    agent.close = agent.stop  # type: ignore[attr-defined]
-    return closing(agent)  # type: ignore[type-var]
 
 
 def test_every_member_that_this_torch_names_is_there() -> None:
@@ -85,7 +79,7 @@ def test_the_info_of_a_round(agent: Agent) -> None:
 
 def test_store_info_can_be_built_on_the_rounds_store(new_job: NewJob) -> None:
     pods = new_job(replicas=2).pods(2)
-    with stopped(Agent(pods[0])) as one, stopped(Agent(pods[1])) as other:
+    with Agent(pods[0]) as one, Agent(pods[1]) as other:
         stores = [PrefixStore("build", info.store) for info in form([one, other])]
         built = [RendezvousStoreInfo.build(rank, store, "127.0.0.1") for rank, store in enumerate(stores)]
     assert built[0] == built[1]
@@ -118,7 +112,7 @@ def test_parameters_are_read_as_torch_reads_them(new_job: NewJob) -> None:
     assert params.get_as_int("close_timeout") == 20
     assert params.get_as_bool("is_host") is True
     assert params.get("absent", "default") == "default"
-    with stopped(Agent(pod, **{**params.config, "keep_alive_interval": 4, "keep_alive_max_attempt": "5"})) as agent:
+    with Agent(pod, **{**params.config, "keep_alive_interval": 4, "keep_alive_max_attempt": "5"}) as agent:
         form([agent])
         request = job.view()["workers"][pod["name"]]["spec"]["request"]
         assert (request["lastCallSeconds"], request["workerLostSeconds"]) == (7, 20)
@@ -143,7 +137,7 @@ def test_a_sidecar_that_stays_away_is_a_connection_error_and_no_news(new_job: Ne
     """While agents poll nothing is raised; who needs an answer gets torch's error."""
     job = new_job(replicas=1)
     (pod,) = job.pods(1)
-    with stopped(Agent(pod, sidecar_timeout="1", close_timeout="1")) as agent:
+    with Agent(pod, sidecar_timeout="1", close_timeout="1") as agent:
         form([agent])
         job.delete_pod(pod["name"])
         job.exited(pod["name"], 143)
@@ -159,12 +153,12 @@ def test_a_sidecar_that_stays_away_is_a_connection_error_and_no_news(new_job: Ne
 def test_shutdown_after_a_failure_leaves_the_job_open(new_job: NewJob) -> None:
     job = new_job(replicas=1)
     (pod,) = job.pods(1)
-    with stopped(Agent(pod)) as agent:
+    with Agent(pod) as agent:
         form([agent])
         assert agent.fail().result(SECONDS) is True
     request = job.view()["workers"][pod["name"]]["spec"]["request"]
     assert (request["type"], request["cause"]) == ("Leave", "TrainerLeft")
-    with stopped(Agent(pod)) as successor:
+    with Agent(pod) as successor:
         form([successor])
         assert successor.succeed().result(SECONDS) is True
         job.closed("Complete")

@@ -83,6 +83,25 @@ def test_a_newcomer_waits_until_the_group_has_re_formed(new_job: Callable[..., J
     assert member.waiting() == 0
 
 
+def test_a_spare_that_is_not_needed_any_more_exits_0(new_job: Callable[..., Job], start: Start) -> None:
+    """ "Exclusivity": a worker for which there is no place any more ends in success, and the group never notices."""
+    job = new_job(replicas=1, maxReplicas=2)
+    member = start(job.pods(1)[0])
+    form([member])
+    job.scale(2)
+    spare = start(job.pods(2)[1])
+    job.wait(lambda view: spare.pod["name"] in view["workers"], "the spare's record")
+    job.scale(1)
+    job.wait(lambda view: rendezvous(view)["leaving"], "the spare to be told")
+    with pytest.raises(SystemExit) as ended:
+        spare.join().result(SECONDS)
+    assert ended.value.code == 0
+    job.exited(spare.pod["name"], 0)
+    job.wait(lambda view: len(view["pods"]) == 1, "the spare's pod to go")
+    assert member.waiting() == 0
+    assert job.formed(1)["worldSize"] == 1
+
+
 def test_all_agree_on_members_and_ranks_beyond_ten(new_job: Callable[..., Job], start: Start) -> None:
     """ "Consistency": all members agree on who takes part, and each has a rank of its own, in numeric order."""
     job = new_job(replicas=12)
@@ -128,6 +147,18 @@ def test_a_loss_after_completion_ends_the_round(new_job: Callable[..., Job], sta
     new = next(pod for pod in job.pods(3) if pod["name"] == f"{job.name}-{rank}-1")
     infos = form([*agents, start(new)])
     assert ranks(infos) == [0, 1, 2]  # the survivors in their old order, then who is new
+
+
+def test_a_silent_member_is_lost_after_the_time_that_it_named(new_job: Callable[..., Job], start: Start) -> None:
+    """ "Keep-alive": interval times attempts, as this agent was configured, whatever the job says."""
+    job = new_job(replicas=2, rendezvous={"workerLostSeconds": 600})
+    one, other = job.pods(2)
+    survivor, silent = start(one), start(other, keep_alive_interval="5", keep_alive_max_attempt="2")
+    form([survivor, silent])
+    job.plane.call("freeze", pod=other["name"])
+    is_told(survivor)
+    job.plane.call("thaw", pod=other["name"])
+    assert rendezvous(job.view())["reason"] == "worker 1 lost: no heartbeat for 10 s"
 
 
 def test_the_members_share_a_store(new_job: Callable[..., Job], start: Start) -> None:

@@ -72,6 +72,13 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
+        "a worker that falls silent before its first heartbeat is never lost",
+        DECIDE,
+        "        if member is None or worker.deleting or member.index in done:\n",
+        "        if member is None or worker.heartbeat is None or worker.deleting or member.index in done:\n",
+        "unit",
+    ),
+    Mutation(
         "the first heartbeat after a silence of all makes the others lost",
         DECIDE,
         "        beats = {member: Beat(beat.value, now) for member, beat in beats.items()}\n",

@@ -325,6 +325,17 @@ class TestLosses:
         world.beat(0, 1)
         assert (2, 0) not in world.workers
 
+    def test_a_worker_that_falls_silent_before_its_first_heartbeat_is_lost(self) -> None:
+        world = World(replicas=2, min_replicas=1, worker_lost=15)
+        world.start(0, 1)
+        world.change(1, heartbeat=None)
+        world.join(0, 1)
+        assert world.phase == "1 Formed"
+        world.wait(14, beating=(0,))
+        assert world.phase == "1 Formed"
+        world.wait(5, beating=(0,))
+        assert world.state.reason == "worker 1 lost: no heartbeat for 15 s"
+
     def test_a_worker_may_name_how_long_it_may_be_silent(self) -> None:
         world = World(replicas=3, min_replicas=2, worker_lost=15)
         world.up(0, 1)

@@ -166,6 +166,9 @@ class JobLife(RuleBasedStateMachine):
             for worker in list(world.workers.values()):
                 self.calm(worker)
             world.now += world.spec.rejoin
+            for place, worker in world.workers.items():
+                if worker.id is not None:
+                    world.workers[place] = replace(worker, heartbeat=(worker.heartbeat or 0) + 1)
             world.step()
         assert world.state.phase is not RendezvousPhase.FORMING, world.log[-5:]
 

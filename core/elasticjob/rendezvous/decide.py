@@ -113,13 +113,14 @@ def note_finished(step: _Step) -> None:
 def note_heartbeats(step: _Step) -> None:
     """A heartbeat is judged by when this operator saw it change, not by another clock (rules 5 and 11).
 
+    One that has not come yet counts from when the record was seen: a worker may fall silent before its first.
     The first one after a silence of all starts every clock anew, or it would make the others look lost.
     """
     known, now, done = step.state.clocks.beats, step.now, step.state.done
     beats = {}
     for worker in current(step.state, step.workers).values():
         member = worker.member
-        if member is None or worker.heartbeat is None or worker.deleting or member.index in done:
+        if member is None or worker.deleting or member.index in done:
             continue
         last = known.get(member)
         beats[member] = last if last is not None and last.value == worker.heartbeat else Beat(worker.heartbeat, now)

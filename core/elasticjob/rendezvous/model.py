@@ -95,9 +95,9 @@ class Worker:
 
 
 class Beat(NamedTuple):
-    """The last heartbeat of a member and when it was first seen."""
+    """The last heartbeat of a member, None before its first, and when it was first seen."""
 
-    value: int
+    value: int | None
     since: float
 
 

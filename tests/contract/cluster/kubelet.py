@@ -32,6 +32,7 @@ class Kubelet:
         self._changed = changed
         self._lives: set[asyncio.Task[None]] = set()
         self._addresses = 0
+        self._abandoned: set[str] = set()
         self.pods: dict[str, Pod] = {}
         self.broken: BaseException | None = None
 
@@ -70,6 +71,14 @@ class Kubelet:
             life.add_done_callback(self._lived)
         self._changed()
 
+    def abandon(self, job: str) -> None:
+        """From now on nobody tells of the ends of this job's trainers."""
+        self._abandoned.add(job)
+        for pod in self.pods.values():
+            if pod.job == job:
+                pod.runs = False
+                pod.ended.set()
+
     def kill_sidecar(self, name: str) -> None:
         """It is killed; the pod's life starts another in its place."""
         process = self.pods[name].sidecar
@@ -101,10 +110,11 @@ class Kubelet:
         secrets = self._work / pod.name
         secrets.mkdir(exist_ok=True)
         try:
-            await self._schedule(pod, secrets)
-            await self._start_trainer(pod)
-            await self._keep_sidecar(pod, secrets)
-            if pod.runs:
+            if pod.job not in self._abandoned:
+                await self._schedule(pod, secrets)
+                await self._start_trainer(pod)
+                await self._keep_sidecar(pod, secrets)
+            if pod.runs and pod.job not in self._abandoned:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(pod.ended.wait(), GRACE_SECONDS)
             await self._stop_sidecar(pod)

@@ -85,10 +85,8 @@ class Cluster:
 
     async def do_delete(self, job: str) -> None:
         await self._api.call("DELETE", f"{JOBS}/{job}")
-        pods = [pod for pod in self.kubelet.pods.values() if pod.job == job]
-        for pod in pods:
-            pod.runs = False
-            pod.ended.set()
+        self.kubelet.abandon(job)
+        for pod in [pod for pod in self.kubelet.pods.values() if pod.job == job]:
             with contextlib.suppress(ApiError):
                 await self._api.call("DELETE", f"{CORE}/pods/{pod.name}")
         async with asyncio.timeout(REMOVE_SECONDS):
