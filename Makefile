@@ -35,7 +35,7 @@ demo: install  ## train on the cluster, scale it, kill a worker, and watch
 .PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak bench-store lint
 test: lint unit api explore-quick contract e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
-	@$(venv) pytest tests/unit $(select)
+	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest tests/unit/test_fuzz_*.py --hypothesis-profile=fuzz $(select)
 api:  ## tests against an API server without a cluster (K=expression selects)

@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from elasticjob.api import GROUP, VERSION, ElasticJob, ElasticWorker, Model
+from elasticjob.api import GROUP, VERSION, ElasticJob, ElasticWorker
+from elasticjob.schema import Model
 
 Schema = dict[str, Any]
 DROPPED = {"title", "$defs", "additionalProperties"}

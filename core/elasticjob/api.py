@@ -4,12 +4,11 @@ A docstring or `Field(description=...)` here is what `kubectl explain` prints. N
 anything: rules live in `elasticjob.rendezvous`, CEL rules are checked by the API server.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, FiniteFloat
 
+from elasticjob.schema import Model, rule, validations
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
 __all__ = [
@@ -49,31 +48,6 @@ Count = Annotated[int, Field(ge=0, le=MOST)]
 Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
-
-
-class Model(BaseModel):
-    """camelCase in JSON, snake_case in Python; unknown fields of a newer version are ignored."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore")
-
-    @classmethod
-    def parse(cls, body: Mapping[str, Any] | None) -> Self:
-        """Read `body`, an object of the API server; absent means empty. Raises pydantic.ValidationError."""
-        return cls.model_validate(body or {})
-
-    def dump(self) -> dict[str, Any]:
-        """This object as JSON, absent optional fields left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def rule(expression: str, message: str, field_path: str | None = None) -> dict[str, str]:
-    """A CEL rule; a message that starts with a quote or a variable is an expression itself."""
-    key = "messageExpression" if ".format(" in message else "message"
-    return {"rule": expression, key: message} | ({"fieldPath": field_path} if field_path else {})
-
-
-def validations(*rules: dict[str, str]) -> dict[str, Any]:
-    return {"x-kubernetes-validations": list(rules)}
 
 
 def while_suspended(field: str) -> dict[str, str]:

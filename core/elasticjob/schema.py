@@ -1,0 +1,32 @@
+"""How the API's types are read and written as JSON, and how CEL rules are added to their schema."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Model(BaseModel):
+    """camelCase in JSON, snake_case in Python; unknown fields of a newer version are ignored."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore")
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any] | None) -> Self:
+        """Read `body`, an object of the API server; absent means empty. Raises pydantic.ValidationError."""
+        return cls.model_validate(body or {})
+
+    def dump(self) -> dict[str, Any]:
+        """This object as JSON, absent optional fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def rule(expression: str, message: str, field_path: str | None = None) -> dict[str, str]:
+    """A CEL rule; a message that starts with a quote or a variable is an expression itself."""
+    key = "messageExpression" if ".format(" in message else "message"
+    return {"rule": expression, key: message} | ({"fieldPath": field_path} if field_path else {})
+
+
+def validations(*rules: dict[str, str]) -> dict[str, Any]:
+    return {"x-kubernetes-validations": list(rules)}
