@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from elasticjob.api import MAX_REPLICAS, ElasticWorker, RendezvousPhase
-from elasticjob.certificates import der_of, incarnation_id
+from elasticjob.certificates import check_certificate, der_of, incarnation_id
 from elasticjob_operator.kube import Object
 
 PROBLEM_LENGTH = 300
@@ -72,9 +72,11 @@ def problem_of(record: ElasticWorker, pod: Object, index: int, job: Object) -> s
 @lru_cache(maxsize=2 * MAX_REPLICAS)
 def _problem_of_certificate(certificate: str, id: str) -> str | None:
     try:
-        own = incarnation_id(der_of(certificate))
+        der = der_of(certificate)
+        check_certificate(der)
     except ValueError as error:
-        return f"is {error}"
+        return f"is no certificate in PEM form: {error}"
+    own = incarnation_id(der)
     return None if own == id else f"has the id {own}, and spec.id is {id}"
 
 

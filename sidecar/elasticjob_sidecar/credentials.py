@@ -5,6 +5,7 @@ round's participants are listed by. The server's name is the round and the job, 
 or job ends before anything else is looked at.
 """
 
+import logging
 import os
 import ssl
 import subprocess
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from elasticjob.certificates import der_of, incarnation_id
+
+log = logging.getLogger(__name__)
 
 MAKE_SECONDS = 30.0
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
@@ -45,7 +48,10 @@ class Credentials:
         context.verify_mode = ssl.CERT_REQUIRED
         context.num_tickets = 0  # a resumed session would not show its certificate
         for certificate in trusted:
-            context.load_verify_locations(cadata=certificate)
+            try:
+                context.load_verify_locations(cadata=certificate)
+            except (ssl.SSLError, ValueError) as error:
+                log.warning("a member's certificate is none (%s): it will not be let in", error)
 
         def check_name(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int | None:
             return None if is_expected(name) else ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME

@@ -185,6 +185,21 @@ async def test_a_certificate_under_another_id_is_of_no_use(world: World, caplog:
         assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, own(one))
 
 
+async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    nonsense = b"no certificate"
+    world.kube.workers["job-2-0"] = {
+        "metadata": {"name": "job-2-0"},
+        "spec": {"job": "job", "index": 2, "certificate": ssl.DER_cert_to_PEM_cert(nonsense)},
+    }
+    zero, one = world.workers
+    members = [zero.id, one.id, {"index": 2, "id": incarnation_id(nonsense)}]
+    world.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.address})
+    await until(lambda: "a member's certificate is none" in caplog.text)
+    assert await ask(zero, NAME, own(one)) == "NotYet"
+
+
 async def test_a_caller_checks_whom_it_has_reached(formed: World) -> None:
     zero, one = formed.workers
     caller = Transport(own(one), JOB_UID)
