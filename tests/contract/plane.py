@@ -61,7 +61,9 @@ class Plane:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()  # ends with the process, whose own start has a deadline
         if not line:
-            raise RuntimeError(f"the cluster did not start:\n{self.log_of('cluster')}")
+            why = self.log_of("cluster")
+            self.stop()
+            raise RuntimeError(f"the cluster did not start:\n{why}")
         self._port = int(line)
 
     def stop(self) -> None:
