@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests/contract once with each torch of locks/, the oldest first, and says at the end how each went.
+# Runs tests/contract once with each torch of locks/, and says at the end how each went.
 #   contract.sh [PYTEST ARGUMENT...]     TORCH=2.6.0 takes one version
 . "$(dirname "$0")/cluster/env.sh"
 
@@ -10,14 +10,26 @@ for lock in "${torch_locks[@]}"; do
 done
 ((${#wanted[@]})) || fail "there is no lock with torch $TORCH; TORCH may be one of: ${versions[*]}"
 
-failed=() results=()
+run() { # LOCK PYTEST_ARGUMENT...
+  local lock=$1; shift
+  "$root/hack/with-torch.sh" "$lock" python -m pytest -p no:cacheprovider -p no:looptime_plugin tests/contract "$@"
+}
+
+# They mostly wait, so all versions are tested at once; what each printed is shown whole.
+logs=$(mktemp -d) pids=() failed=() results=()
+trap 'rm -rf "$logs"' EXIT
+"$here/engine.sh"
+"$here/tools.sh" apiserver
+"$here/torch.sh" dev "${wanted[@]}"
 for lock in "${wanted[@]}"; do
-  version=$(torch_version "$lock")
+  run "$lock" "$@" > "$logs/$lock" 2>&1 < /dev/null & pids+=($!)
+done
+for number in "${!wanted[@]}"; do
+  lock=${wanted[number]} version=$(torch_version "${wanted[number]}") result=passed
+  wait "${pids[number]}" || { result="FAILED (exit code $?)"; failed+=("$version"); }
   say "contract: torch $version"
-  began=$SECONDS result=passed
-  "$root/hack/with-torch.sh" "$lock" python -m pytest -p no:cacheprovider -p no:looptime_plugin tests/contract "$@" ||
-    { result="FAILED (exit code $?)"; failed+=("$version"); }
-  results+=("torch $version: $result in $((SECONDS - began)) s")
+  cat "$logs/$lock"
+  results+=("torch $version: $result")
 done
 for line in "${results[@]}"; do say "contract: $line"; done
 ((${#failed[@]} == 0)) || exit 1
