@@ -32,7 +32,7 @@ install: images  ## install or upgrade ElasticJob in the cluster
 demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak bench-store lint
+.PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak bench bench-store lint
 test: lint unit api explore-quick contract e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
@@ -57,6 +57,8 @@ soak: install  ## random faults for SECONDS=600, then the history's invariants a
 	@$(cluster) $(venv) pytest tests/e2e/soak.py --capture=no --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
 faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
+bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3)
+	@CLUSTER=1 hack/with-torch.sh digits python -m rounds --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
 lint:  ## style, types, import rules, chart, generated files

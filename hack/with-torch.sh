@@ -3,7 +3,8 @@
 # one interpreter: what the contract tests and the benchmarks need, whatever Python this machine has.
 #   with-torch.sh LOCK COMMAND...     LOCK: digits, torch-2.6, ...
 #
-# It has its own loopback and no other network. The checkout is read-only at its own path, except for build/.
+# It has its own loopback and no other network; with CLUSTER=1 it has the host's, and the local cluster's kubeconfig.
+# The checkout is read-only at its own path, except for build/.
 # ELASTICJOB_DEV_PYTHON is an interpreter without torch, for processes that stand for the cluster's side.
 . "$(dirname "$0")/cluster/env.sh"
 
@@ -14,10 +15,12 @@ lock=$1; shift
 build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
 
 dev=$(locked_dir dev dev)
-path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/tests/unit
+path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/tests/unit:$root/bench
 path+=$(cd "$dev" && printf ':/opt/dev/%s' lib/python3*/site-packages)
 mkdir -p "$root/build"
-exec docker run --rm --init --network none --hostname localhost --workdir "$root" \
+reach=(--network none --hostname localhost)
+[ -z "${CLUSTER:-}" ] || reach=(--network host --volume "$KUBECONFIG:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)
+exec docker run --rm --init "${reach[@]}" --workdir "$root" \
   --user "$(id -u):$(id -g)" --env USER=elasticjob --env HOME=/tmp --env TMPDIR=/tmp \
   --volume "$root:$root:ro" --volume "$root/build:$root/build" \
   --volume "$(locked_dir torch "$lock"):/opt/torch:ro" --volume "$dev:/opt/dev:ro" \

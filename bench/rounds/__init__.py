@@ -1,0 +1,12 @@
+"""How long a round takes: ElasticJob, torch's c10d, and the floor under both, in one run on one machine.
+
+    __main__.py    sizes, runs, the table and build/bench.json
+    ours.py        an ElasticJob on the kind cluster, whose pods are objects without machines
+    c10d.py        torch's own rendezvous, one server and N agents
+    floor.py       the same writes and deliveries by a bare client
+    handlers.py    a process of many agents' handlers, of either backend: what is timed
+    sidecars.py    a process of many sidecars
+    api.py         the administrator's calls to the API server, and what it counts
+
+All moments are CLOCK_MONOTONIC in seconds, which the processes of one machine share.
+"""

@@ -1,0 +1,228 @@
+"""`python -m rounds`: measures, prints the table, writes build/bench.json."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from rounds import floor
+from rounds.api import Api, ApiError
+from rounds.c10d import C10d
+from rounds.child import Child
+from rounds.floor import Floor
+from rounds.ours import NAMESPACE, OurJob
+
+BUILD = Path("build")
+SIZES = (2, 8, 32, 64, 128)
+AGENTS_IN_A_PROCESS = 128
+READY_SECONDS = 60.0
+# per kind: joins and status writes of one round, for the floor
+FLOORS = {"first": (None, 1), "again": (None, 2), "below-max": (None, 1), "scale-up": (1, 2), "member-lost": (0, 1)}
+
+
+@dataclass(slots=True)
+class Row:
+    n: int
+    kind: str
+    ours_seconds: list[float] = field(default_factory=list)
+    c10d_seconds: list[float] = field(default_factory=list)
+    floor_seconds: list[float] = field(default_factory=list)
+    ours_api_writes: int = 0
+    ours_api_bytes: int = 0
+    ratio_median: float | None = None
+
+    def finish(self) -> "Row":
+        if self.c10d_seconds:
+            self.ratio_median = round(statistics.median(self.c10d_seconds) / statistics.median(self.ours_seconds), 1)
+        return self
+
+
+class Bench:
+    def __init__(self, api: Api, runs: int) -> None:
+        self._api, self._runs = api, runs
+        self._rows: dict[tuple[int, str], Row] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row.finish() for row in self._rows.values()]
+
+    def row(self, n: int, kind: str) -> Row:
+        return self._rows.setdefault((n, kind), Row(n, kind))
+
+    async def measure(self, n: int) -> None:
+        async with Floor(self._api, n) as bare:
+            for kind, (joins, writes) in FLOORS.items():
+                for _ in range(self._runs):
+                    seconds = await bare.round(joins=n if joins is None else joins, writes=writes)
+                    self.row(n, kind).floor_seconds.append(seconds)
+        for _ in range(self._runs):
+            await self._ours(n)
+        for _ in range(self._runs):
+            await asyncio.to_thread(self._c10d, n)
+
+    async def _ours(self, n: int) -> None:
+        """One job: its first round, the same members again, one more worker, one less."""
+        with children("rounds.handlers", n) as handlers, self._sidecars(n) as sidecars:
+            job = OurJob(self._api, handlers, sidecars)
+            await job.start(n, spare=1)
+            async with self._counted(self.row(n, "first")):
+                first = await asyncio.to_thread(job.rendezvous)
+            self.row(n, "first").ours_seconds.append(first)
+            self.row(n, "below-max").ours_seconds.append(first)  # the job may have one worker more
+            async with self._counted(self.row(n, "again")):
+                self.row(n, "again").ours_seconds.append(await asyncio.to_thread(job.rendezvous))
+            newcomer = await job.scale(n + 1)
+            async with self._counted(self.row(n, "scale-up")):
+                self.row(n, "scale-up").ours_seconds.append(await asyncio.to_thread(job.grow, newcomer))
+            async with self._counted(self.row(n, "member-lost")):
+                self.row(n, "member-lost").ours_seconds.append(await asyncio.to_thread(job.lose, newcomer))
+            await job.end()
+
+    def _c10d(self, n: int) -> None:
+        with children("rounds.handlers", n) as handlers, store_server() as store:
+            group = C10d(handlers, store, n, spare=0)
+            self.row(n, "first").c10d_seconds.append(group.rendezvous())
+            self.row(n, "again").c10d_seconds.append(group.rendezvous())
+        with children("rounds.handlers", n) as handlers, store_server() as store:
+            group = C10d(handlers, store, n, spare=1)
+            self.row(n, "below-max").c10d_seconds.append(group.rendezvous())
+            group.add("newcomer")
+            self.row(n, "scale-up").c10d_seconds.append(group.grow("newcomer"))
+
+    @contextlib.contextmanager
+    def _sidecars(self, n: int) -> Iterator[list[Child]]:
+        authority = BUILD / "bench-ca.crt"
+        authority.write_text(self._api.authority)
+        with children("rounds.sidecars", n, str(authority), self._api.host, self._api.port) as started:
+            yield started
+
+    @contextlib.asynccontextmanager
+    async def _counted(self, row: Row) -> AsyncIterator[None]:
+        before = await self._api.counted()
+        yield
+        after = await self._api.counted()
+        row.ours_api_writes, row.ours_api_bytes = after.writes - before.writes, after.bytes - before.bytes
+
+
+@contextlib.contextmanager
+def children(module: str, agents: int, *arguments: str) -> Iterator[list[Child]]:
+    """As many processes as so many agents or sidecars need."""
+    started = [Child(module, *arguments) for _ in range(-(-agents // AGENTS_IN_A_PROCESS))]
+    try:
+        yield started
+    finally:
+        for child in started:
+            child.kill()
+
+
+@contextlib.contextmanager
+def store_server() -> Iterator[str]:
+    """The address of a TCPStore in a process of its own."""
+    command = [sys.executable, "-m", "rounds.store_server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield f"127.0.0.1:{process.stdout.readline().strip()}"
+        process.kill()
+
+
+@contextlib.asynccontextmanager
+async def operator(api: Api) -> AsyncIterator[None]:
+    """The operator's own process on this machine, for the benchmark's namespace only; the installed one rests."""
+    deployment = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
+    installed = (await api.call("GET", deployment))["spec"]["replicas"]
+    await api.patch(deployment, {"spec": {"replicas": 0}})
+    try:
+        await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    port = 18080
+    flags = [
+        "--sidecar-image=none",
+        f"--namespaces={NAMESPACE}",
+        f"--lease-namespace={NAMESPACE}",
+        f"--health-port={port}",
+        "--log-level=warning",
+    ]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "elasticjob_operator", *flags)
+    try:
+        await ready(f"http://127.0.0.1:{port}/readyz")
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+        await api.patch(deployment, {"spec": {"replicas": installed}})
+        for namespace in (NAMESPACE, floor.NAMESPACE):
+            await api.text("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+async def ready(url: str) -> None:
+    async with aiohttp.ClientSession() as http, asyncio.timeout(READY_SECONDS):
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with http.get(url) as answer:
+                    if answer.status == 200:
+                        return
+            await asyncio.sleep(0.2)
+
+
+def table(rows: list[Row]) -> str:
+    titles = ("N", "kind", "floor s", "ours s", "(range)", "c10d s", "c10d/ours", "ours/floor", "writes", "KB")
+    form = "{:>5} {:<12} {:>9} {:>9} {:>17} {:>9} {:>10} {:>10} {:>7} {:>8}"
+    lines = [form.format(*titles)]
+    for row in rows:
+        ours, least = statistics.median(row.ours_seconds), statistics.median(row.floor_seconds)
+        lines.append(
+            form.format(
+                row.n,
+                row.kind,
+                f"{least:.3f}",
+                f"{ours:.3f}",
+                f"({min(row.ours_seconds):.3f}-{max(row.ours_seconds):.3f})",
+                f"{statistics.median(row.c10d_seconds):.3f}" if row.c10d_seconds else "",
+                row.ratio_median or "",
+                f"{ours / least:.1f}",
+                row.ours_api_writes,
+                f"{row.ours_api_bytes / 1000:.0f}",
+            )
+        )
+    return "\n".join(lines)
+
+
+async def run(sizes: list[int], runs: int) -> None:
+    api = Api()
+    try:
+        async with operator(api):
+            bench = Bench(api, runs)
+            for n in sizes:
+                began = time.monotonic()
+                await bench.measure(n)
+                print(f"{n} agents measured in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+                (BUILD / "bench.json").write_text(json.dumps([asdict(row) for row in bench.rows], indent=1))
+            print(table(bench.rows))
+    finally:
+        await api.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="rounds", description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
+    parser.add_argument("--runs", type=int, default=3)
+    given = parser.parse_args()
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # else c10d cannot scale up at all
+    BUILD.mkdir(exist_ok=True)
+    asyncio.run(run(list(given.sizes), given.runs))
+
+
+if __name__ == "__main__":
+    main()

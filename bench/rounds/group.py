@@ -1,0 +1,74 @@
+"""A group of agents, spread over processes of handlers, and what it is asked to do together."""
+
+from typing import Any
+
+from rounds.child import Answer, Child
+
+
+class Group:
+    def __init__(self, processes: list[Child]) -> None:
+        self._processes = processes
+        self._home: dict[str, Child] = {}
+
+    def make(self, agents: dict[str, dict[str, Any]]) -> None:
+        """Agents by name, with torch's RendezvousParameters."""
+        shares: dict[Child, dict[str, dict[str, Any]]] = {}
+        for number, (name, parameters) in enumerate(agents.items()):
+            home = self._home[name] = self._processes[(len(self._home) + number) % len(self._processes)]
+            shares.setdefault(home, {})[name] = parameters
+        for home, share in shares.items():
+            home.tell("make", agents=share)
+        for home in shares:
+            home.answer()
+
+    def rendezvous(self) -> float:
+        """Seconds from the first agent's call until the last has its round; checks that they agree."""
+        answer = self._together(rendezvous=list(self._home))
+        self._check(answer)
+        return _last(answer) - float(answer["began"])
+
+    def grow(self, newcomer: str) -> float:
+        """Seconds from the newcomer's join until all, told by their polls, have the round with it."""
+        others = [name for name in self._home if name != newcomer]
+        answer = self._together(rendezvous=[newcomer], again_when_told=others)
+        self._check(answer)
+        return _last(answer) - float(answer["began"])
+
+    def lose(self, name: str) -> float:
+        """Seconds from the end of one agent, without a word, until all others are told by their polls."""
+        home = self._home.pop(name)
+        others = list(self._home)
+        gone = home.ask("vanish", agent=name)
+        return _last(self._together(told=others)) - float(gone["began"])
+
+    def shutdown(self) -> None:
+        for process in self._processes:
+            process.tell("shutdown")
+        for process in self._processes:
+            process.answer()
+        self._home.clear()
+
+    def _together(self, **agents: list[str]) -> Answer:
+        """Agents by what they do, see `Handlers.together`, in all processes at once."""
+        shares: dict[Child, dict[str, list[str]]] = {}
+        for do, names in agents.items():
+            for name in names:
+                shares.setdefault(self._home[name], {}).setdefault(do, []).append(name)
+        for home, share in shares.items():
+            home.tell("together", **share)
+        answers = [home.answer() for home in shares]
+        return {
+            "began": min(answer["began"] for answer in answers),
+            "ended": {name: at for answer in answers for name, at in answer["ended"].items()},
+            "ranks": {name: place for answer in answers for name, place in answer["ranks"].items()},
+        }
+
+    def _check(self, answer: Answer) -> None:
+        size = len(self._home)
+        places = sorted(tuple(place) for place in answer["ranks"].values())
+        if places != [(rank, size) for rank in range(size)]:
+            raise RuntimeError(f"{size} agents have the ranks and world sizes {places}")
+
+
+def _last(answer: Answer) -> float:
+    return float(max(answer["ended"].values()))

@@ -1,0 +1,115 @@
+"""A process of many agents' rendezvous handlers, each in a thread of its own, as torch's agent uses them.
+
+Knows no backend: torch makes the handlers from the same parameters that torchrun would give it.
+"""
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousParameters
+from torch.distributed.elastic.rendezvous.api import rendezvous_handler_registry
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+from elasticjob_torch import creator
+from rounds.child import Answer, serve
+
+POLL_SECONDS = 0.1  # of torch's agent
+TOLD_SECONDS = 60.0
+ROUND_SECONDS = 120.0
+
+
+class Agent:
+    """What torch's agent does with its handler between the starts of its workers."""
+
+    def __init__(self, name: str, parameters: dict[str, Any]) -> None:
+        self.name = name
+        self._parameters = parameters
+        self.handler: RendezvousHandler
+        self.info: RendezvousInfo | None = None
+
+    def make(self) -> None:
+        self.handler = get_rendezvous_handler(RendezvousParameters(**self._parameters))
+
+    def rendezvous(self) -> float:
+        """Return when it was done."""
+        self.info = self.handler.next_rendezvous()
+        return time.monotonic()
+
+    def told(self) -> float:
+        """Return when the agent's poll said that there is a change."""
+        limit = time.monotonic() + TOLD_SECONDS
+        while self.handler.num_nodes_waiting() == 0:
+            if time.monotonic() > limit:
+                raise TimeoutError(f"agent {self.name} was not told of the change within {TOLD_SECONDS:g} s")
+            time.sleep(POLL_SECONDS)
+        return time.monotonic()
+
+    def again_when_told(self) -> float:
+        self.told()
+        return self.rendezvous()
+
+
+class Handlers:
+    def __init__(self) -> None:
+        self._agents: dict[str, Agent] = {}
+        self._pool = ThreadPoolExecutor(max_workers=2048)
+
+    def make(self, agents: dict[str, dict[str, Any]]) -> None:
+        """Agents by name, with torch's RendezvousParameters."""
+        made = {name: Agent(name, parameters) for name, parameters in agents.items()}
+        for future in [self._pool.submit(agent.make) for agent in made.values()]:
+            future.result()
+        self._agents |= made
+
+    def together(self, **agents: list[str]) -> Answer:
+        """Agents by what they do, each in its thread, all at once: a method of `Agent` each.
+
+        Answers when they began, when each was done, and the rank and world size that it has then.
+        """
+        began = time.monotonic()
+        futures = {
+            self._pool.submit(getattr(Agent, do), self._agents[name]): name
+            for do, names in agents.items()
+            for name in names
+        }
+        ended = {futures[future]: future.result() for future in as_completed(futures, ROUND_SECONDS)}
+        infos = {name: self._agents[name].info for name in ended}
+        ranks = {name: (info.rank, info.world_size) for name, info in infos.items() if info is not None}
+        return {"began": began, "ended": ended, "ranks": ranks}
+
+    def vanish(self, agent: str) -> Answer:
+        """An agent is gone without a word: its connections end, and nobody says why."""
+        gone = self._agents.pop(agent)
+        began = time.monotonic()
+        gone.handler._membership._events.stop()  # type: ignore[attr-defined]
+        return {"began": began}
+
+    def poll_cost(self, calls: int = 10_000) -> Answer:
+        """Seconds for one num_nodes_waiting()."""
+        handler = next(iter(self._agents.values())).handler
+        began = time.perf_counter()
+        for _ in range(calls):
+            handler.num_nodes_waiting()
+        return {"seconds": (time.perf_counter() - began) / calls}
+
+    def shutdown(self) -> None:
+        """All leave; torch's own handler closes its rendezvous."""
+        for future in [self._pool.submit(agent.handler.shutdown) for agent in self._agents.values()]:
+            future.result()
+        self._agents.clear()
+
+
+def main() -> None:
+    logging.disable(logging.WARNING)
+    rendezvous_handler_registry.register("elasticjob", creator())  # as its entry point does in an image
+    threading.stack_size(256 * 1024)  # thousands of them
+    handlers = Handlers()
+    names = ("make", "together", "vanish", "poll_cost", "shutdown")
+    serve({name: getattr(handlers, name) for name in names})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""An ElasticJob on the kind cluster: its real API server and etcd, the real operator process, sidecars and handlers.
+
+Its pods are objects only: they name a scheduler that does not exist, so no kubelet has them, and this module writes
+what a kubelet would into their status. Each sidecar has its pod's environment and token.
+"""
+
+import asyncio
+import ipaddress
+import json
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rounds.api import CUSTOM, Api, Object, gather_in_turn
+from rounds.child import Child
+from rounds.group import Group
+
+NAMESPACE = "bench-rounds"
+CORE = f"/api/v1/namespaces/{NAMESPACE}"
+JOBS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs"
+FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
+PODS_SECONDS = 180.0
+
+
+class OurJob(Group):
+    """N workers of one job whose sidecars are ready and whose trainers have not asked to join."""
+
+    def __init__(self, api: Api, processes: list[Child], sidecars: list[Child]) -> None:
+        super().__init__(processes)
+        self._api, self._sidecars = api, sidecars
+        self._name = f"job-{secrets.token_hex(3)}"
+        self._secrets = Path(tempfile.mkdtemp(prefix="bench-"))
+        self._pods: dict[str, Child] = {}  # and the process of its sidecar
+        self._addresses = 0
+
+    async def start(self, size: int, spare: int) -> None:
+        """`spare`: how many more workers the job may have."""
+        container = {"name": "trainer", "image": "none", "command": ["torchrun", "train.py"]}
+        spec = {
+            "replicas": size,
+            "minReplicas": 1,
+            "maxReplicas": size + spare,
+            "template": {"spec": {"schedulerName": "none", "containers": [container]}},
+        }
+        metadata = {"name": self._name}
+        body = {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec}
+        await self._api.call("POST", JOBS, body)
+        await self._fill(size)
+
+    async def scale(self, size: int) -> str:
+        """Returns the name of the newest agent, whose sidecar is ready."""
+        await self._api.patch(f"{JOBS}/{self._name}", {"spec": {"replicas": size}})
+        return (await self._fill(size))[-1]
+
+    async def end(self) -> None:
+        for sidecar in self._sidecars:
+            sidecar.ask("stop", pods=[name for name, home in self._pods.items() if home is sidecar])
+        await self._api.call("DELETE", f"{JOBS}/{self._name}", {"propagationPolicy": "Background"})
+        selector = f"labelSelector=elasticjob.io%2Fjob%3D{self._name}"
+        await self._api.text("DELETE", f"{CORE}/pods?{selector}", {"gracePeriodSeconds": 0})
+        await self._api.text("DELETE", f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers?{selector}")
+
+    async def status(self) -> Object:
+        """The job's status as it is now."""
+        status: Object = (await self._api.call("GET", f"{JOBS}/{self._name}"))["status"]
+        return status
+
+    async def _fill(self, size: int) -> list[str]:
+        """Bring the pods to life that the operator makes, until there are `size`; returns the new agents."""
+        new = [pod for pod in await self._wait_for_pods(size) if pod["metadata"]["name"] not in self._pods]
+        new.sort(key=lambda pod: int(pod["metadata"]["labels"]["elasticjob.io/index"]))
+        lives = await gather_in_turn([self._bring_to_life(pod) for pod in new])
+        shares: dict[Child, dict[str, Any]] = {}
+        for life in lives:
+            home = self._pods[life["name"]] = self._sidecars[len(self._pods) % len(self._sidecars)]
+            shares.setdefault(home, {})[life["name"]] = life
+        for home, share in shares.items():
+            home.tell("start", pods=share)
+        for home in shares:
+            await asyncio.to_thread(home.answer)
+        uid = (await self._api.call("GET", f"{JOBS}/{self._name}"))["metadata"]["uid"]
+        self.make({life["name"]: _parameters(life["address"], uid, size) for life in lives})
+        return [life["name"] for life in lives]
+
+    async def _wait_for_pods(self, size: int) -> list[Object]:
+        async with asyncio.timeout(PODS_SECONDS):
+            while True:
+                listed = await self._api.call("GET", f"{CORE}/pods?labelSelector=elasticjob.io%2Fjob%3D{self._name}")
+                if len(listed["items"]) == size:
+                    return list(listed["items"])
+                await asyncio.sleep(0.2)
+
+    async def _bring_to_life(self, pod: Object) -> Object:
+        name, address = pod["metadata"]["name"], str(FIRST_ADDRESS + self._addresses)
+        self._addresses += 1
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}
+        request = {"spec": {"boundObjectRef": bound, "expirationSeconds": 7200}}
+        account = pod["spec"]["serviceAccountName"]
+        answer = await self._api.call("POST", f"{CORE}/serviceaccounts/{account}/token", request)
+        token = self._secrets / name
+        token.write_text(answer["status"]["token"])
+        await self._api.patch(f"{CORE}/pods/{name}/status", {"status": _running(address)})
+        return {"name": name, "address": address, "token": str(token), "environment": _environment(pod, address)}
+
+
+def _parameters(address: str, uid: str, size: int) -> dict[str, Any]:
+    endpoint = f"{address}:29401"
+    return {"backend": "elasticjob", "endpoint": endpoint, "run_id": uid, "min_nodes": 1, "max_nodes": size}
+
+
+def _environment(pod: Object, address: str) -> dict[str, str]:
+    fields = {
+        "metadata.namespace": pod["metadata"]["namespace"],
+        "metadata.name": pod["metadata"]["name"],
+        "metadata.uid": pod["metadata"]["uid"],
+        "status.podIP": address,
+        "spec.nodeName": "none",
+    }
+    variables = pod["spec"]["initContainers"][-1]["env"]
+    return {
+        one["name"]: fields[one["valueFrom"]["fieldRef"]["fieldPath"]] if "valueFrom" in one else one.get("value", "")
+        for one in variables
+    }
+
+
+def _running(address: str) -> Object:
+    container = {
+        "name": "trainer",
+        "image": "none",
+        "imageID": "",
+        "ready": True,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    }
+    return {
+        "phase": "Running",
+        "podIP": address,
+        "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}],
+        "containerStatuses": [container],
+    }
+
+
+def size_in_bytes(status: Object) -> int:
+    return len(json.dumps(status, separators=(",", ":")))

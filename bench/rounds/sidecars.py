@@ -1,0 +1,80 @@
+"""A process of many sidecars, each as in its pod, but at a loopback address of its own and with its pod's token."""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from kubernetes.aio.config import incluster_config
+
+from elasticjob_sidecar.app import Ports, Sidecar
+from elasticjob_sidecar.certificate import make
+from elasticjob_sidecar.config import Config
+from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
+from elasticjob_sidecar.kube import Kube
+from rounds.child import serve
+
+READY_SECONDS = 120.0
+
+
+class Sidecars:
+    """Theirs is one event loop in a thread."""
+
+    def __init__(self, authority: Path, host: str, port: str) -> None:
+        os.environ |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        incluster_config.SERVICE_CERT_FILENAME = str(authority)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._running: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
+        self._sidecars: dict[str, Sidecar] = {}
+
+    def start(self, pods: dict[str, dict[str, Any]]) -> None:
+        """Pods by name: the sidecar's environment, its loopback address, and the file with its token."""
+        self._do(self._start(pods))
+
+    def stop(self, pods: list[str]) -> None:
+        """The pods' sidecars are stopped, as by the kubelet."""
+        self._do(self._stop(pods))
+
+    async def _start(self, pods: dict[str, dict[str, Any]]) -> None:
+        for name, pod in pods.items():
+            incluster_config.SERVICE_TOKEN_FILENAME = pod["token"]
+            config = Config.from_env(pod["environment"])
+            certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
+            ports = Ports(loopback=pod["address"], health=0)
+            sidecar = Sidecar(config, Kube(config.namespace), Credentials(certificate + end, key), ports)
+            await sidecar.serve()
+            stop = asyncio.Event()
+            self._running[name] = stop, asyncio.create_task(sidecar.run(stop))
+            self._sidecars[name] = sidecar
+        async with asyncio.timeout(READY_SECONDS):
+            for name in pods:
+                while not self._sidecars[name].driver.ready:  # noqa: ASYNC110 - it rings no bell
+                    await asyncio.sleep(0.01)
+
+    async def _stop(self, pods: list[str]) -> None:
+        for name in pods:
+            stop, task = self._running.pop(name)
+            stop.set()
+            await task
+            sidecar = self._sidecars.pop(name)
+            await sidecar.close()
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def main() -> None:
+    logging.basicConfig(level="ERROR", stream=sys.stderr)
+    authority, host, port = sys.argv[1:]
+    sidecars = Sidecars(Path(authority), host, port)
+    commands: dict[str, Any] = {"start": sidecars.start, "stop": sidecars.stop}
+    serve(commands)
+
+
+if __name__ == "__main__":
+    main()
