@@ -43,7 +43,7 @@ api:  ## tests against an API server without a cluster (K=expression selects)
 	@$(cluster) $(venv) pytest tests/api $(select)
 contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH=2.6.0 takes one; K=expression)
 	@hack/contract.sh $(select)
-explore:  ## every state of two models of the rendezvous, to the depth that takes about 2 minutes
+explore:  ## every state of two models of the rendezvous, deep; a quarter of an hour or more
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore
 explore-quick:  ## the same to a depth that takes some seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore --quick
