@@ -26,6 +26,7 @@ BUILD = Path("build")
 SIZES = (2, 8, 32, 64, 128)
 AGENTS_IN_A_PROCESS = 128
 READY_SECONDS = 60.0
+STOP_SECONDS = 30.0
 # per kind: joins and status writes of one round, for the floor
 FLOORS = {"first": (None, 1), "again": (None, 2), "below-max": (None, 1), "scale-up": (1, 2), "member-lost": (0, 1)}
 
@@ -160,7 +161,8 @@ async def operator(api: Api) -> AsyncIterator[None]:
         yield
     finally:
         process.terminate()
-        await process.wait()
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
         await api.patch(deployment, {"spec": {"replicas": installed}})
         for namespace in (NAMESPACE, floor.NAMESPACE):
             await api.text("DELETE", f"/api/v1/namespaces/{namespace}")

@@ -1,12 +1,16 @@
 """A child process that is told what to do by JSON lines on its standard input, and answers each in one line."""
 
 import json
+import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 Answer = dict[str, Any]
+
+ANSWER_SECONDS = 300.0
 
 
 class Child:
@@ -17,6 +21,8 @@ class Child:
             [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.pid = self._process.pid
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def tell(self, do: str, **arguments: Any) -> None:
         assert self._process.stdin is not None
@@ -25,10 +31,12 @@ class Child:
 
     def answer(self) -> Answer:
         """Wait for the answer to the oldest command that has none. Raises RuntimeError."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        try:
+            line = self._lines.get(timeout=ANSWER_SECONDS)
+        except queue.Empty:
+            raise RuntimeError(f"a process of the benchmark did not answer within {ANSWER_SECONDS:g} s") from None
         if not line:
-            raise RuntimeError(f"a process of the benchmark ended with code {self._process.wait()}")
+            raise RuntimeError("a process of the benchmark has ended")
         answer: Answer = json.loads(line)
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -37,6 +45,12 @@ class Child:
     def ask(self, do: str, **arguments: Any) -> Answer:
         self.tell(do, **arguments)
         return self.answer()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
 
     def kill(self) -> None:
         self._process.kill()

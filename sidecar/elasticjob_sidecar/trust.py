@@ -5,6 +5,7 @@ in the job's status, so a record that somebody else wrote, or that belongs to an
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
@@ -48,7 +49,9 @@ class RoundTrust:
                     missing = str(failure)
                 if missing:
                     quiet.trouble(f"not all members of round {served.round} can be let in to its store: {missing}")
-                    await asyncio.sleep(backoff.next())
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(backoff.next()):
+                            await bell.wait()  # another round does not wait for this one's trouble
                     continue
                 round = served.round
                 backoff.reset()

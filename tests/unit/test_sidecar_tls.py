@@ -25,6 +25,7 @@ from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 from elasticjob.api import Incarnation
 from elasticjob.certificates import der_of, incarnation_id
 from elasticjob_sidecar import transport
+from elasticjob_sidecar.backoff import Backoff
 from elasticjob_sidecar.credentials import Credentials, CredentialsError, Maker, server_name
 from elasticjob_sidecar.kube import Unreachable
 from elasticjob_sidecar.refusal import Refused
@@ -173,6 +174,19 @@ async def test_certificates_are_asked_for_again_until_all_are_there(world: World
         world.kube.workers["job-1-0"]["spec"]["certificate"] = published
         await until(lambda: world.kube.count("list workers") >= 3)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+
+
+async def test_the_next_round_does_not_wait_for_the_trouble_of_this_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
+    world.kube.fail["list workers"] = [Unreachable("away")]
+    zero, one = world.workers
+    world.job("Formed", 1, zero, one)
+    await until(lambda: world.kube.count("list workers") == 1)
+    world.job("Formed", 2, zero, one)
+    await until(lambda: world.kube.count("list workers") == 2)
+    assert await ask(zero, server_name(JOB_UID, 2), own(one)) == "NotYet"
 
 
 async def test_a_certificate_under_another_id_is_of_no_use(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,6 +19,7 @@ import os
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,7 @@ class View:
         return self.leaving or self.round > number or (self.changed and self.handed == number)
 
 
-class Stream:
+class Stream(ABC):
     """Follows a stream of events until `stop`, through restarts of the sidecar.
 
     Attributes:
@@ -96,13 +97,13 @@ class Stream:
         self._thread = threading.Thread(target=self._run, name="elasticjob-events", daemon=True)
         _streams.add(self)
 
+    @abstractmethod
     def target(self) -> str:
         """Return what to ask for, at each connection anew."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, data: Any) -> None:
         """Take in an event; ValueError when it makes no sense."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Open the stream; returns at once."""
