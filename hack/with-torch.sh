@@ -4,6 +4,8 @@
 #   with-torch.sh LOCK COMMAND...     LOCK: digits, torch-2.6, ...
 #
 # It has its own loopback and no other network; with CLUSTER=1 it has the host's, and the local cluster's kubeconfig.
+# Names are not looked up anywhere: torch asks for the name of each address that it connects to, and a name server that
+# does not answer would cost it 10 seconds.
 # The checkout is read-only at its own path, except for build/.
 # ELASTICJOB_DEV_PYTHON is an interpreter without torch, for processes that stand for the cluster's side.
 . "$(dirname "$0")/cluster/env.sh"
@@ -19,7 +21,7 @@ path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/tes
 path+=$(cd "$dev" && printf ':/opt/dev/%s' lib/python3*/site-packages)
 mkdir -p "$root/build"
 reach=(--network none --hostname localhost)
-[ -z "${CLUSTER:-}" ] || reach=(--network host --volume "$KUBECONFIG:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)
+[ -z "${CLUSTER:-}" ] || reach=(--network host --dns 127.0.0.1 --volume "$KUBECONFIG:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)
 exec docker run --rm --init "${reach[@]}" --workdir "$root" \
   --user "$(id -u):$(id -g)" --env USER=elasticjob --env HOME=/tmp --env TMPDIR=/tmp \
   --volume "$root:$root:ro" --volume "$root/build:$root/build" \

@@ -23,7 +23,8 @@ from rounds.floor import Floor
 from rounds.ours import NAMESPACE, OurJob
 
 BUILD = Path("build")
-SIZES = (2, 8, 32, 64, 128)
+SIZES = (2, 8, 32, 64, 128, 256, 512, 1024)
+C10D_TO = 128  # with 256 agents it never completes: they expire as fast as they join
 AGENTS_IN_A_PROCESS = 128
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -49,8 +50,8 @@ class Row:
 
 
 class Bench:
-    def __init__(self, api: Api, runs: int) -> None:
-        self._api, self._runs = api, runs
+    def __init__(self, api: Api, runs: int, c10d_to: int) -> None:
+        self._api, self._runs, self._c10d_to = api, runs, c10d_to
         self._rows: dict[tuple[int, str], Row] = {}
 
     @property
@@ -68,7 +69,7 @@ class Bench:
                     self.row(n, kind).floor_seconds.append(seconds)
         for _ in range(self._runs):
             await self._ours(n)
-        for _ in range(self._runs):
+        for _ in range(self._runs if n <= self._c10d_to else 0):
             await asyncio.to_thread(self._c10d, n)
 
     async def _ours(self, n: int) -> None:
@@ -140,7 +141,7 @@ def store_server() -> Iterator[str]:
 async def operator(api: Api) -> AsyncIterator[None]:
     """The operator's own process on this machine, for the benchmark's namespace only; the installed one rests."""
     deployment = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
-    installed = (await api.call("GET", deployment))["spec"]["replicas"]
+    installed = (await api.call("GET", deployment))["spec"].get("replicas") or 2  # 0: an earlier run was killed
     await api.patch(deployment, {"spec": {"replicas": 0}})
     try:
         await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -201,11 +202,11 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-async def run(sizes: list[int], runs: int) -> None:
+async def run(sizes: list[int], runs: int, c10d_to: int) -> None:
     api = Api()
     try:
         async with operator(api):
-            bench = Bench(api, runs)
+            bench = Bench(api, runs, c10d_to)
             for n in sizes:
                 began = time.monotonic()
                 await bench.measure(n)
@@ -220,10 +221,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="rounds", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--c10d-to", type=int, default=C10D_TO, metavar="N", help="sizes beyond it are ours alone")
     given = parser.parse_args()
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # else c10d cannot scale up at all
     BUILD.mkdir(exist_ok=True)
-    asyncio.run(run(list(given.sizes), given.runs))
+    asyncio.run(run(list(given.sizes), given.runs, given.c10d_to))
 
 
 if __name__ == "__main__":
