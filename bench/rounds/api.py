@@ -79,10 +79,12 @@ class Api:
         return await self.call("PATCH", path, body, MERGE)
 
     async def watch(self, path: str, opened: Callable[[], None] = lambda: None) -> AsyncIterator[Object]:
-        """Events from now on, until the caller stops."""
+        """Events from now on, until the caller stops. Raises ApiError."""
         separator = "&" if "?" in path else "?"
         limit = aiohttp.ClientTimeout(total=None)
         async with self._http.get(f"{path}{separator}watch=true&timeoutSeconds=3600", timeout=limit) as answer:
+            if answer.status != 200:
+                raise ApiError(answer.status, f"watch of {path}: {answer.status}: {await answer.text()}")
             opened()
             while line := await answer.content.readline():
                 yield json.loads(line)

@@ -13,6 +13,7 @@ from rounds.api import CUSTOM, Api, ApiError, Object, gather_in_turn
 NAMESPACE = f"bench-floor-{secrets.token_hex(2)}"
 JOBS, WORKERS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs", f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers"
 AT_ONCE = 64
+BUSY_SECONDS = 0.5  # after the API server has refused a watch, as too many are being opened
 OPEN_SECONDS = DELIVER_SECONDS = 60.0
 
 
@@ -70,6 +71,15 @@ class Floor:
             await self._all_seen.wait()
 
     async def _watch(self, opened: asyncio.Semaphore) -> None:
+        while True:
+            try:
+                await self._follow(opened)
+            except ApiError as error:
+                if error.status != 429:
+                    raise
+                await asyncio.sleep(BUSY_SECONDS)
+
+    async def _follow(self, opened: asyncio.Semaphore) -> None:
         async for event in self._api.watch(f"{JOBS}?fieldSelector=metadata.name%3D{self._name}", opened.release):
             if event["object"].get("status", {}).get("rendezvous", {}).get("round") == self._round > 0:
                 self._seen += 1
