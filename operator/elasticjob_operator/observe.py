@@ -1,13 +1,15 @@
 """Reads pods and ElasticWorkers into what the state machine is given. Pure; `records` says which to believe."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 from elasticjob.api import INDEX_LABEL, WorkerRequest
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob_operator.cache import JobView
 from elasticjob_operator.kube import Object
 from elasticjob_operator.pods import place_of
-from elasticjob_operator.records import Reading, read_records
+from elasticjob_operator.records import Reading, problems_among, read_record
 
 # waiting reasons of the kubelet after which only a change by the user helps
 BLOCKED_REASONS = frozenset(
@@ -25,16 +27,54 @@ BLOCKED_REASONS = frozenset(
 DETAIL_LENGTH = 300
 
 
+class Seen(NamedTuple):
+    """A pod with its record, and what was read of them; no worker where the pod is none of the job's."""
+
+    pod: Object
+    record: Object | None
+    reading: Reading
+    worker: Worker | None
+    ready: bool
+
+
+class Observer:
+    """Of one job, whose trainer container is named `trainer`. Reads again only what has changed: objects in a view are
+    replaced, never changed."""
+
+    def __init__(self, trainer: str) -> None:
+        self.trainer = trainer
+        self._seen: dict[str, Seen] = {}
+
+    def observe(self, view: JobView) -> tuple[tuple[Worker, ...], int]:
+        """The workers of the job in `view`, and how many of its pods are ready."""
+        if view.job is None:
+            return (), 0
+        self._seen = {name: self._look(name, pod, view) for name, pod in view.pods.items()}
+        seen = {name: one.worker for name, one in self._seen.items() if one.worker is not None}
+        places = {name: worker.place for name, worker in seen.items()}
+        records = {name: record for name in seen if (record := self._seen[name].reading.record) is not None}
+        for name, problem in problems_among(view.job, places, records).items():
+            seen[name] = _unbelieved(seen[name], problem)
+        return tuple(seen.values()), sum(one.ready for one in self._seen.values())
+
+    def _look(self, name: str, pod: Object, view: JobView) -> Seen:
+        record, known = view.workers.get(name), self._seen.get(name)
+        if known is not None and known.pod is pod and known.record is record:
+            return known
+        assert view.job is not None
+        job = view.job["metadata"]
+        place = place_of(job["name"], name)
+        if not is_owned_by(pod, job["uid"]):
+            return Seen(pod, record, Reading(), None, False)
+        if place is None:
+            return Seen(pod, record, Reading(), None, is_ready(pod))
+        reading = read_record(record, pod, place[0], job["name"])
+        return Seen(pod, record, reading, worker_of(pod, place, reading, self.trainer), is_ready(pod))
+
+
 def workers_of(view: JobView, trainer: str) -> tuple[Worker, ...]:
     """The workers of the job in `view`, whose trainer container is named `trainer`."""
-    if view.job is None:
-        return ()
-    job = view.job["metadata"]
-    named = ((pod, place_of(job["name"], name)) for name, pod in view.pods.items() if is_owned_by(pod, job["uid"]))
-    places = {pod["metadata"]["name"]: place for pod, place in named if place is not None}
-    pods = {name: view.pods[name] for name in places}
-    readings = read_records(view.job, pods, places, view.workers)
-    return tuple(worker_of(pod, places[name], readings[name], trainer) for name, pod in pods.items())
+    return Observer(trainer).observe(view)[0]
 
 
 def is_owned_by(body: Object, uid: str) -> bool:
@@ -60,10 +100,14 @@ def worker_of(pod: Object, place: tuple[int, int], reading: Reading, trainer: st
         id=record.spec.id if record else None,
         address=record.spec.address if record else "",
         request=_request(record.spec.request) if record and record.spec.request else None,
-        heartbeat=record.status.heartbeat if record else None,
+        heartbeat=reading.signs,
         detail=detail,
         invalid=reading.problem,
     )
+
+
+def _unbelieved(worker: Worker, problem: str) -> Worker:
+    return replace(worker, id=None, address="", request=None, heartbeat=None, invalid=problem)
 
 
 def _request(said: WorkerRequest) -> Request:

@@ -1,14 +1,11 @@
-"""How far the training is: taken from what rank 0's worker reports, and written seldom, as all sidecars watch. Pure."""
+"""How far the training is, as rank 0's worker reports it. Pure."""
 
 from pydantic import ValidationError
 
-from elasticjob.api import ElasticJobStatus, ElasticWorker, Progress
+from elasticjob.api import ElasticWorker, Progress
 from elasticjob.rendezvous import State
 from elasticjob_operator.cache import JobView
 from elasticjob_operator.pods import pod_name
-
-SHORTEST_SECONDS = 5.0
-SIDECARS_A_SECOND = 16  # that may be told of nothing but progress
 
 
 def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:
@@ -25,13 +22,6 @@ def progress_of(view: JobView, state: State, before: Progress | None) -> Progres
     if worker.spec.id != first.id or (said.step, said.total, said.metrics) == (None, None, None):
         return before
     return Progress(step=said.step, total=said.total, metrics=said.metrics, summary=_summary(said.step, said.total))
-
-
-def seconds_to_wait(before: ElasticJobStatus, after: ElasticJobStatus, since: float) -> float:
-    """How long `after` has to wait when only its progress is new; `since` are the seconds since the last write."""
-    if after.model_copy(update={"progress": before.progress}) != before:
-        return 0.0
-    return max(SHORTEST_SECONDS, len(after.rendezvous.participants) / SIDECARS_A_SECOND) - since
 
 
 def _summary(step: int | None, total: int | None) -> str:

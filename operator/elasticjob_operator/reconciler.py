@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar, cast
 
@@ -22,12 +22,12 @@ from elasticjob_operator.cache import Cache, JobView, Key
 from elasticjob_operator.events import Announcer
 from elasticjob_operator.kube import Conflict, Forbidden, Invalid, Kube, NotFound, Object
 from elasticjob_operator.leader import Leadership
-from elasticjob_operator.observe import is_owned_by, is_ready, nodes_of_index, workers_of
+from elasticjob_operator.observe import Observer, nodes_of_index
+from elasticjob_operator.pace import delay_of
 from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
-from elasticjob_operator.progress import progress_of, seconds_to_wait
-from elasticjob_operator.status import Report, is_urgent, rendezvous_spec, state_of, status_of
+from elasticjob_operator.progress import progress_of
+from elasticjob_operator.status import Report, rendezvous_spec, state_of, status_of
 
-COUNTERS_SECONDS = 1.0
 RELIST_SECONDS = 300.0
 REFUSED_AGAIN_SECONDS = 10.0
 SHORTEST_WAIT_SECONDS = 0.2
@@ -45,9 +45,11 @@ class Memory:
     uid: str
     epoch: int
     clocks: Clocks
+    observer: Observer = field(default_factory=lambda: Observer(""))
     listed_at: float = 0.0
     written_at: float = 0.0
-    progress_in: float | None = None
+    differs_at: float | None = None
+    write_in: float | None = None
     access_ready: bool = False
     checked: ElasticJobSpec | None = None
     problem: str | None = None
@@ -130,10 +132,11 @@ class Reconciler:
             return None
         await self._check_template(job, spec, memory)
         now = self._leadership.clock.now()
-        workers = workers_of(view, spec.trainer_container)
+        if memory.observer.trainer != spec.trainer_container:
+            memory.observer = Observer(spec.trainer_container)
+        workers, ready = memory.observer.observe(view)
         state = state_of(before, memory.clocks)
         decision = decide(rendezvous_spec(spec), state, workers, now)
-        ready = sum(is_ready(pod) for pod in view.pods.values() if is_owned_by(pod, memory.uid))
         report = Report(
             job=job,
             spec=spec,
@@ -153,22 +156,25 @@ class Reconciler:
         memory.clocks = decision.state.clocks
         self._announce(job, memory, decision)
         again = await self._act(job, spec, memory, decision, workers)
-        return self._next(decision, again, memory.progress_in, await self._expire(job, spec, view))
+        return self._next(decision, again, memory.write_in, await self._expire(job, spec, view))
 
     async def _write(self, key: Key, memory: Memory, report: Report) -> float | None:
         """Write the status if it has changed; a number is when to try again, and nothing may be done before."""
-        after, since = status_of(report), time.monotonic() - memory.written_at
-        memory.progress_in = None
+        after, now = status_of(report), time.monotonic()
+        memory.write_in = None
         if report.before.term > self._leadership.term:
             await self._leadership.outgrow(report.before.term)
             return 0.0
         if after == report.before:
+            memory.differs_at = None
             return None
-        if (left := seconds_to_wait(report.before, after, since)) > 0:
-            memory.progress_in = left
+        memory.differs_at = now if memory.differs_at is None else memory.differs_at
+        delay = delay_of(report.before, after, now - memory.written_at, now - memory.differs_at)
+        if delay.seconds > 0 and delay.blocks:
+            return delay.seconds
+        if delay.seconds > 0:
+            memory.write_in = delay.seconds
             return None
-        if not is_urgent(report.before, after) and since < COUNTERS_SECONDS:
-            return COUNTERS_SECONDS - since
         try:
             written = await self._kube.replace_job_status(report.job, after.dump())
         except Conflict:
@@ -176,7 +182,7 @@ class Reconciler:
             self._cache.note_job(await self._kube.job(*key))
             return 0.0
         self._cache.note_job(written)
-        memory.written_at = time.monotonic()
+        memory.written_at, memory.differs_at = time.monotonic(), None
         return None
 
     async def _check_template(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:

@@ -20,24 +20,19 @@ PROBLEM_LENGTH = 300
 
 
 class Reading(NamedTuple):
-    """A pod's record, or what is wrong with it; neither where the pod has written none."""
+    """A pod's record, or what is wrong with it; neither where the pod has written none. `signs`: how often it was
+    written, by heartbeats and by requests."""
 
     record: ElasticWorker | None = None
     problem: str = ""
+    signs: int | None = None
 
 
-def read_records(
-    job: Object, pods: Mapping[str, Object], places: Mapping[str, tuple[int, int]], records: Mapping[str, Object]
-) -> dict[str, Reading]:
-    """For each of the job's `pods`, by name, its reading; `places` are their indices and numbers."""
-    readings = {name: _read(records.get(name), pod, places[name][0], job) for name, pod in pods.items()}
-    for name, problem in _shared_ids(job, places, readings).items():
-        readings[name] = Reading(problem=problem)
-    return readings
+def read_record(body: Object | None, pod: Object, index: int, job_name: str) -> Reading:
+    """The record of `pod`, worker `index` of the job, as far as it can be judged by itself.
 
-
-def _read(body: Object | None, pod: Object, index: int, job: Object) -> Reading:
-    """One that another pod of this name has left is none."""
+    One that another pod of this name has left is none.
+    """
     uid = pod["metadata"]["uid"]
     if body is None or all(owner["uid"] != uid for owner in body["metadata"].get("ownerReferences", ())):
         return Reading()
@@ -45,27 +40,40 @@ def _read(body: Object | None, pod: Object, index: int, job: Object) -> Reading:
         record = ElasticWorker.parse(body)
     except ValidationError as error:
         first = error.errors()[0]
-        problem: str | None = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
     else:
-        problem = problem_of(record, pod, index, job)
-    return Reading(problem=problem[:PROBLEM_LENGTH]) if problem else Reading(record)
+        problem = _problem_of(record, pod, index, job_name) or ""
+        if not problem:
+            return Reading(record, signs=(record.status.heartbeat or 0) + body["metadata"].get("generation", 0))
+    return Reading(problem=problem[:PROBLEM_LENGTH])
 
 
-def problem_of(record: ElasticWorker, pod: Object, index: int, job: Object) -> str | None:
-    """What is wrong with the record of `pod`, worker `index` of `job`, beyond its form; it names the field."""
-    spec, request = record.spec, record.spec.request
+def problems_among(
+    job: Object, places: Mapping[str, tuple[int, int]], records: Mapping[str, ElasticWorker]
+) -> dict[str, str]:
+    """By the pod's name, what is wrong with a record in view of the job's state and of the others' records."""
     formed = _last_formed(job)
-    if spec.job != job["metadata"]["name"]:
-        return f"spec.job is {spec.job!r}, and the pod belongs to {job['metadata']['name']!r}"
+    problems = {}
+    for name, record in records.items():
+        request = record.spec.request
+        for field, number in (("after", request.after), ("round", request.round)) if request else ():
+            if number is not None and number > formed:
+                problems[name] = f"spec.request.{field} is {number}, and the last round that was formed is {formed}"
+    believed = {name: record.spec.id for name, record in records.items() if name not in problems}
+    return problems | _shared_ids(job, places, believed)
+
+
+def _problem_of(record: ElasticWorker, pod: Object, index: int, job_name: str) -> str | None:
+    """What is wrong beyond its form; it names the field."""
+    spec = record.spec
+    if spec.job != job_name:
+        return f"spec.job is {spec.job!r}, and the pod belongs to {job_name!r}"
     if spec.index != index:
         return f"spec.index is {spec.index}, and the pod is worker {index}"
     if problem := _problem_of_certificate(spec.certificate, spec.id):
         return f"spec.certificate {problem}"
     if problem := _problem_of_address(spec.address, pod):
         return f"spec.address {problem}"
-    for name, number in (("after", request.after), ("round", request.round)) if request else ():
-        if number is not None and number > formed:
-            return f"spec.request.{name} is {number}, and the last round that was formed is {formed}"
     return None
 
 
@@ -94,14 +102,15 @@ def _problem_of_address(address: str, pod: Object) -> str | None:
     return None
 
 
-def _shared_ids(job: Object, places: Mapping[str, tuple[int, int]], readings: Mapping[str, Reading]) -> dict[str, str]:
+def _shared_ids(job: Object, places: Mapping[str, tuple[int, int]], ids: Mapping[str, str]) -> dict[str, str]:
     """What is wrong with those that have the id of another. A member of the last round keeps its own: else anybody
     could take it away by naming it. Of others it is not known whose it is, so none of them is believed."""
+    if len(set(ids.values())) == len(ids):
+        return {}
     members = {(one["index"], one["id"]) for one in _agreed(job).get("participants", ())}
     holders: defaultdict[str, list[str]] = defaultdict(list)
-    for name in sorted(readings, key=lambda name: places[name]):
-        if record := readings[name].record:
-            holders[record.spec.id].append(name)
+    for name in sorted(ids, key=lambda name: places[name]):
+        holders[ids[name]].append(name)
     problems = {}
     for id, names in holders.items():
         owner = next((name for name in names if (places[name][0], id) in members), None)

@@ -123,26 +123,6 @@ def status_of(report: Report) -> ElasticJobStatus:
     )
 
 
-def is_urgent(before: ElasticJobStatus, after: ElasticJobStatus) -> bool:
-    """Whether a trainer, or the making of pods, waits for this write; counters alone can wait a second."""
-    return _essence(before) != _essence(after)
-
-
-def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
-    agreed = status.rendezvous
-    members = (agreed.participants, agreed.leaving, agreed.store)
-    return (
-        agreed.round,
-        agreed.phase,
-        agreed.outcome,
-        agreed.planned,
-        *members,
-        status.replacements,
-        status.term,
-        status.restarts,
-    )
-
-
 def _members(incarnations: Iterable[Incarnation]) -> tuple[Member, ...]:
     return tuple(Member(one.index, one.id) for one in incarnations)
 

@@ -113,6 +113,7 @@ class WorkerRecord:
                     await self._establish()
                 elif self._granted < self._wishes:
                     await self._write_request()
+                    due = loop.time() + HEARTBEAT_SECONDS  # a request is a sign of life as well
                 elif loop.time() >= due or self._owes_report:
                     await self._beat()
                     due = loop.time() + HEARTBEAT_SECONDS

@@ -8,7 +8,7 @@ from operator_objects import job
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Member, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.status import Report, is_urgent, state_of, status_of
+from elasticjob_operator.status import Report, state_of, status_of
 
 NOW = "2026-01-02T03:04:05Z"
 CLOCKS = Clocks(opened=0, formed=0)
@@ -141,13 +141,6 @@ def test_history_keeps_the_last_ten_rounds() -> None:
         "seconds": 0.25,
         "time": NOW,
     }
-
-
-def test_counters_can_wait_and_rounds_cannot() -> None:
-    before = status(FORMED)
-    assert not is_urgent(before, status(replace(FORMED, waiting=1)))
-    assert is_urgent(before, status(replace(FORMED, phase=RendezvousPhase.FORMING)))
-    assert is_urgent(before, status(replace(FORMED, replacements={1: 3})))
 
 
 def test_a_thousand_members_fit_into_64_kib() -> None:

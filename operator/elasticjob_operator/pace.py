@@ -1,0 +1,51 @@
+"""When a new status is written. Each write goes to all sidecars of the job, so only what they wait for is urgent. Pure."""
+
+from typing import NamedTuple
+
+from elasticjob.api import ElasticJobStatus
+
+COUNTERS_SECONDS, PROGRESS_SECONDS = 1.0, 5.0
+# sidecars a second that may be told of nothing but counters, or nothing but progress
+COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 16
+
+
+class Delay(NamedTuple):
+    """Seconds until the status is to be written; `blocks`: nothing that follows from it may be done before."""
+
+    seconds: float
+    blocks: bool
+
+
+def delay_of(before: ElasticJobStatus, after: ElasticJobStatus, written: float, differs: float) -> Delay:
+    """For `after`, which is not `before`. `written` and `differs`: seconds since the last write, and since the first
+    difference to it. Counters gather for a while, as they come in showers: pods start, workers join."""
+    if _essence(before) != _essence(after):
+        return Delay(0.0, True)
+    watchers = max(len(after.rendezvous.participants), after.replicas)
+    counters = max(COUNTERS_SECONDS, watchers / COUNTED_A_SECOND)
+    if _agreed(before) != _agreed(after):
+        return Delay(max(0.0, counters - written), True)
+    if after.model_copy(update={"progress": before.progress}) != before:
+        return Delay(max(0.0, counters - differs), False)
+    return Delay(max(0.0, max(PROGRESS_SECONDS, watchers / PROGRESSED_A_SECOND) - written), False)
+
+
+def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
+    """What a trainer, or the making of pods, waits for."""
+    agreed = status.rendezvous
+    members = (agreed.participants, agreed.leaving, agreed.store)
+    return (
+        agreed.round,
+        agreed.phase,
+        agreed.outcome,
+        agreed.planned,
+        *members,
+        status.replacements,
+        status.term,
+        status.restarts,
+    )
+
+
+def _agreed(status: ElasticJobStatus) -> object:
+    """What the rendezvous goes on from."""
+    return status.rendezvous.model_copy(update={"waiting": 0})
