@@ -26,6 +26,7 @@ from elasticjob_sidecar.worker_record import Progress
 
 COMMENT_SECONDS = 10.0
 BODY_SECONDS = 5.0
+STORE_SECONDS = 3.0  # for which the answer to a join may wait: less than the plug-in allows it beyond its timeout
 # As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
 WRITTEN_SECONDS = 300.0
 BODY_LIMIT = 64 * 1024
@@ -64,7 +65,10 @@ class Events(Body):
 
 
 class Join(Body):
+    """`store`: the answer may wait a moment for the round's store, and say where it is."""
+
     after: Count = 0
+    store: bool = False
     cause: Cause = Cause.STARTED
     timeout: Wait | None = None
     last_call: Annotated[Seconds | None, Field(alias="lastCall")] = None
@@ -217,13 +221,21 @@ class TrainerApi:
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
         handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout, limits)
-        answer = {
+        answer: View = {
             "round": handed.round,
             "rank": handed.rank,
             "worldSize": handed.world_size,
             "runId": self._run_id,
         }
+        if asked.store and handed.rank > 0:  # rank 0 must serve it first
+            with contextlib.suppress(Refused):  # it is asked for again
+                answer["store"] = await self._answering_store(handed.round, STORE_SECONDS)
         return web.json_response(answer)
+
+    async def _answering_store(self, round: int, patience: float) -> View:
+        await self._tunnel.wait_for_store(round, patience)
+        host, port = self._store
+        return {"host": host, "port": port}
 
     async def view(self, request: web.Request) -> web.Response:
         machine = self._driver.membership
@@ -238,9 +250,7 @@ class TrainerApi:
 
     async def ask_store(self, request: web.Request) -> web.Response:
         asked = _query(AskedStore, request)
-        await self._tunnel.wait_for_store(asked.round, asked.timeout)
-        host, port = self._store
-        return web.json_response({"host": host, "port": port})
+        return web.json_response(await self._answering_store(asked.round, asked.timeout))
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(Leave, request)

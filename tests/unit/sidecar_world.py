@@ -76,8 +76,9 @@ class Worker:
         self.streams.append(response)
         return response
 
-    async def join(self, after: int = 0, cause: str = "Started") -> tuple[int, Any]:
-        return await self.call("POST", "rendezvous", trainer=self.trainer, after=after, cause=cause, timeout=DEADLINE)
+    async def join(self, after: int = 0, cause: str = "Started", **more: Any) -> tuple[int, Any]:
+        asked = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": DEADLINE}
+        return await self.call("POST", "rendezvous", **asked, **more)
 
     async def serve_store(self, round: int, store: asyncio.Server) -> None:
         port = store.sockets[0].getsockname()[1]
@@ -91,6 +92,7 @@ class Worker:
 class World:
     def __init__(self, kube: FakeKube, workers: list[Worker]) -> None:
         self.kube, self.workers = kube, workers
+        self.joined: list[Json] = []  # the last answers
 
     def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
         rendezvous = {"phase": phase, "round": round, "participants": [worker.id for worker in members], **more}
@@ -98,17 +100,18 @@ class World:
             rendezvous |= {"worldSize": len(members), "store": members[0].address}
         self.kube.set_job(rendezvous)
 
-    async def form(self, round: int = 1) -> None:
+    async def form(self, round: int = 1, **more: Any) -> None:
         """All join, and are handed one round."""
         self.job("Forming", round)
         for worker in self.workers:
             if not worker.machine.trainer:
                 await worker.stream()
-        joins = [asyncio.create_task(worker.join(round - 1)) for worker in self.workers]
+        joins = [asyncio.create_task(worker.join(round - 1, **more)) for worker in self.workers]
         asked = {"type": "Join", "after": round - 1}
         await until(lambda: all(asked.items() <= (self.kube.request(f"job-{i}-0") or {}).items() for i in (0, 1)))
         self.job("Formed", round, *self.workers)
-        assert [(await join)[1]["rank"] for join in joins] == [0, 1]
+        self.joined = [(await join)[1] for join in joins]
+        assert [answer["rank"] for answer in self.joined] == [0, 1]
 
 
 async def until(condition: Callable[[], bool]) -> None:

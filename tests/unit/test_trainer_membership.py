@@ -79,6 +79,7 @@ def test_without_a_change_the_worker_failed(sidecar, member):
 def test_news_that_nobody_asked_for_count(sidecar, member):
     enter(sidecar, member, 1)
     sidecar.tell(round=2, phase="Forming")
+    await_view(member, lambda view: view.round == 2)
     enter(sidecar, member, 2)
     assert causes(sidecar) == [(0, "Started"), (1, "MembershipChanged")]
 

@@ -97,21 +97,22 @@ _REFUSALS: dict[str, type[SidecarRefusal]] = {
 
 
 @dataclass(frozen=True)
-class Round:
-    """A formed round, as handed to this trainer."""
-
-    number: int
-    rank: int
-    world_size: int
-    run_id: str
-
-
-@dataclass(frozen=True)
 class StoreAddress:
     """Where the round's store is reached from inside this pod."""
 
     host: str
     port: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """A formed round, as handed to this trainer; its store where that answers already."""
+
+    number: int
+    rank: int
+    world_size: int
+    run_id: str
+    store: StoreAddress | None = None
 
 
 class SidecarClient:
@@ -149,7 +150,7 @@ class SidecarClient:
         for how long the answer has been awaited, and may raise to give up. ``limits`` (``lastCall``, ``workerLost``)
         are seconds in place of the job's.
         """
-        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
+        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, "store": True, **limits}
         within = timeout + _MARGIN_SECONDS
         answer = self._call("POST", "/v1/rendezvous", body, answer_within=within, still_waiting=still_waiting)
         try:
@@ -158,6 +159,7 @@ class SidecarClient:
                 rank=int(answer["rank"]),
                 world_size=int(answer["worldSize"]),
                 run_id=str(answer["runId"]),
+                store=_address(answer["store"]) if answer.get("store") else None,
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error
@@ -171,7 +173,7 @@ class SidecarClient:
         query = urlencode({"trainer": self.trainer, "round": round_number, "timeout": timeout})
         answer = self._call("GET", f"/v1/store?{query}", answer_within=timeout + _MARGIN_SECONDS)
         try:
-            return StoreAddress(str(answer["host"]), int(answer["port"]))
+            return _address(answer)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SidecarUnavailable(f"the sidecar's answer about the store lacks {error}", passing=False) from error
 
@@ -257,6 +259,10 @@ class SidecarClient:
             raise SidecarUnavailable(f"nothing answers at {where} ({str(error) or type(error).__name__})") from error
         finally:
             connection.close()
+
+
+def _address(said: dict[str, Any]) -> StoreAddress:
+    return StoreAddress(str(said["host"]), int(said["port"]))
 
 
 def _await_answer(connection: socket.socket, within: float, still_waiting: Callable[[float], None]) -> None:

@@ -206,9 +206,10 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
 
     def _connect(self, handed: Round, store: AgentStore, deadline: float) -> StoreAddress:
+        known = handed.store
         while True:
             # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
-            address = self._membership.await_store(handed, deadline)
+            address = known or self._membership.await_store(handed, deadline)
             try:
                 store.connect(address.host, address.port)
                 return address
@@ -216,6 +217,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
                 raise
             except RuntimeError as error:
                 log.info("connecting to the store of round %d again: %s", handed.number, error)
+                known = None
                 time.sleep(0.1)
 
     def _drop_store(self) -> None:
