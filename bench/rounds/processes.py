@@ -8,8 +8,8 @@ from pathlib import Path
 
 import aiohttp
 
-from rounds import floor
-from rounds.api import Api, ApiError
+from rounds import floor, ours
+from rounds.api import CUSTOM, Api, ApiError
 from rounds.child import Child
 from rounds.ours import NAMESPACE
 
@@ -18,6 +18,8 @@ AGENTS_IN_A_PROCESS = 128
 HEALTH_PORT = 18080
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
+ROOM_SECONDS = 180.0
+CORE = "/api/v1/namespaces"
 
 
 @contextlib.contextmanager
@@ -48,11 +50,8 @@ async def operator(api: Api, *module: str) -> AsyncIterator[int]:
     deployment = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
     installed = (await api.call("GET", deployment))["spec"].get("replicas") or 2  # 0: an earlier run was killed
     await api.patch(deployment, {"spec": {"replicas": 0}})
-    try:
-        await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    except ApiError as error:
-        if error.status != 409:
-            raise
+    await make_room(api)
+    await api.call("POST", CORE, {"metadata": {"name": NAMESPACE}})
     flags = [
         "--sidecar-image=none",
         f"--namespaces={NAMESPACE}",
@@ -65,12 +64,28 @@ async def operator(api: Api, *module: str) -> AsyncIterator[int]:
         await ready(f"http://127.0.0.1:{HEALTH_PORT}/readyz")
         yield process.pid
     finally:
-        process.terminate()
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            process.terminate()
         async with asyncio.timeout(STOP_SECONDS):
             await process.wait()
+        await make_room(api)
         await api.patch(deployment, {"spec": {"replicas": installed}})
-        for namespace in (NAMESPACE, floor.NAMESPACE):
-            await api.text("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+async def make_room(api: Api) -> None:
+    """Delete what this run, or one that was killed, has left: a thousand silent workers would keep an operator busy."""
+    async with asyncio.timeout(ROOM_SECONDS):
+        while left := [name for name in await _namespaces(api) if name.startswith((floor.PREFIX, ours.PREFIX))]:
+            for name in left:
+                paths = (f"{CUSTOM}/namespaces/{name}/elasticjobs", f"{CORE}/{name}/pods", f"{CORE}/{name}")
+                for path in paths:
+                    with contextlib.suppress(ApiError):  # gone by now, or going
+                        await api.text("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+            await asyncio.sleep(1)
+
+
+async def _namespaces(api: Api) -> list[str]:
+    return [one["metadata"]["name"] for one in (await api.call("GET", CORE))["items"]]
 
 
 async def ready(url: str) -> None:

@@ -1,4 +1,4 @@
-"""When a new status is written. Each write goes to all sidecars of the job, so only what they wait for is urgent. Pure."""
+"""When a new status is written: all sidecars are told of each, so only what they wait for is urgent. Pure."""
 
 from typing import NamedTuple
 

@@ -13,7 +13,7 @@ Only CustomObjectsApi is imported: another API class costs 25 MiB. Only the in-c
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import aiohttp
@@ -23,7 +23,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.config.incluster_config import load_incluster_config
 
-from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob.api import GROUP, INDEX_LABEL, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob_sidecar.config import HINT, ConfigError
 from elasticjob_sidecar.sockets import keep_alive
 
@@ -67,7 +67,7 @@ class KubeApi(Protocol):
     async def create_worker(self, body: Json) -> Json: ...
     async def patch_worker(self, name: str, body: Json) -> Json: ...
     async def patch_worker_status(self, name: str, body: Json) -> Json: ...
-    async def list_workers(self, job: str) -> list[Json]: ...
+    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Json]: ...
     async def list_job(self, name: str) -> Json: ...
     def watch_job(
         self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
@@ -112,9 +112,11 @@ class Kube:
         call = self._api.patch_namespaced_custom_object_status
         return await _answer(call(**self._worker, name=name, body=body))
 
-    async def list_workers(self, job: str) -> list[Json]:
+    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Json]:
+        """The job's; only those of `indices`, if any are given."""
         call = self._api.list_namespaced_custom_object
-        listed = await _answer(call(**self._worker, label_selector=f"{JOB_LABEL}={job}"))
+        these = f",{INDEX_LABEL} in ({','.join(map(str, indices))})" if indices else ""
+        listed = await _answer(call(**self._worker, label_selector=f"{JOB_LABEL}={job}{these}"))
         items: list[Json] = listed["items"]
         return items
 

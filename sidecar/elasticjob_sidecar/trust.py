@@ -14,10 +14,13 @@ from elasticjob.certificates import der_of, incarnation_id
 from elasticjob_sidecar.backoff import Backoff
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kube import ApiFailure, Json, KubeApi
+from elasticjob_sidecar.model import Mode
 from elasticjob_sidecar.quiet import Quiet
 from elasticjob_sidecar.transport import Transport
 
 log = logging.getLogger(__name__)
+
+FEW = 64  # newcomers, of whom it is asked by their indices
 
 
 class RoundTrust:
@@ -31,6 +34,7 @@ class RoundTrust:
     ) -> None:
         self._kube, self._job, self._driver, self._transport, self._failed = kube, job, driver, transport, failed
         self._known: dict[Incarnation, bytes] = {}  # certificates of members, in DER form
+        self._looked = False
 
     async def run(self) -> None:
         """Follow the job's rounds, for ever."""
@@ -41,6 +45,7 @@ class RoundTrust:
             if served is None:
                 round = 0
                 self._transport.trust_nobody()
+                await self._look_ahead()
             elif served.round != round:
                 try:
                     missing = await self._trust(served)
@@ -58,6 +63,18 @@ class RoundTrust:
                 quiet.well(f"all members of round {round} can be let in to its store")
             await bell.wait()
 
+    async def _look_ahead(self) -> None:
+        """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""
+        machine = self._driver.membership
+        forming = machine.job is not None and machine.job.phase is RendezvousPhase.FORMING
+        if forming and machine.mode is Mode.JOINING and machine.me.index == 0 and not self._looked:
+            self._looked = True
+            with contextlib.suppress(ApiFailure):  # it is asked again when the round is there
+                await self._learn([])
+
+    async def _learn(self, indices: list[int]) -> None:
+        self._known |= dict(_certificates(await self._kube.list_workers(self._job, indices)))
+
     def _served(self) -> RendezvousStatus | None:
         """The job's status, when this worker is rank 0 of a formed round with others."""
         job, me = self._driver.membership.job, self._driver.membership.me
@@ -68,8 +85,8 @@ class RoundTrust:
     async def _trust(self, served: RendezvousStatus) -> str:
         """Let the round's members in, as far as their certificates are there; return what is missing."""
         members = served.participants[1:]
-        if not self._known.keys() >= set(members):
-            self._known |= dict(_certificates(await self._kube.list_workers(self._job)))
+        if unknown := [member.index for member in members if member not in self._known]:
+            await self._learn(unknown if len(unknown) <= FEW else [])
         self._known = {member: self._known[member] for member in members if member in self._known}
         self._transport.trust(served.round, self._known)
         missing = [str(member.index) for member in members if member not in self._known]

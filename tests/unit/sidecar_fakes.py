@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -84,9 +84,13 @@ class FakeKube:
         await self._called("status", body)
         return self._answer("status", self.patch(name, body))
 
-    async def list_workers(self, job: str) -> list[Json]:
-        await self._called("list workers", None)
-        return [deepcopy(worker) for worker in self.workers.values() if worker["spec"]["job"] == job]
+    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Json]:
+        await self._called("list workers", {"indices": list(indices)})
+        specs = {name: worker["spec"] for name, worker in self.workers.items()}
+        asked = [
+            name for name, spec in specs.items() if spec["job"] == job and (spec["index"] in indices or not indices)
+        ]
+        return [deepcopy(self.workers[name]) for name in asked]
 
     async def list_job(self, name: str) -> Json:
         await self._called("list", None)

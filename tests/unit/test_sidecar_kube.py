@@ -56,6 +56,12 @@ async def test_a_watch_that_falls_silent(kube: Kube, silent: SilentServer) -> No
         await watched(kube)
 
 
+async def test_an_event_as_large_as_an_object_can_be(kube: Kube, silent: SilentServer) -> None:
+    event = b'{"type": "BOOKMARK", "object": {"spec": "%s"}}\n' % (b"x" * 1_500_000)
+    silent.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(event), event)
+    await watched(kube)
+
+
 async def test_a_refusal_of_a_watch_whose_reason_does_not_come(kube: Kube, silent: SilentServer) -> None:
     silent.answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{"
     with pytest.raises(Unreachable, match="the API server did not answer within"):

@@ -163,6 +163,32 @@ async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None
     assert await ask(zero, name, third) == "NotYet"
 
 
+async def test_worker_0_learns_the_certificates_before_the_first_round(world: World) -> None:
+    zero, one = world.workers
+    world.job("Forming", 1)
+    for worker in world.workers:
+        await worker.stream()
+    joins = [asyncio.create_task(worker.join()) for worker in world.workers]
+    await until(lambda: world.kube.count("list workers") == 1)
+    world.job("Formed", 1, zero, one)
+    await asyncio.gather(*joins)
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+    assert world.kube.count("list workers") == 1
+
+
+async def test_of_newcomers_only_it_asks_by_their_indices(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    two = credentials()
+    world.kube.workers["job-2-0"] = {"spec": {"job": "job", "index": 2, "id": two.id, "certificate": two.certificate}}
+    world.job("Forming", 2, zero, one)
+    members = [zero.id, one.id, {"index": 2, "id": two.id}]
+    world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.address})
+    await until(lambda: ("list workers", {"indices": [2]}) in world.kube.calls)
+
+
 async def test_certificates_are_asked_for_again_until_all_are_there(world: World) -> None:
     world.kube.fail["list workers"] = [Unreachable("away")]
     published = world.kube.workers["job-1-0"]["spec"].pop("certificate")
