@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 
+from elasticjob.incarnations import Incarnation, written
 from rounds.api import CUSTOM, Api, ApiError, Object, gather_in_turn
 
 PREFIX = "bench-floor-"
@@ -24,7 +25,7 @@ class Floor:
     def __init__(self, api: Api, size: int) -> None:
         self._api, self._size = api, size
         self._name = f"floor-{size}-{secrets.token_hex(2)}"
-        self._members = [{"index": index, "id": secrets.token_hex(16)} for index in range(size)]
+        self._members = [Incarnation(index, secrets.token_hex(16)) for index in range(size)]
         self._round = 0
         self._seen = 0
         self._all_seen = asyncio.Event()
@@ -66,7 +67,8 @@ class Floor:
         self._round += 1
         self._seen = 0
         self._all_seen.clear()
-        rendezvous = {"round": self._round, "phase": "Formed", "participants": self._members, "reason": "floor"}
+        members = written(tuple(self._members))
+        rendezvous = {"round": self._round, "phase": "Formed", "participants": members, "reason": "floor"}
         await self._api.patch(f"{JOBS}/{self._name}/status", {"status": {"rendezvous": rendezvous}})
         async with asyncio.timeout(DELIVER_SECONDS):
             await self._all_seen.wait()
@@ -91,7 +93,7 @@ class Floor:
         spec = {
             "job": self._name,
             "index": index,
-            "id": self._members[index]["id"],
+            "id": self._members[index].id,
             "certificate": "x" * 550,
             "address": "10.0.0.1:29402",
         }

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from elasticjob.incarnations import Incarnation, Incarnations
 from elasticjob.schema import Model, rule, validations
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
@@ -168,17 +169,6 @@ class ElasticJobSpec(Model):
     )
 
 
-class Incarnation(Model):
-    """One life of one worker's sidecar."""
-
-    index: Count = Field(description="The worker's index.")
-    id: str = Field(max_length=32, description="The sidecar's incarnation id, new at each of its starts.")
-
-
-def _incarnations(description: str) -> Any:
-    return Field((), description=description, json_schema_extra={"x-kubernetes-list-type": "atomic"})
-
-
 class RendezvousStatus(Model):
     """The agreed state of the rendezvous. Every sidecar of the job watches it."""
 
@@ -186,19 +176,22 @@ class RendezvousStatus(Model):
     phase: RendezvousPhase = Field(RendezvousPhase.FORMING, description="Forming, Formed or Closed.")
     world_size: Count = Field(0, description="Workers in the formed round; 0 while forming.")
     waiting: Count = Field(0, description="Workers that have joined and are not in the current round.")
-    participants: tuple[Incarnation, ...] = _incarnations(
-        "The members of the last formed round in rank order; while Forming they are not yet the next round's."
+    participants: Incarnations = Field(
+        (),
+        description="The members of the last formed round in rank order, each as index/id; while Forming they are not "
+        "yet the next round's.",
     )
-    leaving: tuple[Incarnation, ...] = _incarnations("Workers told to leave: they exit and their pods go.")
-    finished: tuple[Incarnation, ...] = _incarnations("Workers whose training ended in success.")
+    leaving: Incarnations = Field((), description="Workers told to leave: they exit and their pods go.")
+    finished: Incarnations = Field((), description="Workers whose training ended in success.")
     failure: str = Field(
         "",
         description="What failed in the last formed round, while it is not known whether it counts against "
         "spec.maxRestarts: that is judged when the group forms again.",
     )
-    given_up: tuple[Incarnation, ...] = _incarnations(
-        "Members of the last formed round whose pods were given up meanwhile for a cause that does not explain the "
-        "failure."
+    given_up: Incarnations = Field(
+        (),
+        description="Members of the last formed round whose pods were given up meanwhile for a cause that does not "
+        "explain the failure.",
     )
     planned: bool = Field(
         False,

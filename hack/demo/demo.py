@@ -45,7 +45,7 @@ class Sighting(NamedTuple):
     @property
     def rank_0(self) -> str:
         """Rank 0's pod; a pod is named <job>-<index>-<how often it was replaced>."""
-        index = self.rendezvous["participants"][0]["index"]
+        index = int(self.rendezvous["participants"].partition("/")[0])
         return f"{JOB}-{index}-{self.status.get('replacements', {}).get(str(index), 0)}"
 
 

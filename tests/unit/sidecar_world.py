@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 from sidecar_fakes import JOB_UID, FakeKube, Json, credentials
 
+from elasticjob.incarnations import written
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 
@@ -59,10 +60,6 @@ class Worker:
     def address(self) -> str:
         return f"127.0.0.1:{self.ports.tunnel}"
 
-    @property
-    def id(self) -> Json:
-        return {"index": self.index, "id": self.machine.me.id}
-
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.ports.trainer_api}/v1/{path}"
 
@@ -95,7 +92,8 @@ class World:
         self.joined: list[Json] = []  # the last answers
 
     def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
-        rendezvous = {"phase": phase, "round": round, "participants": [worker.id for worker in members], **more}
+        participants = written(tuple(worker.machine.me for worker in members))
+        rendezvous = {"phase": phase, "round": round, "participants": participants, **more}
         if phase != "Forming" and members:
             rendezvous |= {"worldSize": len(members), "store": members[0].address}
         self.kube.set_job(rendezvous)

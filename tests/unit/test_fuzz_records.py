@@ -75,8 +75,8 @@ ROUNDS = st.sampled_from(
     [
         {},
         {"round": 1, "phase": "Forming"},
-        {"round": 2, "phase": "Formed", "participants": [{"index": 0, "id": ID}, {"index": 1, "id": OTHER_ID}]},
-        {"round": 3, "phase": "Forming", "participants": [{"index": 2, "id": ID}]},
+        {"round": 2, "phase": "Formed", "participants": f"0/{ID} 1/{OTHER_ID}"},
+        {"round": 3, "phase": "Forming", "participants": f"2/{ID}"},
     ]
 )
 

@@ -88,13 +88,13 @@ def test_of_two_with_one_id_none_is_believed() -> None:
 
 
 def test_a_member_of_the_last_round_keeps_the_id_that_another_takes() -> None:
-    zero, one = seen(record(0), record(1), participants=[{"index": 1, "id": ID}])
+    zero, one = seen(record(0), record(1), participants=f"1/{ID}")
     assert zero.invalid == "spec.id is that of digits-1-0 too"
     assert one.id == ID
 
 
 def test_nor_does_the_next_pod_of_the_index_become_that_member() -> None:
-    old, new = seen(record(1, 0), record(1, 1), participants=[{"index": 1, "id": ID}])
+    old, new = seen(record(1, 0), record(1, 1), participants=f"1/{ID}")
     assert (old.id, new.invalid) == (ID, "spec.id is that of digits-1-0 too")
 
 

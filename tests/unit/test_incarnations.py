@@ -1,0 +1,29 @@
+"""How the members of a round are written into a status."""
+
+import pytest
+from pydantic import ValidationError
+
+from elasticjob.api import RendezvousStatus
+from elasticjob.incarnations import Incarnation, read, written
+
+SOME = (Incarnation(10, "ab"), Incarnation(2, "0" * 32))
+
+
+def test_they_are_words_in_the_given_order() -> None:
+    assert written(SOME) == "10/ab 2/" + "0" * 32
+    assert read(written(SOME)) == SOME
+    assert (written(()), read("")) == ("", ())
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "1/", "/a", "1/a ", "1/a  2/b", "x/a", "1/a/b", " 1/a", "1/a\n2/b", ["1/a"], None, 1]
+)
+def test_anything_else_is_refused(text: object) -> None:
+    with pytest.raises(ValidationError, match="written as index/id"):
+        RendezvousStatus.parse({"participants": text})
+
+
+def test_a_status_holds_them_so() -> None:
+    status = RendezvousStatus(participants=SOME)
+    assert status.dump()["participants"] == written(SOME)
+    assert RendezvousStatus.parse(status.dump()) == status
