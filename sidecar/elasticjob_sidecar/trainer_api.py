@@ -65,7 +65,7 @@ class Events(Body):
 
 
 class Join(Body):
-    """`store`: the answer may wait a moment for the round's store, and say where it is."""
+    """`store`: the answer says where the round's store is, and may wait a moment for it; not at rank 0, who serves it."""
 
     after: Count = 0
     store: bool = False
@@ -144,7 +144,8 @@ class TrainerApi:
     def __init__(
         self, driver: Driver, tunnel: Tunnel, store: tuple[str, int], job: str, run_id: str, join_timeout: float
     ) -> None:
-        self._driver, self._tunnel, self._store = driver, tunnel, store
+        self._driver, self._tunnel = driver, tunnel
+        self._store = dict(zip(("host", "port"), store, strict=True))
         self._job, self._run_id, self._join_timeout = job, run_id, join_timeout
 
     def app(self) -> web.Application:
@@ -227,15 +228,12 @@ class TrainerApi:
             "worldSize": handed.world_size,
             "runId": self._run_id,
         }
-        if asked.store and handed.rank > 0:  # rank 0 must serve it first
+        if asked.store:
             with contextlib.suppress(Refused):  # it is asked for again
-                answer["store"] = await self._answering_store(handed.round, STORE_SECONDS)
+                if handed.rank > 0:  # rank 0 must serve it first
+                    await self._tunnel.wait_for_store(handed.round, STORE_SECONDS)
+                answer["store"] = self._store
         return web.json_response(answer)
-
-    async def _answering_store(self, round: int, patience: float) -> View:
-        await self._tunnel.wait_for_store(round, patience)
-        host, port = self._store
-        return {"host": host, "port": port}
 
     async def view(self, request: web.Request) -> web.Response:
         machine = self._driver.membership
@@ -250,7 +248,8 @@ class TrainerApi:
 
     async def ask_store(self, request: web.Request) -> web.Response:
         asked = _query(AskedStore, request)
-        return web.json_response(await self._answering_store(asked.round, asked.timeout))
+        await self._tunnel.wait_for_store(asked.round, asked.timeout)
+        return web.json_response(self._store)
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(Leave, request)
