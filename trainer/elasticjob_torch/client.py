@@ -106,7 +106,7 @@ class StoreAddress:
 
 @dataclass(frozen=True)
 class Round:
-    """A formed round, as handed to this trainer; its store where that answers already, or is this trainer's to serve."""
+    """A formed round, as handed to this trainer; its store where that answers already, or is for this one to serve."""
 
     number: int
     rank: int
