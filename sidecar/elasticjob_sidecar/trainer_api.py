@@ -65,7 +65,7 @@ class Events(Body):
 
 
 class Join(Body):
-    """`store`: the answer says where the round's store is. It may wait a moment for it, but not at rank 0, who serves."""
+    """`store`: the answer says where the round's store is. It may wait a moment for that, but not at rank 0."""
 
     after: Count = 0
     store: bool = False
