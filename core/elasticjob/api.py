@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from elasticjob.incarnations import Incarnation, Incarnations
+from elasticjob.incarnations import Incarnation, Incarnations, Replacements
 from elasticjob.schema import Model, rule, validations
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
@@ -259,12 +259,12 @@ class ElasticJobStatus(Model):
     progress: Progress | None = Field(
         None, description="How far the training is, by what its script reports; some seconds old, more in large jobs."
     )
-    replacements: dict[str, int] = Field(
+    replacements: Replacements = Field(
         default_factory=dict,
-        description="By worker index, how often its pod was replaced; the last part of the pod's name.",
+        description="How often a worker's pod was replaced, as index/number; the number is the last part of its name.",
     )
     history: tuple[RoundRecord, ...] = Field(
-        (), description="The last ten formed rounds.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
+        (), description="The last five formed rounds.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
     )
 
 

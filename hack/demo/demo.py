@@ -45,8 +45,9 @@ class Sighting(NamedTuple):
     @property
     def rank_0(self) -> str:
         """Rank 0's pod; a pod is named <job>-<index>-<how often it was replaced>."""
-        index = int(self.rendezvous["participants"].partition("/")[0])
-        return f"{JOB}-{index}-{self.status.get('replacements', {}).get(str(index), 0)}"
+        index, _, _ = self.rendezvous["participants"].partition("/")
+        replaced = dict(word.split("/") for word in self.status.get("replacements", "").split())
+        return f"{JOB}-{index}-{replaced.get(index, 0)}"
 
 
 class Watch:

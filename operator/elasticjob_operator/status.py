@@ -18,7 +18,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.kube import Object
 from elasticjob_operator.pods import selector
 
-HISTORY_LENGTH = 10
+HISTORY_LENGTH = 5  # `kubectl describe` takes five lines for each
 MISSING_SHOWN = 3
 INVALID_SHOWN = 3
 
@@ -62,7 +62,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         failure=agreed.failure,
         given_up=_members(agreed.given_up),
         planned=agreed.planned,
-        replacements={int(index): number for index, number in status.replacements.items()},
+        replacements=status.replacements,
         restarts=status.restarts,
         waiting=agreed.waiting,
         store=agreed.store,
@@ -117,7 +117,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             reason=state.reason,
             outcome=state.outcome,
         ),
-        replacements={str(index): number for index, number in state.replacements.items()},
+        replacements=dict(state.replacements),
         progress=report.progress,
         history=_history(report),
     )

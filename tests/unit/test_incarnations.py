@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from elasticjob.api import RendezvousStatus
+from elasticjob.api import ElasticJobStatus, RendezvousStatus
 from elasticjob.incarnations import Incarnation, read, written
 
 SOME = (Incarnation(10, "ab"), Incarnation(2, "0" * 32))
@@ -21,6 +21,14 @@ def test_they_are_words_in_the_given_order() -> None:
 def test_anything_else_is_refused(text: object) -> None:
     with pytest.raises(ValidationError, match="written as index/id"):
         RendezvousStatus.parse({"participants": text})
+
+
+def test_replacements_are_words_as_well() -> None:
+    status = ElasticJobStatus(replacements={10: 1, 2: 3})
+    assert status.dump()["replacements"] == "10/1 2/3"
+    assert ElasticJobStatus.parse(status.dump()) == status
+    with pytest.raises(ValidationError, match="written as index/number"):
+        ElasticJobStatus.parse({"replacements": "1/a"})
 
 
 def test_a_status_holds_them_so() -> None:

@@ -129,11 +129,11 @@ def test_of_many_invalid_records_the_first_few_are_shown() -> None:
     assert message.endswith("; and 993 more")
 
 
-def test_history_keeps_the_last_ten_rounds() -> None:
+def test_history_keeps_the_last_five_rounds() -> None:
     found = ElasticJobStatus()
     for number in range(1, 13):
         found = status(replace(FORMED, round=number), before=found, formed_after=0.25)
-    assert [record.round for record in found.history] == list(range(3, 13))
+    assert [record.round for record in found.history] == list(range(8, 13))
     assert found.history[-1].dump() == {
         "round": 12,
         "size": 2,

@@ -1,0 +1,77 @@
+"""What kubectl shows of a job of a thousand workers: an answer that fits a screen, whatever has happened to it."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elasticjob.api import API_VERSION, Condition, ElasticJobStatus, Progress, RendezvousStatus, RoundRecord
+from elasticjob.incarnations import Incarnation
+from elasticjob.testing import ControlPlane
+
+CRDS = Path(__file__).parents[2] / "crds"
+JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
+SIZE, SCREEN_LINES, ANSWER_SECONDS = 1000, 110, 10
+NOW = "2026-01-02T03:04:05Z"
+
+WORKERS = tuple(Incarnation(index, f"{index:032x}") for index in range(SIZE))
+STATUS = ElasticJobStatus(
+    observed_generation=1,
+    phase="Running",
+    conditions=tuple(
+        Condition(type=type, status="True", reason="Formed", message="round 30 of 1000", last_transition_time=NOW)
+        for type in ("TemplateValid", "Rendezvoused", "Suspended", "WorkersValid")
+    ),
+    replicas=SIZE,
+    ready_replicas=SIZE,
+    rendezvous=RendezvousStatus(
+        round=30,
+        phase="Formed",
+        world_size=SIZE,
+        participants=WORKERS,
+        leaving=WORKERS[:500],
+        finished=WORKERS[500:],
+        reason="worker 7 lost: its pod was deleted",
+    ),
+    progress=Progress(step=7, total=9, metrics={"loss": 0.5}, summary="7/9"),
+    replacements={worker.index: 3 for worker in WORKERS},
+    history=tuple(
+        RoundRecord(round=number, size=SIZE, cause="worker 7 lost", seconds=1.5, time=NOW) for number in range(26, 31)
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def job(control_plane: ControlPlane) -> Iterator[str]:
+    control_plane.install_crds(*sorted(CRDS.glob("*.yaml")))
+    template = {"spec": {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "train.py"]}]}}
+    spec = {"replicas": SIZE, "template": template}
+    metadata = {"name": "large"}
+    made: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": metadata, "spec": spec}
+    stored = control_plane.request("POST", JOBS, made)
+    control_plane.request("PUT", f"{JOBS}/large/status", {**stored, "status": STATUS.dump()})
+    yield "large"
+    control_plane.request("DELETE", f"{JOBS}/large")
+
+
+def kubectl(plane: ControlPlane, *words: str) -> str:
+    command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_a_thousand_workers_fit_a_screen(control_plane: ControlPlane, job: str) -> None:
+    began = time.monotonic()
+    listed = kubectl(control_plane, "get", "ej", job).splitlines()
+    described = kubectl(control_plane, "describe", "ej", job).splitlines()
+    assert time.monotonic() - began < ANSWER_SECONDS
+    assert (len(listed), max(map(len, listed)) < 160) == (2, True)
+    assert len(described) < SCREEN_LINES
+
+
+def test_what_is_stored_is_what_the_operator_reads(control_plane: ControlPlane, job: str) -> None:
+    stored = json.loads(kubectl(control_plane, "get", "ej", job, "-o", "json"))
+    assert ElasticJobStatus.parse(stored["status"]) == STATUS
