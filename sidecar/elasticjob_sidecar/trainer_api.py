@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
@@ -26,7 +27,8 @@ from elasticjob_sidecar.worker_record import Progress
 
 COMMENT_SECONDS = 10.0
 BODY_SECONDS = 5.0
-STORE_SECONDS = 3.0  # for which the answer to a join may wait: less than the plug-in allows it beyond its timeout
+STORE_SECONDS = 20.0  # for which the answer to a join may wait for the store
+MARGIN_SECONDS = 3.0  # by which that may be later than the trainer's timeout: less than the plug-in allows it
 # As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
 WRITTEN_SECONDS = 300.0
 BODY_LIMIT = 64 * 1024
@@ -220,7 +222,7 @@ class TrainerApi:
     async def join(self, request: web.Request) -> web.Response:
         asked = await _body(Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
-        limits = Limits(asked.last_call, asked.worker_lost)
+        limits, began = Limits(asked.last_call, asked.worker_lost), time.monotonic()
         handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout, limits)
         answer: View = {
             "round": handed.round,
@@ -231,7 +233,8 @@ class TrainerApi:
         if asked.store:
             with contextlib.suppress(Refused):  # it is asked for again
                 if handed.rank > 0:  # rank 0 must serve it first
-                    await self._tunnel.wait_for_store(handed.round, STORE_SECONDS)
+                    left = timeout - (time.monotonic() - began)
+                    await self._tunnel.wait_for_store(handed.round, min(left + MARGIN_SECONDS, STORE_SECONDS))
                 answer["store"] = self._store
         return web.json_response(answer)
 

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from elasticjob_sidecar.refusal import Code, Refused
 log = logging.getLogger(__name__)
 
 LINE_LIMIT = 1024
-ADMISSION_SECONDS = 5.0
+ADMISSION_SECONDS, ADMISSION_SECONDS_EACH = 5.0, 0.01  # all members of a round come to rank 0 at once
 TRUST_SECONDS = 3.0  # a caller may have seen the round first
 
 
@@ -47,6 +47,11 @@ class _Trust:
     context: ssl.SSLContext
 
 
+def admission_seconds(members: int) -> float:
+    """How long a connection may take until it is admitted: a late one would be made anew, and all of them together."""
+    return ADMISSION_SECONDS + ADMISSION_SECONDS_EACH * members
+
+
 class Transport:
     def __init__(
         self, credentials: Credentials, job_uid: str, refused: Callable[[Code], None] = lambda _: None
@@ -60,13 +65,14 @@ class Transport:
 
     # --- the caller's side
 
-    async def connect(self, address: str, round: int, rank_0: Incarnation) -> End:
-        """Raises Refused when turned away, OSError or TimeoutError when nobody answers, or not `rank_0`."""
+    async def connect(self, address: str, round: int, members: Sequence[Incarnation]) -> End:
+        """Raises Refused when turned away, OSError or TimeoutError when nobody answers, or not rank 0 of `members`."""
+        seconds = admission_seconds(len(members))
         try:
-            async with asyncio.timeout(ADMISSION_SECONDS):
-                return await self._connect(address, round, rank_0)
+            async with asyncio.timeout(seconds):
+                return await self._connect(address, round, members[0])
         except TimeoutError:
-            message = f"rank 0's sidecar at {address} did not answer within {ADMISSION_SECONDS:g} s"
+            message = f"rank 0's sidecar at {address} did not answer within {seconds:g} s"
             raise TimeoutError(message) from None
         except (ConnectionError, ssl.SSLError) as error:  # asyncio closes without TLS's alert, so no more is known
             message = f"rank 0's sidecar at {address} does not let this one in to round {round} ({error})"
@@ -116,7 +122,7 @@ class Transport:
 
     async def _receive(self, end: End, admit: Admit, admitted: Admitted) -> None:
         try:
-            async with asyncio.timeout(ADMISSION_SECONDS):
+            async with asyncio.timeout(admission_seconds(len(self._trust.members) if self._trust else 0)):
                 claim = await self._identify(end)
         except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
             log.info("a caller was not let in: %s", str(error) or "it did not show in time who it is")

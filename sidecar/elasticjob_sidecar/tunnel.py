@@ -12,12 +12,12 @@ from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.forward import End, dial, listen
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.refusal import Code, Refused
-from elasticjob_sidecar.transport import Claim, Transport
+from elasticjob_sidecar.transport import Claim, Transport, admission_seconds
 
 log = logging.getLogger(__name__)
 
 HOLD_SECONDS = 3.0  # rank 0 lets a caller wait for the store: less than the caller's own deadline
-OPEN_SECONDS = 6.0
+MARGIN_SECONDS = 1.0  # by which the trainer's connection is kept longer than its way to the store may take
 FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
 DIAL_SECONDS = 2.0
 
@@ -109,13 +109,13 @@ class Tunnel:
     async def _serve(self, end: End) -> None:
         round = self._membership.tunnel_round
         try:
-            async with asyncio.timeout(OPEN_SECONDS):
+            async with asyncio.timeout(open_seconds := self._open_seconds()):
                 self._membership.check_round(round)
                 store = self._take_spare(round) or await self._connect(round)
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else Code.NOT_YET
             self._metrics.tunnels_refused.labels("trainer", code.value).inc()
-            why = str(error) or f"no answer within {OPEN_SECONDS:g} s"
+            why = str(error) or f"no answer within {open_seconds:g} s"
             log.info("a connection to the store of round %d is closed: %s", round, why)
             end.abort()
         except BaseException:
@@ -124,13 +124,17 @@ class Tunnel:
         else:
             self._splice("trainer", round, end, store)
 
+    def _open_seconds(self) -> float:
+        handed = self._membership.handed
+        return admission_seconds(handed.world_size if handed else 0) + MARGIN_SECONDS
+
     async def _connect(self, round: int) -> End:
         """A connection to the store of `round`, admitted. Raises Refused, OSError or TimeoutError."""
         handed = self._membership.handed
         assert handed is not None
         if handed.rank == 0:
             return await self._admit(Claim(round, self._membership.me))
-        return await self._transport.connect(handed.store, round, handed.members[0])
+        return await self._transport.connect(handed.store, round, handed.members)
 
     def _take_spare(self, round: int) -> End | None:
         if self._spare is None or self._spare[0] != round or self._spare[1].closed.done():

@@ -141,7 +141,7 @@ async def store(answer: Callable[[bytes], bytes] = lambda data: data) -> AsyncIt
     """A stand-in for rank 0's TCPStore: answers what it gets, then closes when the client has ended."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 writer.write(answer(data))
                 await writer.drain()

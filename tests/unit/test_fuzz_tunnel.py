@@ -62,7 +62,7 @@ def impatient(target: Target) -> Iterator[None]:
 @pytest.fixture
 async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Target]:
     """After all, nothing is held that was not before, and a new connection is carried."""
-    for name in ("HOLD_SECONDS", "OPEN_SECONDS", "DIAL_SECONDS"):
+    for name in ("HOLD_SECONDS", "MARGIN_SECONDS", "DIAL_SECONDS"):
         monkeypatch.setattr(tunnel, name, PATIENCE)
     await world.form()
     zero, one = world.workers

@@ -246,21 +246,21 @@ async def test_a_caller_checks_whom_it_has_reached(formed: World) -> None:
     caller = Transport(own(one), JOB_UID)
     other = Incarnation(index=7, id="0" * 32)
     with pytest.raises(Refused, match=f"{zero.address} is not the sidecar of worker 7"):
-        await caller.connect(zero.address, 1, other)
+        await caller.connect(zero.address, 1, (other,))
 
 
 async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: World) -> None:
     zero, _ = formed.workers
     with pytest.raises(ConnectionError, match=f"sidecar at {zero.address} does not let this one in to round 1"):
-        await Transport(credentials(), JOB_UID).connect(zero.address, 1, zero.machine.me)
+        await Transport(credentials(), JOB_UID).connect(zero.address, 1, (zero.machine.me,))
 
 
 async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "ADMISSION_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "ADMISSION_SECONDS", 0.04)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TimeoutError, match=f"rank 0's sidecar at {address} did not answer within 0.05 s"):
-            await Transport(credentials(), JOB_UID).connect(address, 1, Incarnation(index=0, id="0" * 32))
+            await Transport(credentials(), JOB_UID).connect(address, 1, (Incarnation(index=0, id="0" * 32),))
 
 
 async def test_200_connections_hold(formed: World) -> None:
