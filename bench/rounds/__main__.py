@@ -16,7 +16,7 @@ from rounds.api import Api
 from rounds.c10d import C10d
 from rounds.floor import Floor
 from rounds.ours import OurJob
-from rounds.processes import BUILD, children, operator, sidecar_processes
+from rounds.processes import BUILD, handler_processes, operator, sidecar_processes
 
 SIZES = (2, 8, 32, 64, 128, 256, 512, 1024)
 C10D_TO = 128  # with 256 agents it never completes: they expire as fast as they join
@@ -66,7 +66,7 @@ class Bench:
 
     async def _ours(self, n: int) -> None:
         """One job: its first round, the same members again, one more worker, one less."""
-        with children("rounds.handlers", n) as handlers, sidecar_processes(self._api, n) as sidecars:
+        with handler_processes(n) as handlers, sidecar_processes(self._api, n) as sidecars:
             job = OurJob(self._api, handlers, sidecars)
             await job.start(n, spare=1)
             async with self._counted(self.row(n, "first")):
@@ -83,11 +83,11 @@ class Bench:
             await job.end()
 
     def _c10d(self, n: int) -> None:
-        with children("rounds.handlers", n) as handlers, store_server() as store:
+        with handler_processes(n) as handlers, store_server() as store:
             group = C10d(handlers, store, n, spare=0)
             self.row(n, "first").c10d_seconds.append(group.rendezvous())
             self.row(n, "again").c10d_seconds.append(group.rendezvous())
-        with children("rounds.handlers", n) as handlers, store_server() as store:
+        with handler_processes(n) as handlers, store_server() as store:
             group = C10d(handlers, store, n, spare=1)
             self.row(n, "below-max").c10d_seconds.append(group.rendezvous())
             group.add("newcomer")

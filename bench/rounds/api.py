@@ -25,6 +25,7 @@ WRITES = re.compile(
 )
 EVENT_BYTES = re.compile(r'^apiserver_watch_events_sizes_sum\{group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 BODY_BYTES = re.compile(r'^apiserver_request_body_size_bytes_sum\{group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
+CPU_SECONDS = re.compile(r"^process_cpu_seconds_total (\S+)$", re.MULTILINE)
 REQUESTS = re.compile(r'^apiserver_request_total\{.*group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 
 
@@ -88,6 +89,12 @@ class Api:
             opened()
             while line := await answer.content.readline():
                 yield json.loads(line)
+
+    async def cpu_seconds(self) -> float:
+        """What the API server has had of the processor since it started."""
+        found = CPU_SECONDS.search(await self.text("GET", "/metrics"))
+        assert found is not None
+        return float(found[1])
 
     async def counted(self) -> Counted:
         text = await self.text("GET", "/metrics")

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import math
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from rounds.child import Child
 from rounds.ours import NAMESPACE
 
 BUILD = Path("build")
-AGENTS_IN_A_PROCESS = 128
+HANDLERS_IN_A_PROCESS, SIDECARS_IN_A_PROCESS = 64, 32  # a handler loads torch: half a gigabyte for each process
 HEALTH_PORT = 18080
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -23,9 +25,8 @@ CORE = "/api/v1/namespaces"
 
 
 @contextlib.contextmanager
-def children(module: str, agents: int, *arguments: str) -> Iterator[list[Child]]:
-    """As many processes as so many agents or sidecars need."""
-    started = [Child(module, *arguments) for _ in range(-(-agents // AGENTS_IN_A_PROCESS))]
+def _children(module: str, number: int, *arguments: str) -> Iterator[list[Child]]:
+    started = [Child(module, *arguments) for _ in range(number)]
     try:
         yield started
     finally:
@@ -33,11 +34,16 @@ def children(module: str, agents: int, *arguments: str) -> Iterator[list[Child]]
             child.kill()
 
 
+def handler_processes(agents: int) -> contextlib.AbstractContextManager[list[Child]]:
+    return _children("rounds.handlers", math.ceil(agents / HANDLERS_IN_A_PROCESS))
+
+
 @contextlib.contextmanager
 def sidecar_processes(api: Api, agents: int, *options: str) -> Iterator[list[Child]]:
     authority = BUILD / "bench-ca.crt"
     authority.write_text(api.authority)
-    with children("rounds.sidecars", agents, str(authority), api.host, api.port, *options) as started:
+    number = math.ceil(agents / SIDECARS_IN_A_PROCESS)
+    with _children("rounds.sidecars", number, str(authority), api.host, api.port, *options) as started:
         yield started
 
 
@@ -70,6 +76,12 @@ async def operator(api: Api, *module: str) -> AsyncIterator[int]:
             await process.wait()
         await make_room(api)
         await api.patch(deployment, {"spec": {"replicas": installed}})
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process of this machine has had of the processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def make_room(api: Api) -> None:
