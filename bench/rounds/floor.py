@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 
-from elasticjob.incarnations import Incarnation, written
+from elasticjob.incarnations import Incarnation, Incarnations
 from rounds.api import CUSTOM, Api, ApiError, Object, gather_in_turn
 
 PREFIX = "bench-floor-"
@@ -67,7 +67,7 @@ class Floor:
         self._round += 1
         self._seen = 0
         self._all_seen.clear()
-        members = written(tuple(self._members))
+        members = str(Incarnations(self._members))
         rendezvous = {"round": self._round, "phase": "Formed", "participants": members, "reason": "floor"}
         await self._api.patch(f"{JOBS}/{self._name}/status", {"status": {"rendezvous": rendezvous}})
         async with asyncio.timeout(DELIVER_SECONDS):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from elasticjob.incarnations import Incarnation, Incarnations, Replacements
+from elasticjob.incarnations import Incarnation, Incarnations, IncarnationsField, Replacements
 from elasticjob.schema import Model, rule, validations
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
@@ -21,6 +21,7 @@ __all__ = [
     "ElasticWorkerSpec",
     "ElasticWorkerStatus",
     "Incarnation",
+    "Incarnations",
     "Outcome",
     "Progress",
     "RendezvousPhase",
@@ -176,20 +177,24 @@ class RendezvousStatus(Model):
     phase: RendezvousPhase = Field(RendezvousPhase.FORMING, description="Forming, Formed or Closed.")
     world_size: Count = Field(0, description="Workers in the formed round; 0 while forming.")
     waiting: Count = Field(0, description="Workers that have joined and are not in the current round.")
-    participants: Incarnations = Field(
-        (),
+    participants: IncarnationsField = Field(
+        default_factory=Incarnations,
         description="The members of the last formed round in rank order, each as index/id; while Forming they are not "
         "yet the next round's.",
     )
-    leaving: Incarnations = Field((), description="Workers told to leave: they exit and their pods go.")
-    finished: Incarnations = Field((), description="Workers whose training ended in success.")
+    leaving: IncarnationsField = Field(
+        default_factory=Incarnations, description="Workers told to leave: they exit and their pods go."
+    )
+    finished: IncarnationsField = Field(
+        default_factory=Incarnations, description="Workers whose training ended in success."
+    )
     failure: str = Field(
         "",
         description="What failed in the last formed round, while it is not known whether it counts against "
         "spec.maxRestarts: that is judged when the group forms again.",
     )
-    given_up: Incarnations = Field(
-        (),
+    given_up: IncarnationsField = Field(
+        default_factory=Incarnations,
         description="Members of the last formed round whose pods were given up meanwhile for a cause that does not "
         "explain the failure.",
     )

@@ -5,8 +5,9 @@ for every sidecar.
 """
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -21,26 +22,78 @@ class Incarnation:
     index: int
     id: str
 
-
-def read(text: Any) -> tuple[Incarnation, ...]:
-    """From the form that `written` gives. Raises ValueError."""
-    if isinstance(text, tuple) and all(isinstance(one, Incarnation) for one in text):
-        return text
-    if not isinstance(text, str) or not TEXT.fullmatch(text):
-        raise ValueError("incarnations are written as index/id, with a space between two")
-    parts = (word.partition("/") for word in text.split())
-    return tuple(Incarnation(int(index), id) for index, _, id in parts)
+    def __str__(self) -> str:
+        return f"{self.index}/{self.id}"
 
 
-def written(incarnations: tuple[Incarnation, ...]) -> str:
-    """Each as index/id, in the given order."""
-    return " ".join(f"{one.index}/{one.id}" for one in incarnations)
+class Incarnations(Sequence[Incarnation]):
+    """Each is read when it is looked at: of a thousand members a sidecar looks for its own place and at the first."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, incarnations: Iterable[Incarnation] = ()) -> None:
+        self._words = tuple(map(str, incarnations))
+
+    @classmethod
+    def read(cls, text: Any) -> "Incarnations":
+        """From the form that `str` gives, or from what they are. Raises ValueError."""
+        if isinstance(text, Incarnations):
+            return text
+        if isinstance(text, tuple) and all(isinstance(one, Incarnation) for one in text):
+            return cls(text)
+        if not isinstance(text, str) or not TEXT.fullmatch(text):
+            raise ValueError("incarnations are written as index/id, with a space between two")
+        return cls._of(tuple(text.split()))
+
+    @classmethod
+    def _of(cls, words: tuple[str, ...]) -> "Incarnations":
+        made = cls()
+        made._words = words
+        return made
+
+    def place_of(self, incarnation: Incarnation) -> int | None:
+        """Which it is, None if it is none of them."""
+        word = str(incarnation)
+        return self._words.index(word) if word in self._words else None
+
+    @overload
+    def __getitem__(self, place: int) -> Incarnation: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Incarnations": ...
+    def __getitem__(self, place: int | slice) -> "Incarnation | Incarnations":
+        return self._of(self._words[place]) if isinstance(place, slice) else _incarnation(self._words[place])
+
+    def __iter__(self) -> Iterator[Incarnation]:
+        return map(_incarnation, self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __contains__(self, one: object) -> bool:
+        return isinstance(one, Incarnation) and str(one) in self._words
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Incarnations) and other._words == self._words
+
+    def __hash__(self) -> int:
+        return hash(self._words)
+
+    def __str__(self) -> str:
+        return " ".join(self._words)
+
+    def __repr__(self) -> str:
+        return f"Incarnations({self})"
 
 
-Incarnations = Annotated[
-    tuple[Incarnation, ...],
-    PlainValidator(read),
-    PlainSerializer(written, return_type=str),
+def _incarnation(word: str) -> Incarnation:
+    index, _, id = word.partition("/")
+    return Incarnation(int(index), id)
+
+
+IncarnationsField = Annotated[
+    Incarnations,
+    PlainValidator(Incarnations.read),
+    PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]
 

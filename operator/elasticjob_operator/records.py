@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from elasticjob import incarnations
 from elasticjob.api import MAX_REPLICAS, ElasticWorker, RendezvousPhase
 from elasticjob.certificates import check_certificate, der_of, incarnation_id
+from elasticjob.incarnations import Incarnations
 from elasticjob_operator.kube import Object
 
 PROBLEM_LENGTH = 300
@@ -108,7 +108,7 @@ def _shared_ids(job: Object, places: Mapping[str, tuple[int, int]], ids: Mapping
     could take it away by naming it. Of others it is not known whose it is, so none of them is believed."""
     if len(set(ids.values())) == len(ids):
         return {}
-    members = {(one.index, one.id) for one in incarnations.read(_agreed(job).get("participants", ""))}
+    members = {(one.index, one.id) for one in Incarnations.read(_agreed(job).get("participants", ""))}
     holders: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(ids, key=lambda name: places[name]):
         holders[ids[name]].append(name)

@@ -8,6 +8,7 @@ from elasticjob.api import (
     ElasticJobSpec,
     ElasticJobStatus,
     Incarnation,
+    Incarnations,
     Progress,
     RendezvousStatus,
     RoundRecord,
@@ -127,8 +128,8 @@ def _members(incarnations: Iterable[Incarnation]) -> tuple[Member, ...]:
     return tuple(Member(one.index, one.id) for one in incarnations)
 
 
-def _incarnations(members: Iterable[Member]) -> tuple[Incarnation, ...]:
-    return tuple(Incarnation(index=member.index, id=member.id) for member in members)
+def _incarnations(members: Iterable[Member]) -> Incarnations:
+    return Incarnations(Incarnation(index=member.index, id=member.id) for member in members)
 
 
 def _history(report: Report) -> tuple[RoundRecord, ...]:

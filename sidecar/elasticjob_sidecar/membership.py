@@ -67,7 +67,7 @@ class Membership:
     def job_seen(self, job: RendezvousStatus, now: float) -> None:
         """The job's status changed, or was read for the first time."""
         self.job = job
-        self._rank = next((rank for rank, one in enumerate(job.participants) if one.id == self.me.id), None)
+        self._rank = job.participants.place_of(self.me)
         self._settle(now)
 
     def attached(self, trainer: str, round: int, now: float) -> int:

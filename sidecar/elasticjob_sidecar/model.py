@@ -1,5 +1,6 @@
 """What the membership state machine speaks of: its modes, a round as it was handed out, a join that waits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ class Handed:
     trainer: str
     round: int
     rank: int
-    members: tuple[Incarnation, ...]
+    members: Sequence[Incarnation]
     store: str
     reason: str = ""
 

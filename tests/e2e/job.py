@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from e2e.disruption import container_status, kill_container
 from e2e.kube import Namespace, Object, Sighting, Watch, run, wait_until
 from e2e.trainer_log import TrainerLog
-from elasticjob.incarnations import read
+from elasticjob.incarnations import Incarnations
 
 TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
 IMAGE = "elasticjob/digits:dev"
@@ -148,7 +148,7 @@ class Job:
     def member_pods(self) -> list[Object]:
         """The pods of the current round's members, in rank order."""
         pods = self.pods()
-        return [pods[member.index] for member in read(self.rendezvous["participants"])]
+        return [pods[member.index] for member in Incarnations.read(self.rendezvous["participants"])]
 
     def condition(self, kind: str) -> Object:
         found = [condition for condition in self.status.get("conditions", ()) if condition["type"] == kind]
@@ -177,7 +177,7 @@ class Job:
         for sighting in self.jobs.of(self.name):
             agreed = status_of(sighting).get("rendezvous", {})
             if agreed.get("phase") == "Formed" and agreed["round"] not in formed:
-                members = tuple(member.index for member in read(agreed["participants"]))
+                members = tuple(member.index for member in Incarnations.read(agreed["participants"]))
                 formed[agreed["round"]] = Round(agreed["round"], members, agreed["reason"], sighting.at)
         return list(formed.values())
 

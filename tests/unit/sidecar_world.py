@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from sidecar_fakes import JOB_UID, FakeKube, Json, credentials
 
-from elasticjob.incarnations import written
+from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 
@@ -92,7 +92,7 @@ class World:
         self.joined: list[Json] = []  # the last answers
 
     def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
-        participants = written(tuple(worker.machine.me for worker in members))
+        participants = str(Incarnations(worker.machine.me for worker in members))
         rendezvous = {"phase": phase, "round": round, "participants": participants, **more}
         if phase != "Forming" and members:
             rendezvous |= {"worldSize": len(members), "store": members[0].address}

@@ -4,15 +4,23 @@ import pytest
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobStatus, RendezvousStatus
-from elasticjob.incarnations import Incarnation, read, written
+from elasticjob.incarnations import Incarnation, Incarnations
 
-SOME = (Incarnation(10, "ab"), Incarnation(2, "0" * 32))
+FEW = (Incarnation(10, "ab"), Incarnation(2, "0" * 32))
+SOME = Incarnations(FEW)
 
 
 def test_they_are_words_in_the_given_order() -> None:
-    assert written(SOME) == "10/ab 2/" + "0" * 32
-    assert read(written(SOME)) == SOME
-    assert (written(()), read("")) == ("", ())
+    assert str(SOME) == "10/ab 2/" + "0" * 32
+    assert Incarnations.read(str(SOME)) == SOME
+    assert (str(Incarnations()), Incarnations.read("")) == ("", Incarnations())
+
+
+def test_they_are_a_sequence() -> None:
+    assert (len(SOME), tuple(SOME), SOME[1], SOME[-1:]) == (2, FEW, FEW[1], Incarnations(FEW[1:]))
+    assert (FEW[1] in SOME, SOME.place_of(FEW[1])) == (True, 1)
+    other = Incarnation(10, "abc")
+    assert (other in SOME, SOME.place_of(other)) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -33,5 +41,5 @@ def test_replacements_are_words_as_well() -> None:
 
 def test_a_status_holds_them_so() -> None:
     status = RendezvousStatus(participants=SOME)
-    assert status.dump()["participants"] == written(SOME)
+    assert status.dump()["participants"] == str(SOME)
     assert RendezvousStatus.parse(status.dump()) == status

@@ -24,7 +24,7 @@ from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 
 from elasticjob.api import Incarnation
 from elasticjob.certificates import der_of, incarnation_id
-from elasticjob.incarnations import written
+from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar import transport
 from elasticjob_sidecar.backoff import Backoff
 from elasticjob_sidecar.credentials import Credentials, CredentialsError, Maker, server_name
@@ -155,7 +155,7 @@ async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None
         "metadata": {"name": "job-2-0"},
         "spec": {"job": "job", "index": 2, "certificate": third.certificate},
     }
-    participants = written((zero.machine.me, Incarnation(2, third.id)))
+    participants = str(Incarnations((zero.machine.me, Incarnation(2, third.id))))
     name = server_name(JOB_UID, 2)
     formed.kube.set_job({"phase": "Formed", "round": 2, "participants": participants, "store": zero.address})
     await until(lambda: zero.machine.job is not None and zero.machine.job.round == 2)
@@ -185,7 +185,7 @@ async def test_of_newcomers_only_it_asks_by_their_indices(world: World) -> None:
     two = credentials()
     world.kube.workers["job-2-0"] = {"spec": {"job": "job", "index": 2, "id": two.id, "certificate": two.certificate}}
     world.job("Forming", 2, zero, one)
-    members = written((zero.machine.me, one.machine.me, Incarnation(2, two.id)))
+    members = str(Incarnations((zero.machine.me, one.machine.me, Incarnation(2, two.id))))
     world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.address})
     await until(lambda: ("list workers", {"indices": [2]}) in world.kube.calls)
 
@@ -235,7 +235,7 @@ async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
         "spec": {"job": "job", "index": 2, "certificate": ssl.DER_cert_to_PEM_cert(nonsense)},
     }
     zero, one = world.workers
-    members = written((zero.machine.me, one.machine.me, Incarnation(2, incarnation_id(nonsense))))
+    members = str(Incarnations((zero.machine.me, one.machine.me, Incarnation(2, incarnation_id(nonsense)))))
     world.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.address})
     await until(lambda: "a member's certificate is none" in caplog.text)
     assert await ask(zero, NAME, own(one)) == "NotYet"

@@ -8,7 +8,7 @@ from e2e.disruption import container_status, kill_worker_process
 from e2e.faults.fault import Fault
 from e2e.job import TRAINER, Job
 from e2e.kube import wait_until
-from elasticjob.incarnations import read
+from elasticjob.incarnations import Incarnations
 
 
 @pytest.mark.fault("finish-uneven")
@@ -36,7 +36,7 @@ def test_finish_uneven(fault: Fault) -> None:
 
 
 def finished(job: Job) -> list[int]:
-    return sorted(member.index for member in read(job.rendezvous["finished"]))
+    return sorted(member.index for member in Incarnations.read(job.rendezvous["finished"]))
 
 
 @pytest.mark.fault("finish-beside-restart")
