@@ -34,6 +34,11 @@ class Row:
     ours_api_writes: int = 0
     ours_api_bytes: int = 0
     ratio_median: float | None = None
+    ours_after_last_join_seconds: list[float] = field(default_factory=list)
+
+    def add(self, seconds: float, after_last_join: float) -> None:
+        self.ours_seconds.append(seconds)
+        self.ours_after_last_join_seconds.append(after_last_join)
 
     def finish(self) -> "Row":
         if self.c10d_seconds:
@@ -71,10 +76,10 @@ class Bench:
             await job.start(n, spare=1)
             async with self._counted(self.row(n, "first")):
                 first = await asyncio.to_thread(job.rendezvous)
-            self.row(n, "first").ours_seconds.append(first)
-            self.row(n, "below-max").ours_seconds.append(first)  # the job may have one worker more
+            self.row(n, "first").add(*first)
+            self.row(n, "below-max").add(*first)  # the job may have one worker more
             async with self._counted(self.row(n, "again")):
-                self.row(n, "again").ours_seconds.append(await asyncio.to_thread(job.rendezvous))
+                self.row(n, "again").add(*await asyncio.to_thread(job.rendezvous))
             newcomer = await job.scale(n + 1)
             async with self._counted(self.row(n, "scale-up")):
                 self.row(n, "scale-up").ours_seconds.append(await asyncio.to_thread(job.grow, newcomer))
@@ -85,11 +90,11 @@ class Bench:
     def _c10d(self, n: int) -> None:
         with handler_processes(n) as handlers, store_server() as store:
             group = C10d(handlers, store, n, spare=0)
-            self.row(n, "first").c10d_seconds.append(group.rendezvous())
-            self.row(n, "again").c10d_seconds.append(group.rendezvous())
+            self.row(n, "first").c10d_seconds.append(group.rendezvous()[0])
+            self.row(n, "again").c10d_seconds.append(group.rendezvous()[0])
         with handler_processes(n) as handlers, store_server() as store:
             group = C10d(handlers, store, n, spare=1)
-            self.row(n, "below-max").c10d_seconds.append(group.rendezvous())
+            self.row(n, "below-max").c10d_seconds.append(group.rendezvous()[0])
             group.add("newcomer")
             self.row(n, "scale-up").c10d_seconds.append(group.grow("newcomer"))
 

@@ -21,10 +21,10 @@ class Group:
         for home in shares:
             home.answer()
 
-    def rendezvous(self) -> float:
-        """Seconds from the first agent's call until the last has its round; checks that they agree."""
+    def rendezvous(self) -> tuple[float, float]:
+        """Seconds until the last agent has its round: from the first one's call, and from the last one's."""
         answer = self.rendezvous_of_all()
-        return _last(answer) - float(answer["began"])
+        return _last(answer) - float(answer["began"]), _last(answer) - float(answer["called"])
 
     def rendezvous_of_all(self) -> Answer:
         """When it began, and when each agent had its round; checks that they agree."""
@@ -64,6 +64,7 @@ class Group:
         answers = [home.answer() for home in shares]
         return {
             "began": min(answer["began"] for answer in answers),
+            "called": max(answer["called"] for answer in answers),
             "ended": {name: at for answer in answers for name, at in answer["ended"].items()},
             "ranks": {name: place for answer in answers for name, place in answer["ranks"].items()},
         }

@@ -29,12 +29,14 @@ class Agent:
         self._parameters = parameters
         self.handler: RendezvousHandler
         self.info: RendezvousInfo | None = None
+        self.called = 0.0  # next_rendezvous(), the last time
 
     def make(self) -> None:
         self.handler = get_rendezvous_handler(RendezvousParameters(**self._parameters))
 
     def rendezvous(self) -> float:
         """Return when it was done."""
+        self.called = time.monotonic()
         self.info = self.handler.next_rendezvous()
         return time.monotonic()
 
@@ -67,7 +69,8 @@ class Handlers:
     def together(self, **agents: list[str]) -> Answer:
         """Agents by what they do, each in its thread, all at once: a method of `Agent` each.
 
-        Answers when they began, when each was done, and the rank and world size that it has then.
+        Answers when they began, when the last of them called next_rendezvous(), when each was done, and the rank and
+        world size that it has then.
         """
         began = time.monotonic()
         futures = {
@@ -78,7 +81,8 @@ class Handlers:
         ended = {futures[future]: future.result() for future in as_completed(futures, ROUND_SECONDS)}
         infos = {name: self._agents[name].info for name in ended}
         ranks = {name: (info.rank, info.world_size) for name, info in infos.items() if info is not None}
-        return {"began": began, "ended": ended, "ranks": ranks}
+        called = max(self._agents[name].called for name in ended)
+        return {"began": began, "called": called, "ended": ended, "ranks": ranks}
 
     def vanish(self, agent: str) -> Answer:
         """An agent is gone without a word: its connections end, and nobody says why."""
