@@ -11,23 +11,15 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
-import aiohttp
-
-from rounds import floor
-from rounds.api import Api, ApiError
+from rounds.api import Api
 from rounds.c10d import C10d
-from rounds.child import Child
 from rounds.floor import Floor
-from rounds.ours import NAMESPACE, OurJob
+from rounds.ours import OurJob
+from rounds.processes import BUILD, children, operator, sidecar_processes
 
-BUILD = Path("build")
 SIZES = (2, 8, 32, 64, 128, 256, 512, 1024)
 C10D_TO = 128  # with 256 agents it never completes: they expire as fast as they join
-AGENTS_IN_A_PROCESS = 128
-READY_SECONDS = 60.0
-STOP_SECONDS = 30.0
 # per kind: joins and status writes of one round, for the floor
 FLOORS = {"first": (None, 1), "again": (None, 2), "below-max": (None, 1), "scale-up": (1, 2), "member-lost": (0, 1)}
 
@@ -74,7 +66,7 @@ class Bench:
 
     async def _ours(self, n: int) -> None:
         """One job: its first round, the same members again, one more worker, one less."""
-        with children("rounds.handlers", n) as handlers, self._sidecars(n) as sidecars:
+        with children("rounds.handlers", n) as handlers, sidecar_processes(self._api, n) as sidecars:
             job = OurJob(self._api, handlers, sidecars)
             await job.start(n, spare=1)
             async with self._counted(self.row(n, "first")):
@@ -101,30 +93,12 @@ class Bench:
             group.add("newcomer")
             self.row(n, "scale-up").c10d_seconds.append(group.grow("newcomer"))
 
-    @contextlib.contextmanager
-    def _sidecars(self, n: int) -> Iterator[list[Child]]:
-        authority = BUILD / "bench-ca.crt"
-        authority.write_text(self._api.authority)
-        with children("rounds.sidecars", n, str(authority), self._api.host, self._api.port) as started:
-            yield started
-
     @contextlib.asynccontextmanager
     async def _counted(self, row: Row) -> AsyncIterator[None]:
         before = await self._api.counted()
         yield
         after = await self._api.counted()
         row.ours_api_writes, row.ours_api_bytes = after.writes - before.writes, after.bytes - before.bytes
-
-
-@contextlib.contextmanager
-def children(module: str, agents: int, *arguments: str) -> Iterator[list[Child]]:
-    """As many processes as so many agents or sidecars need."""
-    started = [Child(module, *arguments) for _ in range(-(-agents // AGENTS_IN_A_PROCESS))]
-    try:
-        yield started
-    finally:
-        for child in started:
-            child.kill()
 
 
 @contextlib.contextmanager
@@ -135,48 +109,6 @@ def store_server() -> Iterator[str]:
         assert process.stdout is not None
         yield f"127.0.0.1:{process.stdout.readline().strip()}"
         process.kill()
-
-
-@contextlib.asynccontextmanager
-async def operator(api: Api) -> AsyncIterator[None]:
-    """The operator's own process on this machine, for the benchmark's namespace only; the installed one rests."""
-    deployment = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
-    installed = (await api.call("GET", deployment))["spec"].get("replicas") or 2  # 0: an earlier run was killed
-    await api.patch(deployment, {"spec": {"replicas": 0}})
-    try:
-        await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    except ApiError as error:
-        if error.status != 409:
-            raise
-    port = 18080
-    flags = [
-        "--sidecar-image=none",
-        f"--namespaces={NAMESPACE}",
-        f"--lease-namespace={NAMESPACE}",
-        f"--health-port={port}",
-        "--log-level=warning",
-    ]
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "elasticjob_operator", *flags)
-    try:
-        await ready(f"http://127.0.0.1:{port}/readyz")
-        yield
-    finally:
-        process.terminate()
-        async with asyncio.timeout(STOP_SECONDS):
-            await process.wait()
-        await api.patch(deployment, {"spec": {"replicas": installed}})
-        for namespace in (NAMESPACE, floor.NAMESPACE):
-            await api.text("DELETE", f"/api/v1/namespaces/{namespace}")
-
-
-async def ready(url: str) -> None:
-    async with aiohttp.ClientSession() as http, asyncio.timeout(READY_SECONDS):
-        while True:
-            with contextlib.suppress(aiohttp.ClientError):
-                async with http.get(url) as answer:
-                    if answer.status == 200:
-                        return
-            await asyncio.sleep(0.2)
 
 
 def table(rows: list[Row]) -> str:

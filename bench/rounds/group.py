@@ -23,9 +23,14 @@ class Group:
 
     def rendezvous(self) -> float:
         """Seconds from the first agent's call until the last has its round; checks that they agree."""
+        answer = self.rendezvous_of_all()
+        return _last(answer) - float(answer["began"])
+
+    def rendezvous_of_all(self) -> Answer:
+        """When it began, and when each agent had its round; checks that they agree."""
         answer = self._together(rendezvous=list(self._home))
         self._check(answer)
-        return _last(answer) - float(answer["began"])
+        return answer
 
     def grow(self, newcomer: str) -> float:
         """Seconds from the newcomer's join until all, told by their polls, have the round with it."""

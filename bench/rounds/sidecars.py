@@ -17,6 +17,7 @@ from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
 from elasticjob_sidecar.kube import Kube
 from rounds.child import serve
+from rounds.moments import Moments, note_sidecar
 
 READY_SECONDS = 120.0
 
@@ -70,9 +71,15 @@ class Sidecars:
 
 def main() -> None:
     logging.basicConfig(level="ERROR", stream=sys.stderr)
-    authority, host, port = sys.argv[1:]
-    sidecars = Sidecars(Path(authority), host, port)
-    commands: dict[str, Any] = {"start": sidecars.start, "stop": sidecars.stop}
+    authority, host, port, *options = sys.argv[1:]
+    sidecars, moments = Sidecars(Path(authority), host, port), Moments()
+    if options == ["--moments"]:
+        note_sidecar(moments)
+    commands: dict[str, Any] = {
+        "start": sidecars.start,
+        "stop": sidecars.stop,
+        "moments": lambda: {"noted": moments.take()},
+    }
     serve(commands)
 
 
