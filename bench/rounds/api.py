@@ -25,6 +25,8 @@ WRITES = re.compile(
 )
 EVENT_BYTES = re.compile(r'^apiserver_watch_events_sizes_sum\{group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 BODY_BYTES = re.compile(r'^apiserver_request_body_size_bytes_sum\{group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
+ANSWER_BYTES = re.compile(r'^apiserver_response_sizes_sum\{.*group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
+CPU_SECONDS = re.compile(r"^process_cpu_seconds_total (\S+)$", re.MULTILINE)
 REQUESTS = re.compile(r'^apiserver_request_total\{.*group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 
 
@@ -35,11 +37,13 @@ class ApiError(Exception):
 
 
 class Counted(NamedTuple):
-    """What the API server has served of this project's objects since it started."""
+    """What the API server has served of this project's objects since it started, and its CPU time for everything."""
 
     requests: int
     writes: int
     bytes: int
+    read_bytes: int  # of answers to reads; those to writes it does not count
+    cpu_seconds: float
 
 
 class Api:
@@ -93,7 +97,11 @@ class Api:
         def total(pattern: re.Pattern[str]) -> int:
             return int(sum(float(number) for number in pattern.findall(text)))
 
-        return Counted(total(REQUESTS), total(WRITES), total(EVENT_BYTES) + total(BODY_BYTES))
+        cpu = CPU_SECONDS.search(text)
+        if cpu is None:
+            raise RuntimeError("the API server's /metrics does not tell process_cpu_seconds_total")
+        sent = total(EVENT_BYTES) + total(BODY_BYTES)
+        return Counted(total(REQUESTS), total(WRITES), sent, total(ANSWER_BYTES), float(cpu[1]))
 
 
 async def gather_in_turn(calls: list[Any], at_once: int = 64) -> list[Any]:

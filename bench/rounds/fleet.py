@@ -1,0 +1,196 @@
+"""`python -m rounds.fleet`: one operator with many jobs: what it costs while nothing happens, and how it comes back.
+
+Writes build/bench-fleet.json. Each job's workers are in round 1 before the operator is watched, and afterwards: an
+operator that comes back must not make a new round. All restarts are measured from the signal to the old process:
+
+- `ready`: the new process answers 200 at /readyz. A standby does so too.
+- `leads`: it has the Lease. A killed leader's runs out first, 10 s after its last renewal: that is in the number.
+- `resumed`: the status of every job names the new term, which a leader writes when it has listed the job, its pods
+  and workers anew and decided; nothing else changes in these statuses.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+
+from rounds.api import Api, Object
+from rounds.costs import Cost, cost, resident_mib
+from rounds.operators import HEALTH_PORT, Operator, at_rest
+from rounds.ours import JOBS, OurJob
+from rounds.processes import BUILD, children, sidecar_processes
+
+SECONDS = 30.0
+RESUMED_SECONDS = 120.0
+
+
+@dataclass(slots=True)
+class Restart:
+    """Seconds from the signal; memory when all is resumed."""
+
+    kind: str
+    ready: float
+    leads: float
+    resumed: float
+    operator_mib: float
+
+
+@dataclass(slots=True)
+class Fleet:
+    jobs: int
+    steady: Cost
+    restarts: list[Restart] = field(default_factory=list)
+
+
+class Terms:
+    """The term in each job's status, as a watch tells it."""
+
+    def __init__(self, api: Api, jobs: int) -> None:
+        self._api, self._jobs = api, jobs
+        self._terms: dict[str, int] = {}
+        self._rang = asyncio.Event()
+
+    async def follow(self) -> None:
+        async for event in self._api.watch(JOBS):
+            job: Object = event["object"]
+            self._terms[job["metadata"]["name"]] = job.get("status", {}).get("term", 0)
+            self._rang.set()
+
+    def newest(self) -> int:
+        return max(self._terms.values(), default=0)
+
+    async def after(self, term: int) -> None:
+        """Wait until every job's status names a later one."""
+        async with asyncio.timeout(RESUMED_SECONDS):
+            while sum(one > term for one in self._terms.values()) < self._jobs:
+                self._rang.clear()
+                await self._rang.wait()
+
+
+class Restarts:
+    """Of an operator that leads. Each way to lose it ends with another that does."""
+
+    def __init__(self, api: Api, terms: Terms, operator: Operator) -> None:
+        self._api, self._terms, self.operator = api, terms, operator
+
+    async def killed_same_name(self) -> Restart:
+        """As the kubelet does it in place: SIGKILL, and a process with the same identity."""
+        return await self._replace("killed, starts again in place", self.operator.kill, Operator(identity="first"))
+
+    async def killed_other_name(self) -> Restart:
+        """As a ReplicaSet does it: another pod."""
+        return await self._replace("killed, another pod", self.operator.kill, Operator(identity="second"))
+
+    async def stopped(self) -> Restart:
+        """SIGTERM, as in an upgrade: it gives its Lease up."""
+        return await self._replace("stopped, another pod", self.operator.stop, Operator(identity="third"))
+
+    async def standby(self) -> Restart:
+        """SIGKILL while a second one stands by, as the chart has it."""
+        waiting = Operator(identity="standby", port=HEALTH_PORT + 1)
+        await waiting.start()
+        await waiting.ready()
+        return await self._replace("killed, a standby is there", self.operator.kill, waiting, started=True)
+
+    async def _replace(
+        self, kind: str, end: Callable[[], Awaitable[None]], new: Operator, started: bool = False
+    ) -> Restart:
+        term, began = self._terms.newest(), time.monotonic()
+        await end()
+        self.operator = new
+        if not started:
+            await new.start()
+        seconds = []
+        for reached in (new.ready(), new.leads(), self._terms.after(term)):
+            await reached
+            seconds.append(time.monotonic() - began)
+        return Restart(kind, *seconds, operator_mib=resident_mib(new.pid))
+
+
+async def measure(api: Api, jobs: int, workers: int, seconds: float) -> Fleet:
+    n, operator = jobs * workers, Operator(identity="first")
+    with children("rounds.handlers", n) as handlers, sidecar_processes(api, n) as sidecars:
+        await operator.start()
+        await operator.ready()
+        for number in range(jobs):
+            job = OurJob(api, handlers, sidecars, addresses=number * workers)
+            await job.start(workers, spare=0)
+            await asyncio.to_thread(job.rendezvous)
+        print(f"{jobs} jobs of {workers} formed", file=sys.stderr, flush=True)
+        fleet = Fleet(jobs, await cost(api, n, operator.pid, sidecars, seconds))
+        async with following(Terms(api, jobs)) as terms:
+            restarts = Restarts(api, terms, operator)
+            try:
+                for lose in (
+                    restarts.killed_same_name,
+                    restarts.killed_other_name,
+                    restarts.stopped,
+                    restarts.standby,
+                ):
+                    fleet.restarts.append(await lose())
+                await check(api, jobs, workers)
+            finally:  # before the sidecars end: their workers are not to be replaced
+                await restarts.operator.stop()
+    return fleet
+
+
+@asynccontextmanager
+async def following(terms: Terms) -> AsyncIterator[Terms]:
+    task = asyncio.create_task(terms.follow())
+    try:
+        yield terms
+    finally:
+        task.cancel()
+
+
+async def check(api: Api, jobs: int, workers: int) -> None:
+    """All of them are still in their first round."""
+    listed = (await api.call("GET", JOBS))["items"]
+    found = [(one["phase"], one["round"], one["worldSize"]) for one in (job["status"]["rendezvous"] for job in listed)]
+    if found != [("Formed", 1, workers)] * jobs:
+        raise RuntimeError(f"not all of {jobs} jobs are in round 1 with {workers} workers: {sorted(set(found))}")
+
+
+def table(fleet: Fleet) -> str:
+    spent = fleet.steady
+    lines = [
+        f"{spent.n} workers in {fleet.jobs} jobs, for {spent.seconds:.0f} s:",
+        f"  operator      {spent.operator_cores:.3f} cores, {spent.operator_mib:.0f} MiB",
+        f"  API server    {spent.api_server_cores:.3f} cores",
+        f"  sidecars      {spent.sidecars_cores:.3f} cores, {spent.sidecar_milliseconds:.2f} ms/s each",
+        f"  per worker    {spent.requests:.3f} requests/s, {spent.writes:.3f} writes/s, {spent.bytes:.0f} bytes/s",
+        f"{'operator':<32}{'ready s':>9}{'leads s':>9}{'resumed s':>11}{'MiB':>6}",
+    ]
+    for one in fleet.restarts:
+        figures = f"{one.ready:>9.2f}{one.leads:>9.2f}{one.resumed:>11.2f}{one.operator_mib:>6.0f}"
+        lines.append(f"  {one.kind:<30}{figures}")
+    return "\n".join(lines)
+
+
+async def run(jobs: int, workers: int, seconds: float) -> None:
+    api = Api()
+    try:
+        async with at_rest(api):
+            fleet = await measure(api, jobs, workers, seconds)
+        (BUILD / "bench-fleet.json").write_text(json.dumps(asdict(fleet), indent=1))
+        print(table(fleet))
+    finally:
+        await api.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="rounds.fleet", description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=50)
+    parser.add_argument("--workers", type=int, default=20, help="of each job")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the operator is watched")
+    given = parser.parse_args()
+    BUILD.mkdir(exist_ok=True)
+    asyncio.run(run(given.jobs, given.workers, given.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The operator's own process, for the benchmark's namespace only, while the installed one rests."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from rounds import floor
+from rounds.api import Api, ApiError
+from rounds.ours import NAMESPACE
+
+DEPLOYMENT = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
+HEALTH_PORT = 18080
+READY_SECONDS = 60.0
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.02
+
+
+class Operator:
+    """A process of `module`, with the options of this benchmark; `identity` stands for the name of its pod."""
+
+    def __init__(self, *module: str, identity: str = "", port: int = HEALTH_PORT) -> None:
+        self._module = module or ("elasticjob_operator",)
+        self._identity, self._port = identity, port
+        self._process: asyncio.subprocess.Process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Returns before it is ready."""
+        flags = [
+            "--sidecar-image=none",
+            f"--namespaces={NAMESPACE}",
+            f"--lease-namespace={NAMESPACE}",
+            f"--health-port={self._port}",
+            "--log-level=warning",
+        ]
+        environment = {**os.environ, "POD_NAME": self._identity} if self._identity else None
+        command = [sys.executable, "-m", *self._module, *flags]
+        self._process = await asyncio.create_subprocess_exec(*command, env=environment)
+
+    async def ready(self) -> None:
+        """Wait until it says so to a kubelet."""
+        await self._wait_for("ready", "/readyz", "")
+
+    async def leads(self) -> None:
+        await self._wait_for("leading", "/metrics", "\nelasticjob_leader 1.0\n")
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, on which it gives its Lease up; nothing where it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        async with asyncio.timeout(STOP_SECONDS):
+            await self._process.wait()
+
+    async def _wait_for(self, what: str, path: str, text: str) -> None:
+        """Wait until it answers 200 at `path` with `text` in it."""
+        url, deadline = f"http://127.0.0.1:{self._port}{path}", asyncio.get_running_loop().time() + READY_SECONDS
+        async with aiohttp.ClientSession() as http:
+            while asyncio.get_running_loop().time() < deadline:
+                if self._process.returncode is not None:
+                    raise RuntimeError(f"the operator ended with code {self._process.returncode} before it was {what}")
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with http.get(url) as answer:
+                        if answer.status == 200 and text in await answer.text():
+                            return
+                await asyncio.sleep(LOOK_SECONDS)
+        raise TimeoutError(f"the operator was not {what} within {READY_SECONDS:g} s")
+
+
+@contextlib.asynccontextmanager
+async def at_rest(api: Api) -> AsyncIterator[None]:
+    """The installed operator has no pods, and the benchmark's namespace is there; both undone afterwards."""
+    installed = (await api.call("GET", DEPLOYMENT))["spec"].get("replicas") or 2  # 0: an earlier run was killed
+    await api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})
+    try:
+        await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    try:
+        yield
+    finally:
+        await api.patch(DEPLOYMENT, {"spec": {"replicas": installed}})
+        for namespace in (NAMESPACE, floor.NAMESPACE):
+            await _delete(api, f"/api/v1/namespaces/{namespace}")
+
+
+async def _delete(api: Api, path: str) -> None:
+    try:
+        await api.text("DELETE", path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+@contextlib.asynccontextmanager
+async def operator(api: Api, *module: str) -> AsyncIterator[int]:
+    """One that is ready; yields its process id. `module` and its arguments run it in place of its own."""
+    async with at_rest(api):
+        running = Operator(*module)
+        await running.start()
+        try:
+            await running.ready()
+            yield running.pid
+        finally:
+            await running.stop()
