@@ -74,14 +74,14 @@ class Terms:
 class Restarts:
     """Of an operator that leads. Each way to lose it ends with another that does."""
 
-    def __init__(self, api: Api, terms: Terms, operator: Operator) -> None:
-        self._api, self._terms, self.operator = api, terms, operator
+    def __init__(self, terms: Terms, operator: Operator) -> None:
+        self._terms, self.operator = terms, operator
 
-    async def killed_same_name(self) -> Restart:
+    async def same_name(self) -> Restart:
         """As the kubelet does it in place: SIGKILL, and a process with the same identity."""
         return await self._replace("killed, starts again in place", self.operator.kill, Operator(identity="first"))
 
-    async def killed_other_name(self) -> Restart:
+    async def other_name(self) -> Restart:
         """As a ReplicaSet does it: another pod."""
         return await self._replace("killed, another pod", self.operator.kill, Operator(identity="second"))
 
@@ -112,37 +112,33 @@ class Restarts:
 
 
 async def measure(api: Api, jobs: int, workers: int, seconds: float) -> Fleet:
-    n, operator = jobs * workers, Operator(identity="first")
+    n, terms = jobs * workers, Terms(api, jobs)
+    restarts = Restarts(terms, Operator(identity="first"))
     with children("rounds.handlers", n) as handlers, sidecar_processes(api, n) as sidecars:
-        await operator.start()
-        await operator.ready()
-        for number in range(jobs):
-            job = OurJob(api, handlers, sidecars, addresses=number * workers)
-            await job.start(workers, spare=0)
-            await asyncio.to_thread(job.rendezvous)
-        print(f"{jobs} jobs of {workers} formed", file=sys.stderr, flush=True)
-        fleet = Fleet(jobs, await cost(api, n, operator.pid, sidecars, seconds))
-        async with following(Terms(api, jobs)) as terms:
-            restarts = Restarts(api, terms, operator)
-            try:
-                for lose in (
-                    restarts.killed_same_name,
-                    restarts.killed_other_name,
-                    restarts.stopped,
-                    restarts.standby,
-                ):
+        try:
+            await restarts.operator.start()
+            await restarts.operator.ready()
+            for number in range(jobs):
+                job = OurJob(api, handlers, sidecars, addresses=number * workers)
+                await job.start(workers, spare=0)
+                await asyncio.to_thread(job.rendezvous)
+            print(f"{jobs} jobs of {workers} formed", file=sys.stderr, flush=True)
+            fleet = Fleet(jobs, await cost(api, n, restarts.operator.pid, sidecars, seconds))
+            async with following(terms):
+                for lose in (restarts.same_name, restarts.other_name, restarts.stopped, restarts.standby):
                     fleet.restarts.append(await lose())
-                await check(api, jobs, workers)
-            finally:  # before the sidecars end: their workers are not to be replaced
-                await restarts.operator.stop()
+            await check(api, jobs, workers)
+        finally:  # before the sidecars end: their workers are not to be replaced
+            await restarts.operator.stop()
     return fleet
 
 
 @asynccontextmanager
-async def following(terms: Terms) -> AsyncIterator[Terms]:
+async def following(terms: Terms) -> AsyncIterator[None]:
     task = asyncio.create_task(terms.follow())
     try:
-        yield terms
+        await terms.after(0)
+        yield
     finally:
         task.cancel()
 

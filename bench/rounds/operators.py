@@ -25,11 +25,16 @@ class Operator:
     def __init__(self, *module: str, identity: str = "", port: int = HEALTH_PORT) -> None:
         self._module = module or ("elasticjob_operator",)
         self._identity, self._port = identity, port
-        self._process: asyncio.subprocess.Process
+        self._started: asyncio.subprocess.Process | None = None
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def _process(self) -> asyncio.subprocess.Process:
+        assert self._started is not None, "start() comes first"
+        return self._started
 
     async def start(self) -> None:
         """Returns before it is ready."""
@@ -42,7 +47,7 @@ class Operator:
         ]
         environment = {**os.environ, "POD_NAME": self._identity} if self._identity else None
         command = [sys.executable, "-m", *self._module, *flags]
-        self._process = await asyncio.create_subprocess_exec(*command, env=environment)
+        self._started = await asyncio.create_subprocess_exec(*command, env=environment)
 
     async def ready(self) -> None:
         """Wait until it says so to a kubelet."""
@@ -56,7 +61,9 @@ class Operator:
         await self._process.wait()
 
     async def stop(self) -> None:
-        """SIGTERM, on which it gives its Lease up; nothing where it has ended."""
+        """SIGTERM, on which it gives its Lease up; nothing where it does not run."""
+        if self._started is None:
+            return
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         async with asyncio.timeout(STOP_SECONDS):
