@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass, field
 from rounds.api import Api
 from rounds.c10d import C10d
 from rounds.floor import Floor
-from rounds.operators import operator
 from rounds.ours import OurJob
-from rounds.processes import BUILD, children, sidecar_processes
+from rounds.processes import BUILD, children, operator, sidecar_processes
 
 SIZES = (2, 8, 32, 64, 128, 256, 512, 1024)
 C10D_TO = 128  # with 256 agents it never completes: they expire as fast as they join

@@ -10,7 +10,8 @@ import time
 
 from rounds.api import CUSTOM, Api, ApiError, Object, gather_in_turn
 
-NAMESPACE = f"bench-floor-{secrets.token_hex(2)}"
+PREFIX = "bench-floor-"
+NAMESPACE = f"{PREFIX}{secrets.token_hex(2)}"
 JOBS, WORKERS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs", f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers"
 AT_ONCE = 64
 OPEN_SECONDS = DELIVER_SECONDS = 60.0

@@ -16,7 +16,8 @@ from rounds.api import CUSTOM, Api, Object, gather_in_turn
 from rounds.child import Child
 from rounds.group import Group
 
-NAMESPACE = f"bench-rounds-{secrets.token_hex(2)}"
+PREFIX = "bench-rounds-"
+NAMESPACE = f"{PREFIX}{secrets.token_hex(2)}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 JOBS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs"
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")

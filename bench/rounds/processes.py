@@ -1,11 +1,12 @@
-"""As many processes with handlers or sidecars as so many agents need."""
+"""The processes of the benchmark: the operator, and as many with handlers or sidecars as so many agents need."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from rounds.api import Api
 from rounds.child import Child
+from rounds.operators import Operator, at_rest
 
 BUILD = Path("build")
 AGENTS_IN_A_PROCESS = 128
@@ -28,3 +29,16 @@ def sidecar_processes(api: Api, agents: int, *options: str) -> Iterator[list[Chi
     authority.write_text(api.authority)
     with children("rounds.sidecars", agents, str(authority), api.host, api.port, *options) as started:
         yield started
+
+
+@contextlib.asynccontextmanager
+async def operator(api: Api, *module: str) -> AsyncIterator[int]:
+    """One that is ready; yields its process id. `module` and its arguments run it in place of its own."""
+    async with at_rest(api):
+        running = Operator(*module)
+        await running.start()
+        try:
+            await running.ready()
+            yield running.pid
+        finally:
+            await running.stop()

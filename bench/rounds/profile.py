@@ -11,9 +11,8 @@ from rounds.api import Api
 from rounds.child import Child
 from rounds.floor import Floor
 from rounds.moments import Moment, table_of
-from rounds.operators import operator
 from rounds.ours import OurJob
-from rounds.processes import BUILD, children, sidecar_processes
+from rounds.processes import BUILD, children, operator, sidecar_processes
 
 OPERATOR = BUILD / "bench-moments.jsonl"
 

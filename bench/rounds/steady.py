@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass
 
 from rounds.api import Api
 from rounds.costs import Cost, cost
-from rounds.operators import operator
 from rounds.ours import OurJob, size_in_bytes
-from rounds.processes import BUILD, children, sidecar_processes
+from rounds.processes import BUILD, children, operator, sidecar_processes
 
 SIZES = (8, 128, 1024)
 SECONDS = 30.0
