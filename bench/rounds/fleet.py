@@ -4,7 +4,8 @@ Writes build/bench-fleet.json. Each job's workers are in round 1 before the oper
 operator that comes back must not make a new round. All restarts are measured from the signal to the old process:
 
 - `ready`: the new process answers 200 at /readyz. A standby does so too.
-- `leads`: it has the Lease. A killed leader's runs out first, 10 s after its last renewal: that is in the number.
+- `leads`: the Lease tells a new term. That of a killed leader runs out first, 10 s after it was last renewed: the
+  number holds this.
 - `resumed`: the status of every job names the new term, which a leader writes when it has listed the job, its pods
   and workers anew and decided; nothing else changes in these statuses.
 """
@@ -21,9 +22,10 @@ from dataclasses import asdict, dataclass, field
 from rounds.api import Api, Object
 from rounds.costs import Cost, cost, resident_mib
 from rounds.operators import HEALTH_PORT, Operator, at_rest
-from rounds.ours import JOBS, OurJob
+from rounds.ours import JOBS, NAMESPACE, OurJob
 from rounds.processes import BUILD, children, sidecar_processes
 
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 SECONDS = 30.0
 RESUMED_SECONDS = 120.0
 
@@ -47,28 +49,49 @@ class Fleet:
 
 
 class Terms:
-    """The term in each job's status, as a watch tells it."""
+    """The term of the Lease and that in each job's status, as watches tell them: nobody asks the operator for it."""
 
     def __init__(self, api: Api, jobs: int) -> None:
         self._api, self._jobs = api, jobs
+        self._lease = 0
         self._terms: dict[str, int] = {}
         self._rang = asyncio.Event()
 
     async def follow(self) -> None:
+        """Until cancelled."""
+        await asyncio.gather(self._follow_lease(), self._follow_jobs())
+
+    async def _follow_lease(self) -> None:
+        async for event in self._api.watch(LEASES):
+            self._lease = event["object"]["spec"]["leaseTransitions"]
+            self._rang.set()
+
+    async def _follow_jobs(self) -> None:
         async for event in self._api.watch(JOBS):
             job: Object = event["object"]
             self._terms[job["metadata"]["name"]] = job.get("status", {}).get("term", 0)
             self._rang.set()
 
     def newest(self) -> int:
-        return max(self._terms.values(), default=0)
+        return self._lease
 
-    async def after(self, term: int) -> None:
-        """Wait until every job's status names a later one."""
-        async with asyncio.timeout(RESUMED_SECONDS):
-            while sum(one > term for one in self._terms.values()) < self._jobs:
-                self._rang.clear()
-                await self._rang.wait()
+    async def led_after(self, term: int) -> None:
+        await self._until("a leader", lambda: self._lease > term)
+
+    async def resumed_after(self, term: int) -> None:
+        """Every job's status names a later one."""
+        await self._until(
+            "all jobs to be resumed", lambda: sum(one > term for one in self._terms.values()) == self._jobs
+        )
+
+    async def _until(self, what: str, reached: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(RESUMED_SECONDS):
+                while not reached():
+                    self._rang.clear()
+                    await self._rang.wait()
+        except TimeoutError:
+            raise TimeoutError(f"waited {RESUMED_SECONDS:g} s for {what}; terms: {self._terms}") from None
 
 
 class Restarts:
@@ -105,7 +128,7 @@ class Restarts:
         if not started:
             await new.start()
         seconds = []
-        for reached in (new.ready(), new.leads(), self._terms.after(term)):
+        for reached in (new.ready(), self._terms.led_after(term), self._terms.resumed_after(term)):
             await reached
             seconds.append(time.monotonic() - began)
         return Restart(kind, *seconds, operator_mib=resident_mib(new.pid))
@@ -137,7 +160,8 @@ async def measure(api: Api, jobs: int, workers: int, seconds: float) -> Fleet:
 async def following(terms: Terms) -> AsyncIterator[None]:
     task = asyncio.create_task(terms.follow())
     try:
-        await terms.after(0)
+        await terms.resumed_after(0)
+        await terms.led_after(0)
         yield
     finally:
         task.cancel()

@@ -53,10 +53,17 @@ class Operator:
 
     async def ready(self) -> None:
         """Wait until it says so to a kubelet."""
-        await self._wait_for("ready", "/readyz", "")
-
-    async def leads(self) -> None:
-        await self._wait_for("leading", "/metrics", "\nelasticjob_leader 1.0\n")
+        url, deadline = f"http://127.0.0.1:{self._port}/readyz", asyncio.get_running_loop().time() + READY_SECONDS
+        async with aiohttp.ClientSession() as http:
+            while asyncio.get_running_loop().time() < deadline:
+                if self._process.returncode is not None:
+                    raise RuntimeError(f"the operator ended with code {self._process.returncode} before it was ready")
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with http.get(url) as answer:
+                        if answer.status == 200:
+                            return
+                await asyncio.sleep(LOOK_SECONDS)
+        raise TimeoutError(f"the operator was not ready within {READY_SECONDS:g} s")
 
     async def kill(self) -> None:
         self._process.kill()
@@ -70,20 +77,6 @@ class Operator:
             self._process.terminate()
         async with asyncio.timeout(STOP_SECONDS):
             await self._process.wait()
-
-    async def _wait_for(self, what: str, path: str, text: str) -> None:
-        """Wait until it answers 200 at `path` with `text` in it."""
-        url, deadline = f"http://127.0.0.1:{self._port}{path}", asyncio.get_running_loop().time() + READY_SECONDS
-        async with aiohttp.ClientSession() as http:
-            while asyncio.get_running_loop().time() < deadline:
-                if self._process.returncode is not None:
-                    raise RuntimeError(f"the operator ended with code {self._process.returncode} before it was {what}")
-                with contextlib.suppress(aiohttp.ClientError):
-                    async with http.get(url) as answer:
-                        if answer.status == 200 and text in await answer.text():
-                            return
-                await asyncio.sleep(LOOK_SECONDS)
-        raise TimeoutError(f"the operator was not {what} within {READY_SECONDS:g} s")
 
 
 @contextlib.asynccontextmanager
