@@ -27,6 +27,7 @@ from rounds.processes import BUILD, children, sidecar_processes
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 SECONDS = 30.0
+SETTLE_SECONDS = 5.0
 RESUMED_SECONDS = 120.0
 
 
@@ -122,6 +123,7 @@ class Restarts:
     async def _replace(
         self, kind: str, end: Callable[[], Awaitable[None]], new: Operator, started: bool = False
     ) -> Restart:
+        await asyncio.sleep(SETTLE_SECONDS)  # no operator is lost while it still comes back
         term, began = self._terms.newest(), time.monotonic()
         await end()
         self.operator = new
