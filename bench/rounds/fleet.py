@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 
 from rounds.api import Api, Object
 from rounds.costs import Cost, cost, resident_mib
-from rounds.operators import HEALTH_PORT, Operator, at_rest
+from rounds.operators import Operator, at_rest
 from rounds.ours import JOBS, NAMESPACE, OurJob
 from rounds.processes import BUILD, children, sidecar_processes
 
@@ -115,7 +115,7 @@ class Restarts:
 
     async def standby(self) -> Restart:
         """SIGKILL while a second one stands by, as the chart has it."""
-        waiting = Operator(identity="standby", port=HEALTH_PORT + 1)
+        waiting = Operator(identity="standby")
         await waiting.start()
         await waiting.ready()
         return await self._replace("killed, a standby is there", self.operator.kill, waiting, started=True)

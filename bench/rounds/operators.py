@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator
 
@@ -13,7 +14,6 @@ from rounds.api import CUSTOM, Api, ApiError
 from rounds.ours import NAMESPACE
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
-HEALTH_PORT = 18080
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.02
@@ -24,9 +24,10 @@ CORE = "/api/v1/namespaces"
 class Operator:
     """A process of `module`, with the options of this benchmark; `identity` stands for the name of its pod."""
 
-    def __init__(self, *module: str, identity: str = "", port: int = HEALTH_PORT) -> None:
+    def __init__(self, *module: str, identity: str = "") -> None:
         self._module = module or ("elasticjob_operator",)
-        self._identity, self._port = identity, port
+        self._identity = identity
+        self._port = 0
         self._started: asyncio.subprocess.Process | None = None
 
     @property
@@ -40,6 +41,7 @@ class Operator:
 
     async def start(self) -> None:
         """Returns before it is ready."""
+        self._port = free_port()
         flags = [
             "--sidecar-image=none",
             f"--namespaces={NAMESPACE}",
@@ -77,6 +79,14 @@ class Operator:
             self._process.terminate()
         async with asyncio.timeout(STOP_SECONDS):
             await self._process.wait()
+
+
+def free_port() -> int:
+    """Else another benchmark's operator might answer for this one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @contextlib.asynccontextmanager
