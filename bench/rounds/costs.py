@@ -71,9 +71,10 @@ async def cost(api: Api, n: int, operator: int, sidecars: Sequence[Child], secon
 
 
 async def _sample(api: Api, operator: int, sidecars: Sequence[Child]) -> Sample:
+    at = time.monotonic()  # the API server counts at once; its answer takes a while, now more and now less
     counted = await api.counted()
     own = sum(cpu_seconds(sidecar.pid) for sidecar in sidecars)
-    return Sample(time.monotonic(), counted, cpu_seconds(operator), own)
+    return Sample(at, counted, cpu_seconds(operator), own)
 
 
 async def _size_of_a_record(api: Api) -> int:
