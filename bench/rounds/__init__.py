@@ -6,6 +6,11 @@
     floor.py       the same writes and deliveries by a bare client
     handlers.py    a process of many agents' handlers, of either backend: what is timed
     sidecars.py    a process of many sidecars
+    operators.py   the operator's process, while the installed one rests
+    processes.py   all processes, started and ended
+    steady.py      what a job costs while nothing happens to it (`python -m rounds.steady`)
+    fleet.py       what an operator costs that has many jobs, and how it comes back (`python -m rounds.fleet`)
+    costs.py       how that is counted
     api.py         the administrator's calls to the API server, and what it counts
 
 All moments are CLOCK_MONOTONIC in seconds, which the processes of one machine share.

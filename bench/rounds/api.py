@@ -25,6 +25,7 @@ WRITES = re.compile(
 )
 EVENT_BYTES = re.compile(r'^apiserver_watch_events_sizes_sum\{group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 BODY_BYTES = re.compile(r'^apiserver_request_body_size_bytes_sum\{group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
+ANSWER_BYTES = re.compile(r'^apiserver_response_sizes_sum\{.*group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 CPU_SECONDS = re.compile(r"^process_cpu_seconds_total (\S+)$", re.MULTILINE)
 REQUESTS = re.compile(r'^apiserver_request_total\{.*group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 
@@ -41,6 +42,7 @@ class Counted(NamedTuple):
     requests: int
     writes: int
     bytes: int
+    read_bytes: int  # of answers to reads; those to writes it does not count
 
 
 class Api:
@@ -102,7 +104,8 @@ class Api:
         def total(pattern: re.Pattern[str]) -> int:
             return int(sum(float(number) for number in pattern.findall(text)))
 
-        return Counted(total(REQUESTS), total(WRITES), total(EVENT_BYTES) + total(BODY_BYTES))
+        sent = total(EVENT_BYTES) + total(BODY_BYTES)
+        return Counted(total(REQUESTS), total(WRITES), sent, total(ANSWER_BYTES))
 
 
 async def gather_in_turn(calls: list[Any], at_once: int = 64) -> list[Any]:

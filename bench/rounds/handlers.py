@@ -4,6 +4,7 @@ Knows no backend: torch makes the handlers from the same parameters that torchru
 """
 
 import logging
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,6 +20,20 @@ from rounds.child import Answer, serve
 POLL_SECONDS = 0.1  # of torch's agent
 TOLD_SECONDS = 60.0
 ROUND_SECONDS = 120.0
+
+
+class Requests:
+    """Counts what this process sends from now on, in any thread: connections and HTTP requests."""
+
+    EVENTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg", "http.client.send"})
+
+    def __init__(self) -> None:
+        self.seen = 0
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, _: tuple[Any, ...]) -> None:
+        if event in self.EVENTS:
+            self.seen += 1
 
 
 class Agent:
@@ -92,12 +107,20 @@ class Handlers:
         return {"began": began}
 
     def poll_cost(self, calls: int = 10_000) -> Answer:
-        """Seconds for one num_nodes_waiting()."""
+        """Of one num_nodes_waiting(): its seconds, and the requests that this process makes meanwhile."""
         handler = next(iter(self._agents.values())).handler
         began = time.perf_counter()
         for _ in range(calls):
             handler.num_nodes_waiting()
-        return {"seconds": (time.perf_counter() - began) / calls}
+        seconds = (time.perf_counter() - began) / calls
+        requests = Requests()
+        for _ in range(calls):
+            handler.num_nodes_waiting()
+        polled = requests.seen
+        handler._membership._client.view()  # type: ignore[attr-defined]
+        if requests.seen == polled:
+            raise RuntimeError("a request to the sidecar was not seen: polls would not be seen either")
+        return {"seconds": seconds, "requests": polled / calls}
 
     def shutdown(self) -> None:
         """All leave; torch's own handler closes its rendezvous."""

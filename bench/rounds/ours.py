@@ -27,13 +27,14 @@ PODS_SECONDS = 180.0
 class OurJob(Group):
     """N workers of one job whose sidecars are ready and whose trainers have not asked to join."""
 
-    def __init__(self, api: Api, processes: list[Child], sidecars: list[Child]) -> None:
+    def __init__(self, api: Api, processes: list[Child], sidecars: list[Child], addresses: int = 0) -> None:
+        """`addresses`: how many of this machine's other jobs have."""
         super().__init__(processes)
         self._api, self._sidecars = api, sidecars
         self._name = f"job-{secrets.token_hex(3)}"
         self._secrets = Path(tempfile.mkdtemp(prefix="bench-"))
         self._pods: dict[str, Child] = {}  # and the process of its sidecar
-        self._addresses = 0
+        self._addresses = addresses
 
     async def start(self, size: int, spare: int) -> None:
         """`spare`: how many more workers the job may have."""

@@ -87,7 +87,8 @@ def is_newer(body: Object, known: Object | None) -> bool:
 
 
 def _merge(known: dict[str, Object], listing: Listing, gone: set[str]) -> dict[str, Object]:
-    listed = {item["metadata"]["name"]: item for item in listing.items if item["metadata"]["uid"] not in gone}
+    present = [_slim(item) for item in listing.items if item["metadata"]["uid"] not in gone]
+    listed = {item["metadata"]["name"]: item for item in present}
     newer = {
         name: body
         for name, body in known.items()
@@ -104,4 +105,9 @@ def _note(view: JobView, objects: dict[str, Object], body: Object, deleted: bool
         if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
             del objects[name]
     elif is_newer(body, known):
-        objects[name] = body
+        objects[name] = _slim(body)
+
+
+def _slim(body: Object) -> Object:
+    """Without what nobody here reads, and what is half of a pod: who wrote which field."""
+    return {**body, "metadata": {key: value for key, value in body["metadata"].items() if key != "managedFields"}}

@@ -4,11 +4,13 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import kopf
 import pytest
 from operator_objects import job, pod, record
 
 from elasticjob_operator.cache import Cache, Key
 from elasticjob_operator.events import Announcer
+from elasticjob_operator.handlers import settings
 from elasticjob_operator.kube import Listing
 from elasticjob_operator.leader import LeaseClock
 from elasticjob_operator.options import parse
@@ -162,6 +164,26 @@ class TestCache:
         cache.replace(KEY, job(), listing, Listing([], "6"))
         assert set(cache.view(KEY).pods) == {"digits-1-0", "digits-2-0"}
         assert cache.view(KEY).pods["digits-1-0"]["status"]["phase"] == "Running"
+
+    def test_who_wrote_which_field_is_not_kept(self) -> None:
+        cache = Cache()
+        noted, listed = pod(0, version=7), pod(1, version=5)
+        for one in (noted, listed):
+            one["metadata"]["managedFields"] = [{"manager": "kubelet"}]
+        cache.note_pod(noted)
+        cache.replace(KEY, job(), Listing([listed], "6"), Listing([], "6"))
+        assert cache.view(KEY).pods == {"digits-0-0": pod(0, version=7), "digits-1-0": pod(1, version=5)}
+
+
+def test_kopf_copies_no_object_to_find_changes() -> None:
+    class Uncopied(dict[str, Any]):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise AssertionError("copied")
+
+    storage = settings().persistence.diffbase_storage
+    body = kopf.Body({"metadata": Uncopied(), "spec": Uncopied()})
+    assert storage.build(body=body, extra_fields=[("spec",)]) == {}
+    assert storage.fetch(body=body) is None
 
 
 @pytest.mark.looptime

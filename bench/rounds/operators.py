@@ -1,0 +1,119 @@
+"""The operator's own process, for the benchmark's namespace only, while the installed one rests."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from rounds import floor, ours
+from rounds.api import CUSTOM, Api, ApiError
+from rounds.ours import NAMESPACE
+
+DEPLOYMENT = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
+READY_SECONDS = 60.0
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.02
+ROOM_SECONDS = 180.0
+CORE = "/api/v1/namespaces"
+
+
+class Operator:
+    """A process of `module`, with the options of this benchmark; `identity` stands for the name of its pod."""
+
+    def __init__(self, *module: str, identity: str = "") -> None:
+        self._module = module or ("elasticjob_operator",)
+        self._identity = identity
+        self._port = 0
+        self._started: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def _process(self) -> asyncio.subprocess.Process:
+        assert self._started is not None, "start() comes first"
+        return self._started
+
+    async def start(self) -> None:
+        """Returns before it is ready."""
+        self._port = free_port()
+        flags = [
+            "--sidecar-image=none",
+            f"--namespaces={NAMESPACE}",
+            f"--lease-namespace={NAMESPACE}",
+            f"--health-port={self._port}",
+            "--log-level=warning",
+        ]
+        environment = {**os.environ, "POD_NAME": self._identity} if self._identity else None
+        command = [sys.executable, "-m", *self._module, *flags]
+        self._started = await asyncio.create_subprocess_exec(*command, env=environment)
+
+    async def ready(self) -> None:
+        """Wait until it says so to a kubelet."""
+        url, deadline = f"http://127.0.0.1:{self._port}/readyz", asyncio.get_running_loop().time() + READY_SECONDS
+        async with aiohttp.ClientSession() as http:
+            while asyncio.get_running_loop().time() < deadline:
+                if self._process.returncode is not None:
+                    raise RuntimeError(f"the operator ended with code {self._process.returncode} before it was ready")
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with http.get(url) as answer:
+                        if answer.status == 200:
+                            return
+                await asyncio.sleep(LOOK_SECONDS)
+        raise TimeoutError(f"the operator was not ready within {READY_SECONDS:g} s")
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, on which it gives its Lease up; nothing where it does not run."""
+        if self._started is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        async with asyncio.timeout(STOP_SECONDS):
+            await self._process.wait()
+
+
+def free_port() -> int:
+    """Else another benchmark's operator might answer for this one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def at_rest(api: Api) -> AsyncIterator[None]:
+    """The installed operator has no pods, and the benchmark's namespace is there; both undone afterwards."""
+    installed = (await api.call("GET", DEPLOYMENT))["spec"].get("replicas") or 2  # 0: an earlier run was killed
+    await api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})
+    await make_room(api)
+    await api.call("POST", CORE, {"metadata": {"name": NAMESPACE}})
+    try:
+        yield
+    finally:
+        await make_room(api)
+        await api.patch(DEPLOYMENT, {"spec": {"replicas": installed}})
+
+
+async def make_room(api: Api) -> None:
+    """Delete what this run, or one that was killed, has left: a thousand silent workers would keep an operator busy."""
+    async with asyncio.timeout(ROOM_SECONDS):
+        while left := [name for name in await _namespaces(api) if name.startswith((floor.PREFIX, ours.PREFIX))]:
+            for name in left:
+                paths = (f"{CUSTOM}/namespaces/{name}/elasticjobs", f"{CORE}/{name}/pods", f"{CORE}/{name}")
+                for path in paths:
+                    with contextlib.suppress(ApiError):  # gone by now, or going
+                        await api.text("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+            await asyncio.sleep(1)
+
+
+async def _namespaces(api: Api) -> list[str]:
+    return [one["metadata"]["name"] for one in (await api.call("GET", CORE))["items"]]
