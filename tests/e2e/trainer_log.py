@@ -8,6 +8,9 @@ from typing import NamedTuple
 from e2e.kube import Namespace
 
 STEP = re.compile(r"group=(\w+) world_size=(\d+) rank=(\d+) step=(\d+)")
+# of examples/digits, which only rank 0 prints
+STARTED = re.compile(r"started: world_size=(\d+) ")
+EPOCH = re.compile(r"epoch \d+/\d+ world_size=")
 
 
 class Line(NamedTuple):
@@ -20,6 +23,14 @@ class Step(NamedTuple):
     world_size: int
     rank: int
     step: int
+
+
+class Group(NamedTuple):
+    """A group of workers of examples/digits, as its rank 0 tells of it."""
+
+    started: float
+    world_size: int
+    first_epoch: float | None = None  # when it had ended; all workers take part in each of its steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +57,13 @@ class TrainerLog:
         found = [STEP.search(line.text) for line in self.lines]
         steps = [Step(one[1], int(one[2]), int(one[3]), int(one[4])) for one in found if one]
         return [step for step in steps if group in (None, step.group)]
+
+    def groups(self) -> list[Group]:
+        """The groups that this worker led as rank 0 of examples/digits, the oldest first."""
+        led: list[Group] = []
+        for line in self.lines:
+            if started := STARTED.match(line.text):
+                led.append(Group(line.at, int(started[1])))
+            elif led and led[-1].first_epoch is None and EPOCH.match(line.text):
+                led[-1] = led[-1]._replace(first_epoch=line.at)
+        return led

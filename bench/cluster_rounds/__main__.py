@@ -1,0 +1,100 @@
+"""`python -m cluster_rounds`: measures, prints the table, writes build/bench-c10d-cluster.json.
+
+-k deleted          only the events with this in their name
+--lock FILE         take turns, run by run, with others who lock the same file to use the cluster
+"""
+
+import argparse
+import fcntl
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+from cluster_rounds.digits import SIDES, NotTraining, Training, new_training
+from cluster_rounds.table import Row, table, write
+
+from e2e.conftest import turn
+
+JSON = Path("build/bench-c10d-cluster.json")
+LOGS = Path("build/bench-c10d-cluster")
+DEADLINE = 180.0
+STARTS = 3
+BEGAN = time.monotonic()
+
+
+class Event(NamedTuple):
+    """What a user does to a training job: its workers before and after, and the arguments of kubectl."""
+
+    before: int
+    after: int
+    command: Callable[[Training], list[str]]
+
+
+EVENTS = {
+    "scale-up": Event(3, 4, lambda training: training.scale(4)),
+    "scale-down": Event(4, 3, lambda training: training.scale(3)),
+    "pod-deleted": Event(3, 3, Training.delete_another),
+    "rank0-deleted": Event(3, 3, Training.delete_rank_0),
+}
+
+
+def measure(side: str, event: Event, title: str, deadline: float) -> float | None:
+    """The seconds from kubectl to the new group's first epoch, none if it had none before the deadline."""
+    with new_training(side, title, LOGS / title) as training:
+        training.start(event.before)
+        command = event.command(training)
+        struck = time.time()
+        training.namespace.kubectl(*command)
+        at = training.first_epoch(event.after, since=struck, seconds=deadline)
+    return None if at is None else at - struck
+
+
+def measure_once_started(side: str, event: Event, title: str, deadline: float) -> float | None:
+    """As `measure`. A job that does not start is no figure of the event's: another one is started."""
+    for left in reversed(range(STARTS)):
+        try:
+            return measure(side, event, title, deadline)
+        except NotTraining as problem:
+            say(f"{title}: the job did not start: {problem}")
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+def say(text: str) -> None:
+    print(f"{time.monotonic() - BEGAN:5.0f}s  {text}", file=sys.stderr, flush=True)
+
+
+def turns(lock: Path | None) -> AbstractContextManager[None]:
+    return turn(lock, fcntl.LOCK_EX) if lock else nullcontext()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="cluster_rounds", description=__doc__)
+    parser.add_argument("-k", default="", metavar="PART", help="only events with PART in their name")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--deadline", type=float, default=DEADLINE, metavar="SECONDS", help="for the new group to train"
+    )
+    parser.add_argument("--lock", type=Path, metavar="FILE", help="held during each run")
+    given = parser.parse_args()
+    rows = {name: Row(name, given.deadline) for name in EVENTS if given.k in name}
+    JSON.parent.mkdir(exist_ok=True)
+    for run in range(1, given.runs + 1):
+        for name, row in rows.items():
+            for side in SIDES:
+                title = f"{side.replace('_', '-')}-{name}-{run}"
+                with turns(given.lock):
+                    seconds = measure_once_started(side, EVENTS[name], title, given.deadline)
+                row.add(side, seconds)
+                say(f"{title}: " + (f"not within {given.deadline:g} s" if seconds is None else f"{seconds:.1f} s"))
+            write(JSON, [one for one in rows.values() if one.seconds])
+    print(f"seconds to the first epoch of the new group, median of {given.runs} (range); {JSON}")
+    print(table(list(rows.values())))
+
+
+if __name__ == "__main__":
+    main()
