@@ -1,7 +1,7 @@
 """`python -m cluster_rounds`: measures, prints the table, writes build/bench-c10d-cluster.json.
 
--k deleted          only the events with this in their name
---lock FILE         take turns, run by run, with others who lock the same file to use the cluster
+Each run of an event takes all sides, one after the other, each with a job of its own. An interrupt (Ctrl-C) ends it
+with the table of the runs that were whole by then.
 """
 
 import argparse
@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from cluster_rounds.digits import SIDES, NotTraining, Training, new_training
 from cluster_rounds.table import Row, table, write
-
 from e2e.conftest import turn
 
 JSON = Path("build/bench-c10d-cluster.json")
@@ -61,7 +60,7 @@ def measure_once_started(side: str, event: Event, title: str, deadline: float) -
             say(f"{title}: the job did not start: {problem}")
             if not left:
                 raise
-    raise AssertionError("unreachable")
+    return None
 
 
 def say(text: str) -> None:
@@ -83,17 +82,31 @@ def main() -> None:
     given = parser.parse_args()
     rows = {name: Row(name, given.deadline) for name in EVENTS if given.k in name}
     JSON.parent.mkdir(exist_ok=True)
-    for run in range(1, given.runs + 1):
-        for name, row in rows.items():
-            for side in SIDES:
-                title = f"{side.replace('_', '-')}-{name}-{run}"
+    try:
+        for run in range(1, given.runs + 1):
+            for row in rows.values():
                 with turns(given.lock):
-                    seconds = measure_once_started(side, EVENTS[name], title, given.deadline)
-                row.add(side, seconds)
-                say(f"{title}: " + (f"not within {given.deadline:g} s" if seconds is None else f"{seconds:.1f} s"))
-            write(JSON, [one for one in rows.values() if one.seconds])
-    print(f"seconds to the first epoch of the new group, median of {given.runs} (range); {JSON}")
-    print(table(list(rows.values())))
+                    one_run(row, run)
+                write(JSON, measured(rows))
+    finally:
+        if measured(rows):
+            print(f"seconds to the first epoch of the new group: median (range); {JSON}")
+            print(table(measured(rows)), flush=True)
+
+
+def one_run(row: Row, run: int) -> None:
+    """All sides, or none if it is interrupted."""
+    found = {}
+    for side in SIDES:
+        title = f"{side.replace('_', '-')}-{row.event}-{run}"
+        found[side] = measure_once_started(side, EVENTS[row.event], title, row.deadline)
+        say(f"{title}: " + (f"not within {row.deadline:g} s" if found[side] is None else f"{found[side]:.1f} s"))
+    for side, seconds in found.items():
+        row.add(side, seconds)
+
+
+def measured(rows: dict[str, Row]) -> list[Row]:
+    return [row for row in rows.values() if row.seconds]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from e2e.trainer_log import Group
 DEMO = Path(__file__).parents[2] / "hack/demo"
 # No run reaches the last epoch, and one is no longer than a step of our other tests.
 ENV = {"EPOCHS": "1000000", "EPOCH_SECONDS": "0.2", "LOGLEVEL": "INFO"}
-GONE_SECONDS = 90  # for a namespace's end: a torchrun that waits in C++ code is killed after 30 s
+GONE_SECONDS = 90  # for a namespace's end
 
 
 class Side(NamedTuple):
@@ -162,6 +162,9 @@ def new_training(side: str, title: str, logs: Path) -> Iterator[Training]:
 
 def end(namespace: Namespace) -> None:
     """Delete the namespace and wait until it is gone, so that the next run has the nodes alone."""
-    delete = ["kubectl", "delete", "namespace", namespace.name, f"--timeout={GONE_SECONDS}s"]
-    run(*delete, seconds=GONE_SECONDS + 30)
+    run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
+    # a torchrun that waits in C++ hears of no signal
+    namespace.try_kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
+    gone = ["kubectl", "wait", "--for=delete", f"namespace/{namespace.name}", f"--timeout={GONE_SECONDS}s"]
+    run(*gone, seconds=GONE_SECONDS + 30)
     run("docker", "exec", NODE, "rm", "-rf", f"{CHECKPOINTS}/{namespace.name}")

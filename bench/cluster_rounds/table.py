@@ -25,23 +25,22 @@ class Row:
     def others(self) -> list[str]:
         return [side for side in self.seconds if side != OURS]
 
-    def ratio(self, side: str) -> float:
-        """Of the medians; infinite if that of `side` is beyond the deadline."""
-        return median(self.seconds[side]) / median(self.seconds[OURS])
+    def ratio(self, side: str) -> float | None:
+        """Of the medians; none if one of them is late."""
+        theirs, ours = median(self.seconds[side]), median(self.seconds[OURS])
+        return round(theirs / ours, 1) if math.isfinite(theirs) and math.isfinite(ours) else None
 
     def as_json(self) -> dict[str, object]:
-        """A ratio that is not known is null."""
-        ratios = {side: self.ratio(side) for side in self.others}
         return {
             "event": self.event,
             "deadline_seconds": self.deadline,
             **{f"{side}_seconds": values for side, values in self.seconds.items()},
-            **{f"{side}_ratio_median": round(it, 1) if math.isfinite(it) else None for side, it in ratios.items()},
+            **{f"{side}_ratio_median": self.ratio(side) for side in self.others},
         }
 
     def cells(self) -> list[str]:
         figures = [self._figures(values) for values in self.seconds.values()]
-        return [self.event, *figures, *(self._ratio(side) for side in self.others)]
+        return [self.event, str(len(self.seconds[OURS])), *figures, *(self._ratio(side) for side in self.others)]
 
     def _figures(self, values: Sequence[float | None]) -> str:
         """The median and the range."""
@@ -52,10 +51,9 @@ class Row:
         return f"{seconds:.1f}" if math.isfinite(seconds) else f"not in {self.deadline:g}"
 
     def _ratio(self, side: str) -> str:
-        ours, ratio = median(self.seconds[OURS]), self.ratio(side)
-        if math.isinf(ours):
-            return "-"
-        return f"{ratio:.1f}" if math.isfinite(ratio) else f"> {self.deadline / ours:.0f}"
+        ours = median(self.seconds[OURS])
+        least = f"> {self.deadline / ours:.0f}" if math.isfinite(ours) else "-"
+        return least if self.ratio(side) is None else str(self.ratio(side))
 
 
 def known(value: float | None) -> float:
@@ -70,7 +68,7 @@ def median(values: Sequence[float | None]) -> float:
 def table(rows: Sequence[Row]) -> str:
     """One or more rows, of the same sides."""
     sides = [side.replace("_", " ") for side in rows[0].seconds]
-    titles = ["event", *sides, *(f"{side}/{OURS}" for side in rows[0].others)]
+    titles = ["event", "runs", *sides, *(f"{side}/{OURS}" for side in sides[1:])]
     lines = [titles, *(row.cells() for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)

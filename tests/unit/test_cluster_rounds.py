@@ -1,0 +1,81 @@
+"""The figures of `make bench-c10d-cluster`: read from the script's log, and put together."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from cluster_rounds.table import Row, median, table, write
+
+from e2e.trainer_log import Group, TrainerLog
+
+LOG = """\
+2026-11-21T18:12:12.000Z started: world_size=3 resuming from epoch 0
+2026-11-21T18:12:12.400Z epoch 1/60 world_size=3 loss=2.2536 test_accuracy=0.550
+2026-11-21T18:12:12.600Z epoch 2/60 world_size=3 loss=2.0515 test_accuracy=0.789
+2026-11-21T18:12:19.000Z elasticjob: round 2: rank 0 of 4
+2026-11-21T18:12:25.000Z started: world_size=4 resuming from epoch 2
+2026-11-21T18:12:26.000Z [rank0]:   File "/app/train.py", line 77, in train_epoch
+2026-11-21T18:12:27.500Z started: world_size=3 resuming from epoch 2
+2026-11-21T18:12:28.000Z epoch 3/60 world_size=3 loss=1.9000 test_accuracy=0.800
+"""
+NOON = TrainerLog.parse("2026-11-21T18:12:00Z noon").lines[0].at
+
+
+def row(*, ours: list[float | None], c10d: list[float | None]) -> Row:
+    made = Row("scale-up", 180)
+    for mine, other in zip(ours, c10d, strict=True):
+        made.add("ours", mine)
+        made.add("c10d_default", other)
+    return made
+
+
+def test_groups_are_those_that_rank_0_started_whether_or_not_they_trained() -> None:
+    groups = [
+        Group(round(one.started - NOON, 3), one.world_size, one.first_epoch and round(one.first_epoch - NOON, 3))
+        for one in TrainerLog.parse(LOG).groups()
+    ]
+    assert groups == [Group(12, 3, 12.4), Group(25, 4, None), Group(27.5, 3, 28)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([5.0], 5), ([9.0, 4.0, 5.0], 5), ([5.0, None, 7.0], 7), ([5.0, None, None], math.inf), ([5.0, None], math.inf)],
+)
+def test_late_run_took_longer_than_any_other(values: list[float | None], expected: float) -> None:
+    assert median(values) == expected
+
+
+def test_table_has_median_range_and_ratio() -> None:
+    lines = table([row(ours=[4.0, 5.0, 9.0], c10d=[80.0, 90.0, 100.0])]).splitlines()
+    assert re.split("  +", lines[0]) == ["event", "runs", "ours", "c10d default", "c10d default/ours"]
+    assert re.split("  +", lines[1]) == ["scale-up", "3", "5.0 s (4.0 to 9.0)", "90.0 s (80.0 to 100.0)", "18.0"]
+
+
+def test_table_says_what_was_not_reached() -> None:
+    some, most = row(ours=[5.0, 5.0, 5.0], c10d=[40.0, 50.0, None]), row(ours=[5.0, 5.0], c10d=[40.0, None])
+    assert "50.0 s (40.0 to not in 180)" in table([some])
+    assert table([some]).endswith("10.0")
+    assert "not in 180 s (40.0 to not in 180)" in table([most])
+    assert table([most]).endswith("> 36")
+
+
+def test_table_has_no_ratio_to_a_run_of_ours_that_was_late() -> None:
+    assert table([row(ours=[None], c10d=[40.0])]).endswith("-")
+
+
+def test_file_has_each_run_and_no_ratio_that_is_not_known(tmp_path: Path) -> None:
+    write(
+        tmp_path / "rows.json", [row(ours=[5.0], c10d=[None]), row(ours=[None], c10d=[40.0]), row(ours=[4], c10d=[8])]
+    )
+    unknown, late, found = json.loads((tmp_path / "rows.json").read_text())
+    assert unknown == {
+        "event": "scale-up",
+        "deadline_seconds": 180,
+        "ours_seconds": [5.0],
+        "c10d_default_seconds": [None],
+        "c10d_default_ratio_median": None,
+    }
+    assert late["c10d_default_ratio_median"] is None
+    assert found["c10d_default_ratio_median"] == 2.0
