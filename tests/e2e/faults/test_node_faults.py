@@ -24,7 +24,7 @@ TOLD_SECONDS = 20  # workerLostSeconds and one heartbeat
 
 @pytest.fixture
 def empty_nodes(fault: Fault) -> None:
-    """No workers of other jobs, which would tilt the scheduler; those that have ended (`make demo` leaves some) do not."""
+    """No workers of other jobs, which would tilt the scheduler; ended ones do not: `make demo` leaves some."""
     workers = ("--selector=elasticjob.io/job", "--field-selector=status.phase!=Succeeded,status.phase!=Failed")
 
     def others() -> str:
