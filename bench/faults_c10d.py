@@ -29,11 +29,10 @@ from e2e.faults.fault import Row
 from e2e.faults.table import table, write
 from e2e.job import STARTED_SECONDS, TRAINER
 from e2e.kube import Object, wait_until
-from e2e.trainer_log import TrainerLog
+from e2e.trainer_log import COMPLETE, TrainerLog
 
 BUILD = Path("build")
 TOLD = re.compile(r"will restart worker group|closing signal SIG|RendezvousConnectionError")
-COMPLETE = "Rendezvous complete for workers"
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cluster_rounds.digits import SIDES, NotTraining, Training, new_training
-from cluster_rounds.table import Row, table, write
+from cluster_rounds.table import Figure, Row, tables, write
 from e2e.conftest import turn
 
 JSON = Path("build/bench-c10d-cluster.json")
@@ -40,18 +40,18 @@ EVENTS = {
 }
 
 
-def measure(side: str, event: Event, title: str, deadline: float) -> float | None:
-    """The seconds from kubectl to the new group's first epoch, none if it had none before the deadline."""
+def measure(side: str, event: Event, title: str, deadline: float) -> Figure | None:
+    """One run; none if the new group did not train before the deadline."""
     with new_training(side, title, LOGS / title) as training:
         training.start(event.before)
         command = event.command(training)
         struck = time.time()
         training.namespace.kubectl(*command)
-        at = training.first_epoch(event.after, since=struck, seconds=deadline)
-    return None if at is None else at - struck
+        group = training.new_group(event.after, since=struck, seconds=deadline)
+        return group and Figure(trained=group.first_epoch - struck, agreed=training.agreed(group) - struck)
 
 
-def measure_once_started(side: str, event: Event, title: str, deadline: float) -> float | None:
+def measure_once_started(side: str, event: Event, title: str, deadline: float) -> Figure | None:
     """As `measure`. A job that does not start is no figure of the event's: another one is started."""
     for left in reversed(range(STARTS)):
         try:
@@ -90,8 +90,7 @@ def main() -> None:
                 write(JSON, measured(rows))
     finally:
         if measured(rows):
-            print(f"seconds to the first epoch of the new group: median (range); {JSON}")
-            print(table(measured(rows)), flush=True)
+            print(f"{tables(measured(rows))}\n\n{JSON}", flush=True)
 
 
 def one_run(row: Row, run: int) -> None:
@@ -99,10 +98,10 @@ def one_run(row: Row, run: int) -> None:
     found = {}
     for side in SIDES:
         title = f"{side.replace('_', '-')}-{row.event}-{run}"
-        found[side] = measure_once_started(side, EVENTS[row.event], title, row.deadline)
-        say(f"{title}: " + (f"not within {row.deadline:g} s" if found[side] is None else f"{found[side]:.1f} s"))
-    for side, seconds in found.items():
-        row.add(side, seconds)
+        figure = found[side] = measure_once_started(side, EVENTS[row.event], title, row.deadline)
+        say(f"{title}: " + (f"{figure.trained:.1f} s" if figure else f"not within {row.deadline:g} s"))
+    for side, figure in found.items():
+        row.add(side, figure)
 
 
 def measured(rows: dict[str, Row]) -> list[Row]:

@@ -32,7 +32,7 @@ from pod_logs import READ_SECONDS, PodLogs
 from e2e.conftest import new_namespace
 from e2e.job import CHECKPOINTS, NODE, STARTED_SECONDS
 from e2e.kube import Namespace, Object, Watch, run, succeed, wait_until
-from e2e.trainer_log import Group
+from e2e.trainer_log import COMPLETE, Group
 
 DEMO = Path(__file__).parents[2] / "hack/demo"
 # No run reaches the last epoch, and one is no longer than a step of our other tests.
@@ -98,30 +98,30 @@ class Training(PodLogs):
 
         def together() -> bool:
             newest = self._newest()
-            whole = newest is not None and newest.world_size == replicas == len(self.pods())
-            return whole and newest.first_epoch is not None
+            return newest is not None and newest.trained and newest.world_size == replicas == len(self.pods())
 
         try:
             wait_until(f"{replicas} workers that train together", together, STARTED_SECONDS, self._newest)
         except pytest.fail.Exception as late:
             raise NotTraining(str(late)) from None
 
-    def first_epoch(self, size: int, since: float, seconds: float) -> float | None:
-        """When a group of `size` that began after `since` had its first epoch; none within `seconds`."""
+    def new_group(self, size: int, since: float, seconds: float) -> Group | None:
+        """The first group of `size` that began after `since` and had an epoch; none within `seconds`."""
 
-        def trains() -> float | None:
-            epochs = [
-                group.first_epoch
-                for group in self._groups()
-                if group.first_epoch and group.started > since and group.world_size == size
-            ]
-            return min(epochs, default=None)
+        def trains() -> Group | None:
+            groups = [one for one in self._groups() if one.trained and one.started > since and one.world_size == size]
+            return min(groups, default=None)
 
         try:
-            at = wait_until(f"a new group of {size} to train", trains, seconds + 2 * READ_SECONDS)
+            group = wait_until(f"a new group of {size} to train", trains, seconds + 2 * READ_SECONDS)
         except pytest.fail.Exception:
             return None
-        return at if at <= since + seconds else None
+        return group if group.first_epoch <= since + seconds else None
+
+    def agreed(self, group: Group) -> float:
+        """When the last of the group's agents came out of its rendezvous."""
+        lines = [line for log in self.logs().values() for line in log.lines]
+        return max(line.at for line in lines if COMPLETE in line.text and line.at < group.started)
 
     def scale(self, replicas: int) -> list[str]:
         return ["scale", self.side.target, f"--replicas={replicas}"]
@@ -139,7 +139,7 @@ class Training(PodLogs):
         return next(name for name, log in self.logs().items() if newest in log.groups())
 
     def _newest(self) -> Group | None:
-        return max(self._groups(), key=lambda group: group.started, default=None)
+        return max(self._groups(), default=None)
 
     def _groups(self) -> list[Group]:
         self.read()

@@ -6,41 +6,59 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 OURS = "ours"
 
 
+class Figure(NamedTuple):
+    """Seconds from kubectl to the first epoch of the new group, and to the end of its last agent's rendezvous."""
+
+    trained: float
+    agreed: float
+
+
+# the parts of a Figure: a title, and what a key of the file has before `seconds` and `ratio_median`
+PARTS = {
+    "trained": ("from kubectl to the first epoch of the new group", ""),
+    "agreed": ("of these, to the end of its agents' rendezvous; then the training processes start", "agreed_"),
+}
+
+
 @dataclass(slots=True)
 class Row:
-    """One event, and the seconds of each run by side."""
+    """One event, and its runs by side."""
 
     event: str
     deadline: float
-    seconds: dict[str, list[float | None]] = field(default_factory=dict)
+    runs: dict[str, list[Figure | None]] = field(default_factory=dict)
 
-    def add(self, side: str, seconds: float | None) -> None:
-        self.seconds.setdefault(side, []).append(None if seconds is None else round(seconds, 2))
+    def add(self, side: str, figure: Figure | None) -> None:
+        self.runs.setdefault(side, []).append(figure and Figure(*(round(part, 2) for part in figure)))
 
     @property
     def others(self) -> list[str]:
-        return [side for side in self.seconds if side != OURS]
+        return [side for side in self.runs if side != OURS]
 
-    def ratio(self, side: str) -> float | None:
+    def seconds(self, side: str, part: str) -> list[float | None]:
+        return [figure and getattr(figure, part) for figure in self.runs[side]]
+
+    def ratio(self, side: str, part: str) -> float | None:
         """Of the medians; none if one of them is late."""
-        theirs, ours = median(self.seconds[side]), median(self.seconds[OURS])
+        theirs, ours = median(self.seconds(side, part)), median(self.seconds(OURS, part))
         return round(theirs / ours, 1) if math.isfinite(theirs) and math.isfinite(ours) else None
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "event": self.event,
-            "deadline_seconds": self.deadline,
-            **{f"{side}_seconds": values for side, values in self.seconds.items()},
-            **{f"{side}_ratio_median": self.ratio(side) for side in self.others},
-        }
+        found: dict[str, object] = {"event": self.event, "deadline_seconds": self.deadline}
+        for part, (_, key) in PARTS.items():
+            found |= {f"{side}_{key}seconds": self.seconds(side, part) for side in self.runs}
+            found |= {f"{side}_{key}ratio_median": self.ratio(side, part) for side in self.others}
+        return found
 
-    def cells(self) -> list[str]:
-        figures = [self._figures(values) for values in self.seconds.values()]
-        return [self.event, str(len(self.seconds[OURS])), *figures, *(self._ratio(side) for side in self.others)]
+    def cells(self, part: str) -> list[str]:
+        figures = [self._figures(self.seconds(side, part)) for side in self.runs]
+        ratios = [self._ratio(side, part) for side in self.others]
+        return [self.event, str(len(self.runs[OURS])), *figures, *ratios]
 
     def _figures(self, values: Sequence[float | None]) -> str:
         """The median and the range."""
@@ -50,10 +68,11 @@ class Row:
     def _text(self, seconds: float) -> str:
         return f"{seconds:.1f}" if math.isfinite(seconds) else f"not in {self.deadline:g}"
 
-    def _ratio(self, side: str) -> str:
-        ours = median(self.seconds[OURS])
+    def _ratio(self, side: str, part: str) -> str:
+        ours = median(self.seconds(OURS, part))
         least = f"> {self.deadline / ours:.0f}" if math.isfinite(ours) else "-"
-        return least if self.ratio(side) is None else str(self.ratio(side))
+        ratio = self.ratio(side, part)
+        return least if ratio is None else str(ratio)
 
 
 def known(value: float | None) -> float:
@@ -65,13 +84,17 @@ def median(values: Sequence[float | None]) -> float:
     return statistics.median(map(known, values))
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row], part: str) -> str:
     """One or more rows, of the same sides."""
-    sides = [side.replace("_", " ") for side in rows[0].seconds]
+    sides = [side.replace("_", " ") for side in rows[0].runs]
     titles = ["event", "runs", *sides, *(f"{side}/{OURS}" for side in sides[1:])]
-    lines = [titles, *(row.cells() for row in rows)]
+    lines = [titles, *(row.cells(part) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def tables(rows: Sequence[Row]) -> str:
+    return "\n\n".join(f"seconds {title}: median (range)\n{table(rows, part)}" for part, (title, _) in PARTS.items())
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:

@@ -1,5 +1,6 @@
 """What a trainer printed, and when: the node's clock, which in a local cluster is the test's."""
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from e2e.kube import Namespace
 
 STEP = re.compile(r"group=(\w+) world_size=(\d+) rank=(\d+) step=(\d+)")
+COMPLETE = "Rendezvous complete for workers"  # of an agent, with LOGLEVEL=INFO
 # of examples/digits, which only rank 0 prints
 STARTED = re.compile(r"started: world_size=(\d+) ")
 EPOCH = re.compile(r"epoch \d+/\d+ world_size=")
@@ -30,7 +32,11 @@ class Group(NamedTuple):
 
     started: float
     world_size: int
-    first_epoch: float | None = None  # when it had ended; all workers take part in each of its steps
+    first_epoch: float = math.inf  # its end; all workers take part in each of its steps
+
+    @property
+    def trained(self) -> bool:
+        return math.isfinite(self.first_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,6 @@ class TrainerLog:
         for line in self.lines:
             if started := STARTED.match(line.text):
                 led.append(Group(line.at, int(started[1])))
-            elif led and led[-1].first_epoch is None and EPOCH.match(line.text):
+            elif led and not led[-1].trained and EPOCH.match(line.text):
                 led[-1] = led[-1]._replace(first_epoch=line.at)
         return led

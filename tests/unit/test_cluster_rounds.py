@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from cluster_rounds.table import Row, median, table, write
+from cluster_rounds.table import Figure, Row, median, table, write
 
-from e2e.trainer_log import Group, TrainerLog
+from e2e.trainer_log import TrainerLog
 
 LOG = """\
 2026-11-21T18:12:12.000Z started: world_size=3 resuming from epoch 0
@@ -24,19 +24,22 @@ NOON = TrainerLog.parse("2026-11-21T18:12:00Z noon").lines[0].at
 
 
 def row(*, ours: list[float | None], c10d: list[float | None]) -> Row:
+    """Our agents agree after a second, c10d's three seconds before they train."""
     made = Row("scale-up", 180)
     for mine, other in zip(ours, c10d, strict=True):
-        made.add("ours", mine)
-        made.add("c10d_default", other)
+        made.add("ours", mine and Figure(trained=mine, agreed=1))
+        made.add("c10d_default", other and Figure(trained=other, agreed=other - 3))
     return made
 
 
 def test_groups_are_those_that_rank_0_started_whether_or_not_they_trained() -> None:
-    groups = [
-        Group(round(one.started - NOON, 3), one.world_size, one.first_epoch and round(one.first_epoch - NOON, 3))
-        for one in TrainerLog.parse(LOG).groups()
+    groups = TrainerLog.parse(LOG).groups()
+    assert [(one.started - NOON, one.world_size, one.trained) for one in groups] == [
+        (12, 3, True),
+        (25, 4, False),
+        (27.5, 3, True),
     ]
-    assert groups == [Group(12, 3, 12.4), Group(25, 4, None), Group(27.5, 3, 28)]
+    assert [round(one.first_epoch - NOON, 3) for one in groups] == [12.4, math.inf, 28]
 
 
 @pytest.mark.parametrize(
@@ -48,21 +51,25 @@ def test_late_run_took_longer_than_any_other(values: list[float | None], expecte
 
 
 def test_table_has_median_range_and_ratio() -> None:
-    lines = table([row(ours=[4.0, 5.0, 9.0], c10d=[80.0, 90.0, 100.0])]).splitlines()
+    lines = table([row(ours=[4.0, 5.0, 9.0], c10d=[80.0, 90.0, 100.0])], "trained").splitlines()
     assert re.split("  +", lines[0]) == ["event", "runs", "ours", "c10d default", "c10d default/ours"]
     assert re.split("  +", lines[1]) == ["scale-up", "3", "5.0 s (4.0 to 9.0)", "90.0 s (80.0 to 100.0)", "18.0"]
 
 
+def test_table_of_the_rendezvous_alone() -> None:
+    assert table([row(ours=[4.0], c10d=[8.0])], "agreed").endswith("1.0 s (1.0 to 1.0)  5.0 s (5.0 to 5.0)  5.0")
+
+
 def test_table_says_what_was_not_reached() -> None:
     some, most = row(ours=[5.0, 5.0, 5.0], c10d=[40.0, 50.0, None]), row(ours=[5.0, 5.0], c10d=[40.0, None])
-    assert "50.0 s (40.0 to not in 180)" in table([some])
-    assert table([some]).endswith("10.0")
-    assert "not in 180 s (40.0 to not in 180)" in table([most])
-    assert table([most]).endswith("> 36")
+    assert "50.0 s (40.0 to not in 180)" in table([some], "trained")
+    assert table([some], "trained").endswith("10.0")
+    assert "not in 180 s (40.0 to not in 180)" in table([most], "trained")
+    assert table([most], "trained").endswith("> 36")
 
 
 def test_table_has_no_ratio_to_a_run_of_ours_that_was_late() -> None:
-    assert table([row(ours=[None], c10d=[40.0])]).endswith("-")
+    assert table([row(ours=[None], c10d=[40.0])], "trained").endswith("-")
 
 
 def test_file_has_each_run_and_no_ratio_that_is_not_known(tmp_path: Path) -> None:
@@ -76,6 +83,10 @@ def test_file_has_each_run_and_no_ratio_that_is_not_known(tmp_path: Path) -> Non
         "ours_seconds": [5.0],
         "c10d_default_seconds": [None],
         "c10d_default_ratio_median": None,
+        "ours_agreed_seconds": [1],
+        "c10d_default_agreed_seconds": [None],
+        "c10d_default_agreed_ratio_median": None,
     }
     assert late["c10d_default_ratio_median"] is None
-    assert found["c10d_default_ratio_median"] == 2.0
+    assert found["c10d_default_ratio_median"] == 2
+    assert found["c10d_default_agreed_ratio_median"] == 5
