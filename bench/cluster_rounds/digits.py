@@ -8,13 +8,15 @@ The StatefulSet is set up as well as we know how:
 - Its pods are made and deleted in parallel, behind a headless service that knows them before they are ready.
 - The endpoint is the name of pod 0, whose agent finds it in /etc/hosts and so hosts the store. The others ask the
   cluster's DNS, which forgets a deleted pod at once.
-- torchrun is process 1, and its host name stays: a pod that was made again takes its predecessor's place at once.
-- Without the environment variable `TORCH_DISABLE_SHARE_RDZV_TCP_STORE`, agents share one store with the training
-  processes, whose address they announce in the first round only: in later rounds a new agent waits for it 60 s in vain.
-  That is torch's default, and the setup `default`; in `unshared` the variable is set.
-- `last_call_timeout` is added to every round of fewer than 4 workers. A round formed before the last agent is back has
-  to be formed again, so it must be longer than the time between the first agent's arrival and the last one's. Those of
-  `unshared` arrive within 5 s; those of `default` die first, and the kubelet starts again within 20 s.
+- torchrun is process 1 and its host name stays, so the agent of a pod that was made again takes the place of the one
+  before: nobody waits 15 s for that to expire.
+- `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` is set in the setup `unshared`, and not in `default`, as torch comes: there the
+  training processes use a store of rank 0's agent, whose address is announced in the first round only. An agent that is
+  new in a later round waits 60 s for it in vain; then all agents die, and the kubelet starts them again.
+- `last_call_timeout` (5 s `unshared`, 20 s `default`; 30 s in torch) is added to every round of fewer than 4 workers.
+  It has to be longer than the time between the first agent's arrival and the last one's, else the round has to be
+  formed once more: 5 s is enough for pods to start, but not for the kubelet to start again, after 10 s, an agent that
+  died twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping
