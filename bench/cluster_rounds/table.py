@@ -98,4 +98,7 @@ def tables(rows: Sequence[Row]) -> str:
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    path.write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n")
+    """Rows of other events that are there already stay."""
+    there = {row["event"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    merged = there | {row.event: row.as_json() for row in rows}
+    path.write_text(json.dumps(list(merged.values()), indent=1) + "\n")

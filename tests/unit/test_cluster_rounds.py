@@ -73,20 +73,29 @@ def test_table_has_no_ratio_to_a_run_of_ours_that_was_late() -> None:
 
 
 def test_file_has_each_run_and_no_ratio_that_is_not_known(tmp_path: Path) -> None:
-    write(
-        tmp_path / "rows.json", [row(ours=[5.0], c10d=[None]), row(ours=[None], c10d=[40.0]), row(ours=[4], c10d=[8])]
-    )
-    unknown, late, found = json.loads((tmp_path / "rows.json").read_text())
-    assert unknown == {
-        "event": "scale-up",
-        "deadline_seconds": 180,
-        "ours_seconds": [5.0],
-        "c10d_default_seconds": [None],
-        "c10d_default_ratio_median": None,
-        "ours_agreed_seconds": [1],
-        "c10d_default_agreed_seconds": [None],
-        "c10d_default_agreed_ratio_median": None,
-    }
-    assert late["c10d_default_ratio_median"] is None
-    assert found["c10d_default_ratio_median"] == 2
-    assert found["c10d_default_agreed_ratio_median"] == 5
+    path = tmp_path / "rows.json"
+    write(path, [row(ours=[5.0], c10d=[None])])
+    assert json.loads(path.read_text()) == [
+        {
+            "event": "scale-up",
+            "deadline_seconds": 180,
+            "ours_seconds": [5.0],
+            "c10d_default_seconds": [None],
+            "c10d_default_ratio_median": None,
+            "ours_agreed_seconds": [1],
+            "c10d_default_agreed_seconds": [None],
+            "c10d_default_agreed_ratio_median": None,
+        }
+    ]
+    assert row(ours=[None], c10d=[40.0]).as_json()["c10d_default_ratio_median"] is None
+    assert row(ours=[4.0], c10d=[8.0]).as_json()["c10d_default_agreed_ratio_median"] == 5
+
+
+def test_file_keeps_other_events(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    write(path, [row(ours=[5.0], c10d=[6.0])])
+    write(path, [Row("pod-deleted", 180)])
+    write(path, [row(ours=[7.0], c10d=[8.0])])
+    found = {one["event"]: one for one in json.loads(path.read_text())}
+    assert list(found) == ["scale-up", "pod-deleted"]
+    assert found["scale-up"]["ours_seconds"] == [7.0]
