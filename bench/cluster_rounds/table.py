@@ -18,10 +18,10 @@ class Figure(NamedTuple):
     agreed: float
 
 
-# the parts of a Figure: a title, and what a key of the file has before `seconds` and `ratio_median`
+# of a Figure: what is printed above its table, and what its keys in the file have before `seconds` and `ratio_median`
 PARTS = {
-    "trained": ("from kubectl to the first epoch of the new group", ""),
-    "agreed": ("of these, to the end of its agents' rendezvous; then the training processes start", "agreed_"),
+    "trained": ("seconds from kubectl to the first epoch of the new group, median (range)", ""),
+    "agreed": ("of these, to the end of its agents' rendezvous; the rest is the start of the training", "agreed_"),
 }
 
 
@@ -94,7 +94,7 @@ def table(rows: Sequence[Row], part: str) -> str:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    return "\n\n".join(f"seconds {title}: median (range)\n{table(rows, part)}" for part, (title, _) in PARTS.items())
+    return "\n\n".join(f"{title}\n{table(rows, part)}" for part, (title, _) in PARTS.items())
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
