@@ -82,6 +82,8 @@ def main() -> None:
     parser.add_argument("--lock", type=Path, metavar="FILE", help="held during each run")
     given = parser.parse_args()
     rows = {name: Row(name, given.deadline) for name in EVENTS if given.k in name}
+    if not rows:
+        parser.error(f"-k: no event has {given.k!r} in its name; there are {', '.join(EVENTS)}")
     JSON.parent.mkdir(exist_ok=True)
     try:
         for run in range(1, given.runs + 1):
@@ -89,10 +91,9 @@ def main() -> None:
                 with turns(given.lock):
                     one_run(row, run)
                 time.sleep(OTHERS_SECONDS if given.lock else 0)
-                write(JSON, measured(rows))
+                write(JSON, list(rows.values()))
     finally:
-        if measured(rows):
-            print(f"{tables(measured(rows))}\n\n{JSON}", flush=True)
+        print(f"{tables(list(rows.values()))}\n\n{JSON}", flush=True)
 
 
 def one_run(row: Row, run: int) -> None:
@@ -104,10 +105,6 @@ def one_run(row: Row, run: int) -> None:
         say(f"{title}: " + (f"{figure.trained:.1f} s" if figure else f"not within {row.deadline:g} s"))
     for side, figure in found.items():
         row.add(side, figure)
-
-
-def measured(rows: dict[str, Row]) -> list[Row]:
-    return [row for row in rows.values() if row.seconds]
 
 
 if __name__ == "__main__":

@@ -94,11 +94,15 @@ def table(rows: Sequence[Row], part: str) -> str:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    return "\n\n".join(f"{title}\n{table(rows, part)}" for part, (title, _) in PARTS.items())
+    """Of the rows that have runs."""
+    whole = [row for row in rows if row.runs]
+    if not whole:
+        return "no run was whole"
+    return "\n\n".join(f"{title}\n{table(whole, part)}" for part, (title, _) in PARTS.items())
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Rows of other events that are there already stay."""
     there = {row["event"]: row for row in json.loads(path.read_text())} if path.exists() else {}
-    merged = there | {row.event: row.as_json() for row in rows}
+    merged = there | {row.event: row.as_json() for row in rows if row.runs}
     path.write_text(json.dumps(list(merged.values()), indent=1) + "\n")

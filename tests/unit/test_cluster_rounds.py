@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cluster_rounds.table import Figure, Row, median, table, write
+from cluster_rounds.table import Figure, Row, median, table, tables, write
 
 from e2e.trainer_log import TrainerLog
 
@@ -91,11 +91,16 @@ def test_file_has_each_run_and_no_ratio_that_is_not_known(tmp_path: Path) -> Non
     assert row(ours=[4.0], c10d=[8.0]).as_json()["c10d_default_agreed_ratio_median"] == 5
 
 
-def test_file_keeps_other_events(tmp_path: Path) -> None:
+def test_file_keeps_other_events_and_older_runs_until_there_are_new_ones(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    write(path, [row(ours=[5.0], c10d=[6.0])])
-    write(path, [Row("pod-deleted", 180)])
-    write(path, [row(ours=[7.0], c10d=[8.0])])
-    found = {one["event"]: one for one in json.loads(path.read_text())}
-    assert list(found) == ["scale-up", "pod-deleted"]
-    assert found["scale-up"]["ours_seconds"] == [7.0]
+    other = Row("pod-deleted", 180)
+    other.add("ours", Figure(4, 1))
+    write(path, [row(ours=[5.0], c10d=[6.0]), other])
+    write(path, [row(ours=[7.0], c10d=[8.0]), Row("pod-deleted", 180)])
+    found = {one["event"]: one["ours_seconds"] for one in json.loads(path.read_text())}
+    assert found == {"scale-up": [7], "pod-deleted": [4]}
+
+
+def test_tables_leave_out_what_an_interrupt_left_without_a_run() -> None:
+    assert "pod-deleted" not in tables([row(ours=[5.0], c10d=[6.0]), Row("pod-deleted", 180)])
+    assert tables([Row("pod-deleted", 180)]) == "no run was whole"
