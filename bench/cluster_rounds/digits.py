@@ -12,7 +12,9 @@ The StatefulSet is set up as well as we know how:
   before: nobody waits 15 s for that to expire.
 - `TORCH_DISABLE_SHARE_RDZV_TCP_STORE` is set in the setup `unshared`, and not in `default`, as torch comes: there the
   training processes use a store of rank 0's agent, whose address is announced in the first round only. An agent that is
-  new in a later round waits 60 s for it in vain; then all agents die, and the kubelet starts them again.
+  new in a later round waits 60 s for it in vain; then all agents die, and the kubelet starts them again. The same
+  members keep the store, and in it the addresses of the processes before: new ones fail to connect to those, and the
+  round is formed again, perhaps for minutes.
 - `last_call_timeout` (5 s `unshared`, 20 s `default`; 30 s in torch) is added to every round of fewer than 4 workers.
   It has to be longer than the time between the first agent's arrival and the last one's, else the round has to be
   formed once more: 5 s is enough for pods to start, but not for the kubelet to start again, after 10 s, an agent that
