@@ -15,7 +15,7 @@ select = $(if $(K),-k '$(K)')
 
 .PHONY: help
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup venv
 setup: venv cluster  ## the development environment and the cluster
@@ -32,7 +32,8 @@ install: images  ## install or upgrade ElasticJob in the cluster
 demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak bench bench-steady bench-store lint
+.PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak
+.PHONY: bench bench-c10d-cluster bench-steady bench-store lint
 test: lint unit api explore-quick contract e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
@@ -63,6 +64,8 @@ bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, m
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.steady $(if $(SIZES),--sizes $(SIZES))
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.fleet
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/sidecar_container.py
+bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m cluster_rounds --runs $(or $(RUNS),3) $(if $(K),-k '$(K)')
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
 lint:  ## style, types, import rules, chart, generated files

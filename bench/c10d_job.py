@@ -14,16 +14,15 @@ The trainer's image, script and checkpoints are those of our own tests. Each cho
 """
 
 import json
-import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from pod_logs import PodLogs
 
 from e2e.conftest import new_namespace
-from e2e.job import CHECKPOINTS, NODE, TRAINER, manifest
-from e2e.kube import Namespace, Object, Watch, run
-from e2e.trainer_log import Line, TrainerLog
+from e2e.job import CHECKPOINTS, NODE, manifest
+from e2e.kube import Object, Watch, run
 
 NAME, PORT = "c10d", 29400
 MAX_NODES = 4
@@ -31,8 +30,6 @@ TOLERATIONS = [
     {"key": f"node.kubernetes.io/{why}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
     for why in ("not-ready", "unreachable")
 ]
-READ_SECONDS = 2.0  # between two looks at the logs, which take processor time from the trainers
-STAMP = re.compile(r"\d{4}-\d\d-\d\dT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +57,17 @@ def service() -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME}, "spec": spec}
 
 
-def indexed_job(namespace: str, replicas: int, setup: Setup) -> Object:
-    """The namespace's name is the run id as well, which names the checkpoint."""
+def torchrun(namespace: str, setup: Setup, script: str) -> list[str]:
+    """The command of a worker. The endpoint is pod 0, the namespace's name the run id."""
     endpoint = f"{NAME}-0.{NAME}.{namespace}.svc.cluster.local:{PORT}"
     command = ["torchrun", f"--nnodes=1:{MAX_NODES}", "--nproc-per-node=1", "--max-restarts=1000"]
     command += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={namespace}"]
-    command += [f"--rdzv-conf=last_call_timeout={setup.last_call}", "/test/train.py"]
+    return [*command, f"--rdzv-conf=last_call_timeout={setup.last_call}", script]
+
+
+def indexed_job(namespace: str, replicas: int, setup: Setup) -> Object:
+    """The namespace's name is the run id as well, which names the checkpoint."""
+    command = torchrun(namespace, setup, "/test/train.py")
     # the request makes the scheduler use both nodes
     trainer = {"command": command, "resources": {"requests": {"cpu": "300m"}}}
     template = manifest(NAME, env={"LOGLEVEL": "INFO", **setup.env}, trainer=trainer)["spec"]["template"]
@@ -80,45 +82,14 @@ def size(replicas: int) -> Object:
 
 
 @dataclass(slots=True)
-class C10dJob:
+class C10dJob(PodLogs):
     """The job, and all that its pods printed in all of their lives."""
-
-    namespace: Namespace
-    pod_states: Watch
-    unreachable: set[str] = field(default_factory=set)  # nodes that cannot be asked for logs
-    _printed: dict[str, set[Line]] = field(default_factory=dict)
-    _read_at: float = 0.0
 
     def apply(self, replicas: int, setup: Setup) -> None:
         self.namespace.apply(service(), indexed_job(self.namespace.name, replicas, setup))
 
     def scale(self, replicas: int) -> None:
         self.namespace.kubectl("patch", "job", NAME, "--patch", json.dumps({"spec": size(replicas)}))
-
-    def pods(self) -> list[Object]:
-        """The pods that are not on their way out, by index."""
-        alive = [pod for pod in self.pod_states.present().values() if "deletionTimestamp" not in pod["metadata"]]
-        return sorted(alive, key=lambda pod: pod["spec"]["hostname"])
-
-    def read(self) -> None:
-        """Read the logs, of a restarted container the one before as well: the kubelet keeps no more."""
-        if time.monotonic() < self._read_at + READ_SECONDS:
-            return
-        for name, pod in self.pod_states.present().items():
-            if pod["spec"].get("nodeName") in self.unreachable:
-                continue
-            printed = self._printed.setdefault(name, set())
-            printed.update(self._log(name))
-            if deaths(pod):
-                printed.update(self._log(name, "--previous"))
-        self._read_at = time.monotonic()
-
-    def log(self, pod: Object) -> TrainerLog:
-        return self.logs().get(pod["metadata"]["name"], TrainerLog(()))
-
-    def logs(self) -> dict[str, TrainerLog]:
-        """By the pod's name, also of pods that are gone."""
-        return {name: TrainerLog(tuple(sorted(lines))) for name, lines in self._printed.items()}
 
     def group(self, members: int) -> str | None:
         """The group in which all pods, `members` in number, took their newest steps."""
@@ -128,16 +99,6 @@ class C10dJob:
         groups = {(step.group, step.world_size) for step in newest}
         together = len(pods) == len(newest) == members and groups == {(newest[0].group, members)}
         return newest[0].group if together else None
-
-    def _log(self, pod: str, *options: str) -> tuple[Line, ...]:
-        said = self.namespace.try_kubectl("logs", pod, "--container", TRAINER, "--timestamps", *options).output
-        # kubectl may print an error of its own among the lines
-        return TrainerLog.parse("\n".join(line for line in said.splitlines() if STAMP.match(line))).lines
-
-
-def deaths(pod: Object) -> int:
-    """How many agents have died in the pod."""
-    return sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
 
 
 @contextmanager

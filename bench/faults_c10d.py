@@ -14,7 +14,6 @@ is where our own table takes it. torch logs no round number, so `rounds` are the
 import argparse
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -22,18 +21,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from c10d_job import MAX_NODES, SETUPS, C10dJob, Setup, deaths, new_job
+from c10d_job import MAX_NODES, SETUPS, C10dJob, Setup, new_job
+from pod_logs import deaths
 
 from e2e.disruption import kill_container, paused_node, worker_nodes
 from e2e.faults.fault import Row
 from e2e.faults.table import table, write
 from e2e.job import STARTED_SECONDS, TRAINER
 from e2e.kube import Object, wait_until
-from e2e.trainer_log import TrainerLog
+from e2e.trainer_log import COMPLETE, TrainerLog
 
 BUILD = Path("build")
 TOLD = re.compile(r"will restart worker group|closing signal SIG|RendezvousConnectionError")
-COMPLETE = "Rendezvous complete for workers"
 
 
 @dataclass(slots=True)
@@ -170,20 +169,12 @@ def measure(setup: str, event: str, deadline: float) -> Row:
     row = Row(event)
     with ExitStack() as stack:
         job = stack.enter_context(new_job(f"c10d-{setup}-{event}"))
-        stack.callback(keep_logs, job, BUILD / "faults-c10d" / f"{setup}-{event}")
+        stack.callback(job.keep, BUILD / "faults-c10d" / f"{setup}-{event}")
         try:
             EVENTS[event](Trial(job, row, SETUPS[setup], deadline))
         except (AssertionError, pytest.fail.Exception) as problem:
             row.ok, row.detail = False, str(problem)
     return row
-
-
-def keep_logs(job: C10dJob, folder: Path) -> None:
-    job.read()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for name, log in job.logs().items():
-        (folder / f"{name}.log").write_text("".join(f"{line.at:.3f} {line.text}\n" for line in log.lines))
 
 
 def save(row: Row, path: Path) -> list[Row]:

@@ -1,5 +1,6 @@
 """What a trainer printed, and when: the node's clock, which in a local cluster is the test's."""
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +9,10 @@ from typing import NamedTuple
 from e2e.kube import Namespace
 
 STEP = re.compile(r"group=(\w+) world_size=(\d+) rank=(\d+) step=(\d+)")
+COMPLETE = "Rendezvous complete for workers"  # of an agent, with LOGLEVEL=INFO
+# of examples/digits, which only rank 0 prints
+STARTED = re.compile(r"started: world_size=(\d+) ")
+EPOCH = re.compile(r"epoch \d+/\d+ world_size=")
 
 
 class Line(NamedTuple):
@@ -20,6 +25,18 @@ class Step(NamedTuple):
     world_size: int
     rank: int
     step: int
+
+
+class Group(NamedTuple):
+    """A group of workers of examples/digits, as its rank 0 tells of it."""
+
+    started: float
+    world_size: int
+    first_epoch: float = math.inf  # its end; all workers take part in each of its steps
+
+    @property
+    def trained(self) -> bool:
+        return math.isfinite(self.first_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +63,13 @@ class TrainerLog:
         found = [STEP.search(line.text) for line in self.lines]
         steps = [Step(one[1], int(one[2]), int(one[3]), int(one[4])) for one in found if one]
         return [step for step in steps if group in (None, step.group)]
+
+    def groups(self) -> list[Group]:
+        """The groups that this worker led as rank 0 of examples/digits, the oldest first."""
+        led: list[Group] = []
+        for line in self.lines:
+            if started := STARTED.match(line.text):
+                led.append(Group(line.at, int(started[1])))
+            elif led and not led[-1].trained and EPOCH.match(line.text):
+                led[-1] = led[-1]._replace(first_epoch=line.at)
+        return led
