@@ -77,10 +77,8 @@ class OurJob(Group):
         for life in lives:
             home = self._pods[life["name"]] = self._sidecars[len(self._pods) % len(self._sidecars)]
             shares.setdefault(home, {})[life["name"]] = life
-        for home, share in shares.items():
-            home.tell("start", pods=share)
-        for home in shares:
-            await asyncio.to_thread(home.answer)
+        for home, share in shares.items():  # one process after the other, or all would be late with their heartbeats
+            await asyncio.to_thread(home.ask, "start", pods=share)
         uid = (await self._api.call("GET", f"{JOBS}/{self._name}"))["metadata"]["uid"]
         self.make({life["name"]: _parameters(life["address"], uid, size) for life in lives})
         return [life["name"] for life in lives]

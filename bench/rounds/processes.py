@@ -18,6 +18,10 @@ HANDLERS_IN_A_PROCESS, SIDECARS_IN_A_PROCESS = 64, 32  # a handler loads torch: 
 def _children(module: str, number: int, *arguments: str) -> Iterator[list[Child]]:
     started = [Child(module, *arguments) for _ in range(number)]
     try:
+        for child in started:
+            child.tell("ready")
+        for child in started:  # or importing torch so many times would go on while they form a round
+            child.answer()
         yield started
     finally:
         for child in started:
