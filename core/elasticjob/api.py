@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from elasticjob.heartbeats import SHORTEST_SECONDS
 from elasticjob.incarnations import Incarnation, Incarnations, IncarnationsField, Replacements
 from elasticjob.schema import Model, rule, validations
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
@@ -41,11 +42,10 @@ INDEX_LABEL = f"{GROUP}/index"
 MAX_REPLICAS = 4096
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
 MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
-HEARTBEAT_SECONDS = 5.0
 STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
-KeepAlive = Annotated[int, Field(ge=2 * int(HEARTBEAT_SECONDS), le=86400)]
+KeepAlive = Annotated[int, Field(ge=2 * int(SHORTEST_SECONDS), le=86400)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS)]
@@ -91,8 +91,10 @@ class RendezvousSpec(Model):
         description="How long a planned end of a round waits for scripts that call wants_restart() to save. "
         "Less than rejoinSeconds by the time that processes take to stop.",
     )
-    worker_lost_seconds: Seconds = Field(
-        15, description="A worker whose heartbeat has not changed for this long is lost and replaced."
+    worker_lost_seconds: Seconds | None = Field(
+        None,
+        description="A worker that gives no sign of life for this long is lost and replaced. Without it 15 seconds, or "
+        "a sixteenth of the number of workers if that is more.",
     )
     store_ready_seconds: Seconds = Field(
         20,
@@ -317,7 +319,9 @@ class ElasticWorkerSpec(Model):
 class ElasticWorkerStatus(Model):
     """How the worker is. The operator judges a heartbeat by its change, never by a clock of the worker."""
 
-    heartbeat: Count | None = Field(None, description="Grows by one every five seconds while the sidecar lives.")
+    heartbeat: Count | None = Field(
+        None, description="Grows by one every five seconds, in a large group more seldom, while the sidecar lives."
+    )
     round: Count | None = Field(None, description="The last round handed to the trainer.")
     rank: Count | None = Field(None, description="The agent's rank in that round.")
     step: Count | None = Field(None, description="The last step that the training script reported.")

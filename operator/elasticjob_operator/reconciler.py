@@ -136,7 +136,7 @@ class Reconciler:
             memory.observer = Observer(spec.trainer_container)
         workers, ready = memory.observer.observe(view)
         state = state_of(before, memory.clocks)
-        decision = decide(rendezvous_spec(spec), state, workers, now)
+        decision = decide(rendezvous_spec(spec, len(workers)), state, workers, now)
         report = Report(
             job=job,
             spec=spec,

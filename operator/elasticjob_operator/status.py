@@ -13,6 +13,7 @@ from elasticjob.api import (
     RendezvousStatus,
     RoundRecord,
 )
+from elasticjob.heartbeats import default_worker_lost
 from elasticjob.rendezvous import Clocks, Decision, Member, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.roster import current, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
@@ -35,7 +36,8 @@ class Finding(NamedTuple):
     message: str
 
 
-def rendezvous_spec(spec: ElasticJobSpec) -> Spec:
+def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0) -> Spec:
+    """`workers`: how many there are, which after a scale-down are more than wanted for a while."""
     timing = spec.rendezvous
     return Spec(
         replicas=spec.replicas,
@@ -45,7 +47,7 @@ def rendezvous_spec(spec: ElasticJobSpec) -> Spec:
         last_call=timing.last_call_seconds,
         join_timeout=timing.join_timeout_seconds,
         rejoin=timing.rejoin_seconds,
-        worker_lost=timing.worker_lost_seconds,
+        worker_lost=timing.worker_lost_seconds or default_worker_lost(max(spec.replicas, workers)),
         restart_reset=timing.restart_reset_seconds,
     )
 

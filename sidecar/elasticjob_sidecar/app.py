@@ -56,7 +56,8 @@ class Sidecar:
         self.driver = Driver(
             Membership(me, config.store_ready_seconds), Scripts(config.save_seconds), self.record, self.metrics
         )
-        self.watch = JobWatch(kube, config.job, config.job_uid, self.driver.job_seen, self.metrics.api_failed)
+        sized, seen = self.record.job_sized, self.driver.job_seen
+        self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, self.metrics.api_failed)
         refused = self.metrics.tunnels_refused
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed)

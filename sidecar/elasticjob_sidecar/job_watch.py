@@ -29,10 +29,12 @@ class JobWatch:
         kube: KubeApi,
         job: str,
         uid: str,
+        sized: Callable[[int, int | None], None],
         seen: Callable[[RendezvousStatus], None],
         failed: Callable[[str, ApiFailure], None],
     ) -> None:
-        self._kube, self._job, self._uid, self._seen, self._failed = kube, job, uid, seen, failed
+        self._kube, self._job, self._uid = kube, job, uid
+        self._sized, self._seen, self._failed = sized, seen, failed
         self._version = ""  # where to watch on from; empty: list first
         self._last = ""  # the job's resourceVersion that was passed on last
 
@@ -80,6 +82,8 @@ class JobWatch:
             log.warning("ElasticJob %s with uid %s is another job of the same name", self._job, metadata["uid"])
         elif metadata["resourceVersion"] != self._last:
             self._last = metadata["resourceVersion"]
+            spec = job.get("spec", {})
+            self._sized(spec.get("replicas", 1), spec.get("rendezvous", {}).get("workerLostSeconds"))
             try:
                 status = RendezvousStatus.parse(job.get("status", {}).get("rendezvous"))
             except ValidationError as error:

@@ -13,7 +13,8 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from elasticjob.api import API_VERSION, HEARTBEAT_SECONDS, INDEX_LABEL, JOB_LABEL, WorkerRequest
+from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, WorkerRequest
+from elasticjob.heartbeats import default_worker_lost, heartbeat_seconds
 from elasticjob_sidecar.backoff import Backoff
 from elasticjob_sidecar.kube import ApiFailure, Conflict, Denied, Json, KubeApi, Missing
 from elasticjob_sidecar.quiet import Quiet
@@ -55,6 +56,8 @@ class WorkerRecord:
         self._ours = False  # the object exists and carries our id
         self._version = ""  # its resourceVersion, as far as we know
         self._heartbeat = 0
+        self._job_size = 1
+        self._job_worker_lost: int | None = None
         self._place: tuple[int | None, int | None] = (None, None)  # round and rank
         self._progress = self._told = Progress()  # what was reported, and what of it the object holds
         self._ending = False
@@ -76,6 +79,18 @@ class WorkerRecord:
     def handed(self, round: int, rank: int) -> None:
         """The round that the trainer was handed, written with the next heartbeat."""
         self._place = (round, rank)
+
+    def job_sized(self, replicas: int, worker_lost: int | None) -> None:
+        """What the job says of its size, and of the silence after which a worker is lost: the heartbeat's pace."""
+        self._job_size, self._job_worker_lost = replicas, worker_lost
+        self._wish.set()
+
+    @property
+    def _pace(self) -> float:
+        """Seconds between two heartbeats."""
+        named = self._request.worker_lost_seconds if self._request is not None else None
+        lost = named or self._job_worker_lost or default_worker_lost(self._job_size)
+        return heartbeat_seconds(self._job_size, lost)
 
     def report(self, progress: Progress) -> None:
         """What the script reports, written with the next heartbeat."""
@@ -105,7 +120,7 @@ class WorkerRecord:
     async def run(self) -> None:
         """Write, for ever."""
         loop, backoff, quiet = asyncio.get_running_loop(), Backoff(), Quiet(log)
-        due = loop.time() + random.uniform(0, HEARTBEAT_SECONDS)  # a thousand workers do not beat as one
+        told = loop.time() - self._pace + random.uniform(0, self._pace)  # a thousand workers do not beat as one
         failures = 0  # in a row
         while True:
             try:
@@ -113,12 +128,12 @@ class WorkerRecord:
                     await self._establish()
                 elif self._granted < self._wishes:
                     await self._write_request()
-                    due = loop.time() + HEARTBEAT_SECONDS  # a request is a sign of life as well
-                elif loop.time() >= due or self._owes_report:
+                    told = loop.time() - random.uniform(0, self._pace / 2)  # a sign of life as well, and no other all at once
+                elif (left := told + self._pace - loop.time()) <= 0 or self._owes_report:
                     await self._beat()
-                    due = loop.time() + HEARTBEAT_SECONDS
+                    told = loop.time()
                 else:
-                    await self._idle(max(due - loop.time(), CLOCK_TICK))
+                    await self._idle(max(left, CLOCK_TICK))
                     continue
             except ApiFailure as failure:
                 self._failed("write", failure)

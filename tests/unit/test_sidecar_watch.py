@@ -23,7 +23,9 @@ async def watching(kube: FakeKube) -> AsyncIterator[list[int]]:
     def seen(status: RendezvousStatus) -> None:
         rounds.append(status.round)
 
-    task = asyncio.create_task(JobWatch(kube, "job", JOB_UID, seen, lambda _operation, _failure: None).run())
+    task = asyncio.create_task(
+        JobWatch(kube, "job", JOB_UID, lambda *_: None, seen, lambda _operation, _failure: None).run()
+    )
     await asyncio.sleep(0.01)
     try:
         yield rounds
@@ -157,7 +159,9 @@ async def test_troubles_are_counted_by_operation() -> None:
     kube.fail["list"] = [Unreachable("away"), Unreachable("away")]
     failed: list[str] = []
     task = asyncio.create_task(
-        JobWatch(kube, "job", JOB_UID, lambda _: None, lambda operation, _: failed.append(operation)).run()
+        JobWatch(
+            kube, "job", JOB_UID, lambda *_: None, lambda _: None, lambda operation, _: failed.append(operation)
+        ).run()
     )
     await asyncio.sleep(3)
     task.cancel()
