@@ -128,7 +128,7 @@ class WorkerRecord:
                     await self._establish()
                 elif self._granted < self._wishes:
                     await self._write_request()
-                    told = loop.time() - random.uniform(0, self._pace / 2)  # a sign of life as well, and no other all at once
+                    told = loop.time() - random.uniform(0, self._pace / 2)  # a sign of life as well
                 elif (left := told + self._pace - loop.time()) <= 0 or self._owes_report:
                     await self._beat()
                     told = loop.time()

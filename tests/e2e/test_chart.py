@@ -38,6 +38,8 @@ def test_it_renders_everything_that_an_installation_needs() -> None:
         "PodDisruptionBudget": 1,
         "ValidatingAdmissionPolicy": 1,
         "ValidatingAdmissionPolicyBinding": 1,
+        "PriorityLevelConfiguration": 1,
+        "FlowSchema": 3,
         "ConfigMap": 1,
     }
 
@@ -69,6 +71,11 @@ def test_it_can_be_confined_to_namespaces() -> None:
 def test_the_admission_policy_can_be_switched_off() -> None:
     kinds = {body["kind"] for body in render("--set", "admissionPolicy.enabled=false")}
     assert not {kind for kind in kinds if kind.startswith("ValidatingAdmission")}
+
+
+def test_flow_control_can_be_switched_off() -> None:
+    kinds = {body["kind"] for body in render("--set", "flowControl.enabled=false")}
+    assert kinds.isdisjoint({"FlowSchema", "PriorityLevelConfiguration"})
 
 
 def test_who_is_exempt_from_the_admission_policy() -> None:

@@ -50,7 +50,7 @@ def test_every_value_is_documented() -> None:
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
     assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
-    for name in ("image", "serviceAccount", "rbac", "admissionPolicy", "workerNetworkPolicy"):
+    for name in ("image", "serviceAccount", "rbac", "admissionPolicy", "flowControl", "workerNetworkPolicy"):
         assert set(SCHEMA["properties"][name]["properties"]) == set(VALUES[name])
 
 
