@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import ssl
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,9 @@ from elasticjob_sidecar.refusal import Code, Refused
 log = logging.getLogger(__name__)
 
 LINE_LIMIT = 1024
+# asyncio has a buffer of this size for each TLS connection, 256 KiB unless told. Rank 0 has a connection for each agent
+# and for each training process: a thousand members' buffers would be more than its container may have.
+sslproto.SSLProtocol.max_size = 32 * 1024
 ADMISSION_SECONDS, ADMISSION_SECONDS_EACH = 5.0, 0.01  # all members of a round come to rank 0 at once
 TRUST_SECONDS = 3.0  # a caller may have seen the round first
 

@@ -10,6 +10,8 @@ from dynamic_torch import stand_in
 from api.team import Team
 from elasticjob.testing import ControlPlane
 
+CRDS = Path(__file__).parents[2] / "crds"
+
 torch = pytest.fixture(stand_in)
 
 
@@ -17,6 +19,12 @@ torch = pytest.fixture(stand_in)
 def control_plane() -> Iterator[ControlPlane]:
     with ControlPlane() as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def with_crds(control_plane: ControlPlane) -> ControlPlane:
+    control_plane.install_crds(*sorted(CRDS.glob("*.yaml")))
+    return control_plane
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import pytest
 
 from elasticjob.testing import ControlPlane, ControlPlaneError
 
-CRDS = Path(__file__).parents[2] / "crds"
 SERVICE_ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
@@ -40,9 +39,8 @@ def test_signs_service_account_tokens(control_plane: ControlPlane) -> None:
     assert status["user"]["username"] == "system:serviceaccount:default:signed"
 
 
-def test_serves_crds_once_they_are_installed(control_plane: ControlPlane) -> None:
-    control_plane.install_crds(*sorted(CRDS.glob("*.yaml")))
-    assert control_plane.request("GET", "/apis/elasticjob.io/v1alpha1/elasticjobs")["items"] == []
+def test_serves_crds_once_they_are_installed(with_crds: ControlPlane) -> None:
+    assert with_crds.request("GET", "/apis/elasticjob.io/v1alpha1/namespaces/none/elasticjobs")["items"] == []
 
 
 def test_refusal_is_shown_with_the_servers_words(control_plane: ControlPlane) -> None:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from elasticjob.api import API_VERSION, Condition, ElasticJobStatus, Progress, R
 from elasticjob.incarnations import Incarnation
 from elasticjob.testing import ControlPlane
 
-CRDS = Path(__file__).parents[2] / "crds"
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
 SIZE, SCREEN_LINES, ANSWER_SECONDS = 1000, 110, 10
 NOW = "2026-01-02T03:04:05Z"
@@ -46,16 +44,15 @@ STATUS = ElasticJobStatus(
 
 
 @pytest.fixture(scope="module")
-def job(control_plane: ControlPlane) -> Iterator[str]:
-    control_plane.install_crds(*sorted(CRDS.glob("*.yaml")))
+def job(with_crds: ControlPlane) -> Iterator[str]:
     template = {"spec": {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "train.py"]}]}}
     spec = {"replicas": SIZE, "template": template}
     metadata = {"name": "large"}
     made: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": metadata, "spec": spec}
-    stored = control_plane.request("POST", JOBS, made)
-    control_plane.request("PUT", f"{JOBS}/large/status", {**stored, "status": STATUS.dump()})
+    stored = with_crds.request("POST", JOBS, made)
+    with_crds.request("PUT", f"{JOBS}/large/status", {**stored, "status": STATUS.dump()})
     yield "large"
-    control_plane.request("DELETE", f"{JOBS}/large")
+    with_crds.request("DELETE", f"{JOBS}/large")
 
 
 def kubectl(plane: ControlPlane, *words: str) -> str:
