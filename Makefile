@@ -33,7 +33,7 @@ demo: install  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
 .PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak
-.PHONY: bench bench-c10d-cluster bench-steady bench-store lint
+.PHONY: bench bench-profile bench-c10d-cluster bench-steady bench-store lint
 test: lint unit api explore-quick contract e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
@@ -60,6 +60,8 @@ faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part 
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
 bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3)
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
+bench-profile: install  ## where the time of a round goes, step by step (SIZES="8 128")
+	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.profile $(if $(SIZES),--sizes $(SIZES))
 bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, memory; writes build/bench-steady.json (SIZES="8 128")
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.steady $(if $(SIZES),--sizes $(SIZES))
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.fleet
