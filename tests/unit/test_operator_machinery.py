@@ -2,12 +2,14 @@
 
 import asyncio
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import kopf
 import pytest
 from operator_objects import job, pod, record
 
+from elasticjob_operator import workqueue
 from elasticjob_operator.cache import Cache, Key
 from elasticjob_operator.events import Announcer
 from elasticjob_operator.handlers import settings
@@ -52,6 +54,22 @@ class TestWorkQueue:
         queue.add("a")
         await asyncio.sleep(60)
         assert (runs, most) == (2, 1)
+
+    async def test_a_key_leaves_half_of_the_processor_to_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = SimpleNamespace(used=0.0)
+        monkeypatch.setattr(workqueue, "time", SimpleNamespace(thread_time=lambda: clock.used))
+        loop = asyncio.get_running_loop()
+        starts: list[float] = []
+
+        async def work(_: str) -> float | None:
+            starts.append(loop.time())
+            clock.used += 0.125
+            return 0.0 if len(starts) < 3 else None
+
+        began = loop.time()
+        WorkQueue(work).add("a")
+        await asyncio.sleep(1)
+        assert [start - began for start in starts] == pytest.approx([0, 0.125, 0.25])
 
     async def test_an_earlier_wish_overtakes_a_later_one(self) -> None:
         times: list[float] = []
