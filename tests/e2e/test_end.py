@@ -45,7 +45,7 @@ def test_suspend_and_resume(job: Job) -> None:
     job.wait_for_condition("Suspended")
     job.wait_for_no_pods()
     assert job.status["phase"] == "Suspended"
-    assert job.status["replicas"] == 0
+    wait_until("the status to count no pods", lambda: job.status["replicas"] == 0, 30, job.summary)
     assert (job.condition("Rendezvoused")["status"], job.condition("Rendezvoused")["reason"]) == ("False", "Suspended")
     assert not job.condition("Complete")["reason"], "workers that were told to go have not finished"
 
