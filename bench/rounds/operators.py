@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -92,6 +93,7 @@ def free_port() -> int:
 @contextlib.asynccontextmanager
 async def at_rest(api: Api) -> AsyncIterator[None]:
     """The installed operator has no pods, and the benchmark's namespace is there; both undone afterwards."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or what is made here would be left
     installed = (await api.call("GET", DEPLOYMENT))["spec"].get("replicas") or 2  # 0: an earlier run was killed
     await api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})
     await make_room(api)

@@ -84,7 +84,10 @@ def test_scale_up_down(fault: Fault) -> None:
 def test_scale_down_up(fault: Fault) -> None:
     """Who was told to leave leaves; the workers that come back are new."""
     fault.start(3)
-    scale(fault, 1, 3)
+    scale(fault, 1)
+    # an operator that looks only after both has nothing to do
+    wait_until("two workers to be told", lambda: fault.job.rendezvous["leaving"], 30, fault.job.summary)
+    fault.job.scale(3)
     new = fault.formed(3)
     assert new.members == (0, 1, 2)
     assert fault.job.member_pods()[0]["metadata"]["name"] == "train-0-0"
