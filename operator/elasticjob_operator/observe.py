@@ -72,11 +72,6 @@ class Observer:
         return Seen(pod, record, reading, worker_of(pod, place, reading, self.trainer), is_ready(pod))
 
 
-def workers_of(view: JobView, trainer: str) -> tuple[Worker, ...]:
-    """The workers of the job in `view`, whose trainer container is named `trainer`."""
-    return Observer(trainer).observe(view)[0]
-
-
 def is_owned_by(body: Object, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
 

@@ -62,7 +62,7 @@ class Credentials:
     def _context(self, protocol: int) -> ssl.SSLContext:
         context = ssl.SSLContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.set_ecdh_curve("X25519")  # the default, a hybrid with ML-KEM, takes a third longer for a round's store
+        context.set_ecdh_curve("X25519")  # the default, a hybrid with ML-KEM, makes a connection a fifth slower
         with os.fdopen(os.memfd_create("elasticjob-key"), "w") as memory:  # the key is never on a disk
             memory.write(self.certificate + self.key)
             memory.flush()

@@ -11,7 +11,7 @@ from operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, train
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
 from elasticjob_operator.cache import JobView
-from elasticjob_operator.observe import workers_of
+from elasticjob_operator.observe import Observer
 from elasticjob_operator.status import Report, rendezvous_spec, state_of, status_of
 
 SIZE = 4
@@ -107,7 +107,7 @@ def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belo
     view = JobView(body, bodies, {one["metadata"]["name"]: one for one in said if one is not None})
     spec, before = ElasticJobSpec.parse(body["spec"]), ElasticJobStatus.parse(body["status"])
     bounds, state = rendezvous_spec(spec), state_of(before, Clocks(opened=0, formed=0))
-    workers = workers_of(view, spec.trainer_container)
+    workers = Observer(spec.trainer_container).observe(view)[0]
     known = [worker.id for worker in workers if worker.id]
     assert len(known) == len(set(known))
     for now in (1, 20, 40, 120):

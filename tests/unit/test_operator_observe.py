@@ -8,7 +8,7 @@ from operator_objects import ID, Object, job, pod, record, trainer
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.cache import JobView
-from elasticjob_operator.observe import is_ready, nodes_of_index, pod_state, workers_of
+from elasticjob_operator.observe import Observer, is_ready, nodes_of_index, pod_state
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:
@@ -59,7 +59,7 @@ def seen(body: Object, said: Object | None) -> Worker:
     """The pod and its record as the only ones of the job."""
     name = body["metadata"]["name"]
     view = JobView(job(), {name: body}, {name: said} if said else {})
-    (worker,) = workers_of(view, "trainer")
+    (worker,) = Observer("trainer").observe(view)[0]
     return worker
 
 
@@ -82,7 +82,7 @@ def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
 
 def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
     view = JobView(job(), {"digits-0-0": pod(0, owner="an-earlier-job"), "digits-1-0": pod(1)}, {})
-    assert [worker.index for worker in workers_of(view, "trainer")] == [1]
+    assert [worker.index for worker in Observer("trainer").observe(view)[0]] == [1]
 
 
 def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
@@ -91,7 +91,7 @@ def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
     view = JobView(job(), {"digits-2-1": relabelled}, {})
     for name in ("digits", "digits-0", "digits-00-0", "digits-a-0", "other-0-0", "digits-0-0-0", "digits-\u0661-0"):
         view.pods[name] = {**stranger, "metadata": {**stranger["metadata"], "name": name}}
-    assert [(worker.index, worker.replacement) for worker in workers_of(view, "trainer")] == [(2, 1)]
+    assert [(worker.index, worker.replacement) for worker in Observer("trainer").observe(view)[0]] == [(2, 1)]
 
 
 def test_ready_is_the_pods_own_condition() -> None:

@@ -8,7 +8,7 @@ from operator_objects import ID, OTHER_ID, Object, job, pod, record
 
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker, decide
 from elasticjob_operator.cache import JobView
-from elasticjob_operator.observe import workers_of
+from elasticjob_operator.observe import Observer
 
 
 def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> list[Worker]:
@@ -20,7 +20,7 @@ def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> 
         _, index, number = name.rsplit("-", 2)
         bodies.setdefault(name, pod(int(index), int(number)))
     view = JobView({**job(), "status": {"rendezvous": agreed}}, bodies, said)
-    return sorted(workers_of(view, "trainer"), key=lambda worker: worker.place)
+    return sorted(Observer("trainer").observe(view)[0], key=lambda worker: worker.place)
 
 
 def spoiled(**part: Any) -> Object:
@@ -108,3 +108,25 @@ def test_the_group_forms_without_the_invalid_one() -> None:
     assert [event.reason for event in first.events] == ["InvalidRecord"]
     second = decide(spec, first.state, workers, 15)
     assert [member.index for member in second.state.participants] == [0, 1]
+
+
+def test_a_record_is_judged_again_when_it_or_the_job_has_changed() -> None:
+    names = ("digits-0-0", "digits-1-0")
+    early = record(0, request={**JOIN, "after": 3})
+    view = JobView(
+        {**job(), "status": {"rendezvous": {"round": 3, "phase": "Forming"}}},
+        {name: pod(index) for index, name in enumerate(names)},
+        {names[0]: early, names[1]: record(1, id=OTHER_ID)},
+    )
+    observer = Observer("trainer")
+
+    def seen() -> list[tuple[bool, bool]]:
+        return [(bool(worker.invalid), worker.request is not None) for worker in observer.observe(view)[0]]
+
+    assert seen() == [(True, False), (False, False)]
+    view.job = {**job(), "status": {"rendezvous": {"round": 3, "phase": "Formed"}}}
+    assert seen() == [(False, True), (False, False)]
+    view.workers[names[1]] = record(1, id=OTHER_ID, request=JOIN)
+    assert seen() == [(False, True), (False, True)]
+    del view.pods[names[0]]
+    assert seen() == [(False, True)]
