@@ -25,7 +25,8 @@ class Floor:
     def __init__(self, api: Api, size: int) -> None:
         self._api, self._size = api, size
         self._name = f"floor-{size}-{secrets.token_hex(2)}"
-        self._members = [Incarnation(index, secrets.token_hex(16)) for index in range(size)]
+        batch = secrets.token_hex(4)
+        self._members = [Incarnation(index, f"{batch}.0") for index in range(size)]
         self._round = 0
         self._seen = 0
         self._all_seen = asyncio.Event()

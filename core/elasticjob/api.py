@@ -181,8 +181,8 @@ class RendezvousStatus(Model):
     waiting: Count = Field(0, description="Workers that have joined and are not in the current round.")
     participants: IncarnationsField = Field(
         default_factory=Incarnations,
-        description="The members of the last formed round in rank order, each as index/id; while Forming they are not "
-        "yet the next round's.",
+        description="The members of the last formed round in rank order, as index/id, or first-last/id where several "
+        "have one id; while Forming they are not yet the next round's.",
     )
     leaving: IncarnationsField = Field(
         default_factory=Incarnations, description="Workers told to leave: they exit and their pods go."
@@ -206,7 +206,9 @@ class RendezvousStatus(Model):
         "scripts may save before they are stopped.",
     )
     store: str | None = Field(
-        None, description="Address of rank 0's sidecar, behind which the round's TCPStore serves."
+        None,
+        description="Address of rank 0's sidecar, behind which the round's TCPStore serves, and after a slash its "
+        "certificate's fingerprint: the first 128 bits of the SHA-256, in hex.",
     )
     reason: str = Field("", description="Why the round was formed, opened or closed.")
     outcome: Outcome | None = Field(
@@ -268,7 +270,8 @@ class ElasticJobStatus(Model):
     )
     replacements: Replacements = Field(
         default_factory=dict,
-        description="How often a worker's pod was replaced, as index/number; the number is the last part of its name.",
+        description="How often a worker's pod was replaced, as index/number or first-last/number; the number is the "
+        "last part of the pod's name.",
     )
     history: tuple[RoundRecord, ...] = Field(
         (), description="The last five formed rounds.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
@@ -297,11 +300,22 @@ class WorkerRequest(Model):
 class ElasticWorkerSpec(Model):
     """One worker's place in the rendezvous and what it asks for."""
 
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule(
+                "self.id != oldSelf.id || self.certificate == oldSelf.certificate",
+                "an incarnation has one certificate: it cannot be changed without spec.id",
+                ".certificate",
+            )
+        )
+    )
+
     job: str = Field(min_length=1, max_length=63, description="The ElasticJob.")
     index: Index = Field(description="The worker's index in its job.")
     id: str = Field(
-        pattern="^[0-9a-f]{32}$",
-        description="This incarnation of the sidecar: the first 128 bits of its certificate's SHA-256, in hex.",
+        pattern="^[0-9a-f.]{1,32}$",
+        description="This incarnation of the sidecar: what all pods made at once share, and after a dot how often the "
+        "sidecar was started again in its pod.",
     )
     certificate: str = Field(
         max_length=4096,

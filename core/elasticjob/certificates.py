@@ -1,14 +1,14 @@
-"""A sidecar's certificate is its identity: what the operator and the other sidecars check is this one rule."""
+"""How sidecars know each other: by their certificates, which stand in the workers' records."""
 
 import hashlib
 import ssl
 
-ID_LENGTH = 32
+LENGTH = 32
 
 
-def incarnation_id(der: bytes) -> str:
+def fingerprint_of(der: bytes) -> str:
     """The first 128 bits of the SHA-256 of a certificate in DER form, in hex."""
-    return hashlib.sha256(der).hexdigest()[:ID_LENGTH]
+    return hashlib.sha256(der).hexdigest()[:LENGTH]
 
 
 def der_of(certificate: str) -> bytes:

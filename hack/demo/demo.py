@@ -45,9 +45,13 @@ class Sighting(NamedTuple):
     @property
     def rank_0(self) -> str:
         """Rank 0's pod; a pod is named <job>-<index>-<how often it was replaced>."""
-        index, _, _ = self.rendezvous["participants"].partition("/")
-        replaced = dict(word.split("/") for word in self.status.get("replacements", "").split())
-        return f"{JOB}-{index}-{replaced.get(index, 0)}"
+        index = int(self.rendezvous["participants"].replace("-", "/").partition("/")[0])
+        for word in self.status.get("replacements", "").split():  # index/number or first-last/number
+            indices, _, number = word.partition("/")
+            first, _, last = indices.partition("-")
+            if int(first) <= index <= int(last or first):
+                return f"{JOB}-{index}-{number}"
+        return f"{JOB}-{index}-0"
 
 
 class Watch:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from elasticjob.api import INDEX_LABEL, WorkerRequest
+from elasticjob.api import INDEX_LABEL, ElasticWorkerSpec, WorkerRequest
+from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob_operator.cache import JobView
 from elasticjob_operator.kube import Object
@@ -51,9 +52,8 @@ class Observer:
             return (), 0
         self._seen = {name: self._look(name, pod, view) for name, pod in view.pods.items()}
         seen = {name: one.worker for name, one in self._seen.items() if one.worker is not None}
-        places = {name: worker.place for name, worker in seen.items()}
         records = {name: record for name in seen if (record := self._seen[name].reading.record) is not None}
-        for name, problem in problems_among(view.job, places, records).items():
+        for name, problem in problems_among(view.job, records).items():
             seen[name] = _unbelieved(seen[name], problem)
         return tuple(seen.values()), sum(one.ready for one in self._seen.values())
 
@@ -93,12 +93,17 @@ def worker_of(pod: Object, place: tuple[int, int], reading: Reading, trainer: st
         deleting="deletionTimestamp" in pod["metadata"],
         crashes=crashes,
         id=record.spec.id if record else None,
-        address=record.spec.address if record else "",
+        address=store_of(record.spec) if record else "",
         request=_request(record.spec.request) if record and record.spec.request else None,
         heartbeat=reading.signs,
         detail=detail,
         invalid=reading.problem,
     )
+
+
+def store_of(spec: ElasticWorkerSpec) -> str:
+    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
+    return f"{spec.address}/{fingerprint_of(der_of(spec.certificate))}"
 
 
 def _unbelieved(worker: Worker, problem: str) -> Worker:

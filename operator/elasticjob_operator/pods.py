@@ -1,4 +1,4 @@
-"""Renders a worker's pod from the job's template. Pure: the same job, index and number give the same pod."""
+"""Renders a worker's pod from the job's template. Pure: the same arguments give the same pod."""
 
 import re
 from collections.abc import Iterable
@@ -18,10 +18,12 @@ from elasticjob.api import (
 from elasticjob_operator.kube import Object
 
 SIDECAR = "elasticjob-sidecar"
-PLUGIN_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-token"
-VOLUMES = frozenset({PLUGIN_VOLUME, TOKEN_VOLUME})
+PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
+VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
 PLUGIN_SOURCE = "/opt/elasticjob/trainer"
+STATE_PATH = "/var/lib/elasticjob"
+BATCH = "ELASTICJOB_BATCH"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 # torchrun's own count is out of the way: only the operator counts failures
@@ -57,6 +59,13 @@ def place_of(job: str, pod: str) -> tuple[int, int] | None:
     return place if place and pod_name(job, *place) == pod else None
 
 
+def batch_of(pod: Object) -> str | None:
+    """What `render_pod` was given as `batch`; None for a pod that it did not make."""
+    containers = pod.get("spec", {}).get("initContainers", ())
+    variables = next((one.get("env", ()) for one in containers if one["name"] == SIDECAR), ())
+    return next((one.get("value") for one in variables if one["name"] == BATCH), None)
+
+
 def selector(job: str) -> str:
     return f"{JOB_LABEL}={job}"
 
@@ -85,9 +94,19 @@ def bare_pod(job: Object, spec: ElasticJobSpec) -> Object:
 
 
 def render_pod(
-    job: Object, spec: ElasticJobSpec, index: int, replacement: int, image: SidecarImage, avoid: Iterable[str] = ()
+    job: Object,
+    spec: ElasticJobSpec,
+    index: int,
+    replacement: int,
+    image: SidecarImage,
+    *,
+    batch: str,
+    avoid: Iterable[str] = (),
 ) -> Object:
-    """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room."""
+    """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room.
+
+    `batch` tells it from a pod of the same name that was made at another time.
+    """
     meta, template = job["metadata"], deepcopy(spec.template)
     given = template.get("metadata") or {}
     labels = {JOB_LABEL: meta["name"], INDEX_LABEL: str(index), "app.kubernetes.io/managed-by": "elasticjob"}
@@ -97,8 +116,9 @@ def render_pod(
     pod["restartPolicy"] = "OnFailure"
     pod["serviceAccountName"] = service_account(meta["name"], spec)
     pod.setdefault("automountServiceAccountToken", False)
-    pod["initContainers"] = [*(pod.get("initContainers") or ()), _sidecar(meta, spec, index, image)]
-    pod["volumes"] = [*(pod.get("volumes") or ()), {"name": PLUGIN_VOLUME, "emptyDir": {}}, _token_volume()]
+    pod["initContainers"] = [*(pod.get("initContainers") or ()), _sidecar(meta, spec, index, batch, image)]
+    folders = [{"name": name, "emptyDir": {}} for name in (PLUGIN_VOLUME, STATE_VOLUME)]
+    pod["volumes"] = [*(pod.get("volumes") or ()), *folders, _token_volume()]
     tolerations = pod.get("tolerations") or []
     pod["tolerations"] = [*tolerations, *_node_lost_tolerations(tolerations)]
     for node in sorted(avoid):
@@ -142,12 +162,14 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec) -> Non
     trainer.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
 
 
-def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, image: SidecarImage) -> Object:
+def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: SidecarImage) -> Object:
     """A native sidecar: an init container that stays, and is stopped after the trainer."""
     values = {
         "ELASTICJOB_JOB": meta["name"],
         "ELASTICJOB_JOB_UID": meta["uid"],
         "ELASTICJOB_INDEX": str(index),
+        BATCH: batch,
+        "ELASTICJOB_STATE_DIR": STATE_PATH,
         "ELASTICJOB_JOIN_TIMEOUT_SECONDS": str(spec.rendezvous.join_timeout_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
         "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
@@ -192,6 +214,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, image: SidecarImage
         },
         "volumeMounts": [
             {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH},
+            {"name": STATE_VOLUME, "mountPath": STATE_PATH},
             {"name": TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": True},
         ],
     }

@@ -6,6 +6,7 @@ and an operator that no longer leads stops at the write. Everything else can be 
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
@@ -202,7 +203,7 @@ class Reconciler:
         if found := template.problem(spec):
             return found
         await self._grant_access(job, spec, memory)
-        if refusal := await self._kube.try_pod(render_pod(job, spec, 0, 0, self._image)):
+        if refusal := await self._kube.try_pod(render_pod(job, spec, 0, 0, self._image, batch=_batch())):
             return f"the API server refuses a worker pod of spec.template: {refusal}"
         return None
 
@@ -234,12 +235,16 @@ class Reconciler:
         old = pods_to_delete(bounds, decision.state, workers, now)
         await _all(self._delete_pod(job, worker) for worker in old)
         new = () if memory.problem else pods_to_create(bounds, decision.state, workers)
-        made = await _all(self._create_pod(job, spec, memory, *place) for place in new)
+        batch = _batch()
+        made = await _all(self._create_pod(job, spec, memory, batch, *place) for place in new)
         return None if all(made) else REFUSED_AGAIN_SECONDS
 
-    async def _create_pod(self, job: Object, spec: ElasticJobSpec, memory: Memory, index: int, number: int) -> bool:
+    async def _create_pod(
+        self, job: Object, spec: ElasticJobSpec, memory: Memory, batch: str, index: int, number: int
+    ) -> bool:
         view = self._cache.view(Key(job["metadata"]["namespace"], job["metadata"]["name"]))
-        pod = render_pod(job, spec, index, number, self._image, avoid=nodes_of_index(view, index))
+        avoid = nodes_of_index(view, index)
+        pod = render_pod(job, spec, index, number, self._image, batch=batch, avoid=avoid)
         async with self._pod_slots:
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))
@@ -290,6 +295,10 @@ async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return cast("list[T]", results)
+
+
+def _batch() -> str:
+    return secrets.token_hex(4)
 
 
 def _wall_clock() -> str:

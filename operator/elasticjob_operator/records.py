@@ -4,7 +4,6 @@ The API server has checked each field by itself, and the admission policy, where
 schema can know is checked here, so that a record that makes no sense makes its worker invalid and nothing else.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
@@ -13,9 +12,9 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from elasticjob.api import MAX_REPLICAS, ElasticWorker, RendezvousPhase
-from elasticjob.certificates import check_certificate, der_of, incarnation_id
-from elasticjob.incarnations import Incarnations
+from elasticjob.certificates import check_certificate, der_of
 from elasticjob_operator.kube import Object
+from elasticjob_operator.pods import batch_of
 
 PROBLEM_LENGTH = 300
 
@@ -49,10 +48,8 @@ def read_record(body: Object | None, pod: Object, index: int, job_name: str) -> 
     return Reading(problem=problem[:PROBLEM_LENGTH])
 
 
-def problems_among(
-    job: Object, places: Mapping[str, tuple[int, int]], records: Mapping[str, ElasticWorker]
-) -> dict[str, str]:
-    """By the pod's name, what is wrong with a record in view of the job's state and of the others' records."""
+def problems_among(job: Object, records: Mapping[str, ElasticWorker]) -> dict[str, str]:
+    """By the pod's name, what is wrong with a record in view of the job's state."""
     formed = _last_formed(job)
     problems = {}
     for name, record in records.items():
@@ -60,8 +57,7 @@ def problems_among(
         for field, number in (("after", request.after), ("round", request.round)) if request else ():
             if number is not None and number > formed:
                 problems[name] = f"spec.request.{field} is {number}, and the last round that was formed is {formed}"
-    believed = {name: record.spec.id for name, record in records.items() if name not in problems}
-    return problems | _shared_ids(job, places, believed)
+    return problems
 
 
 def _problem_of(record: ElasticWorker, pod: Object, index: int, job_name: str) -> str | None:
@@ -71,7 +67,10 @@ def _problem_of(record: ElasticWorker, pod: Object, index: int, job_name: str) -
         return f"spec.job is {spec.job!r}, and the pod belongs to {job_name!r}"
     if spec.index != index:
         return f"spec.index is {spec.index}, and the pod is worker {index}"
-    if problem := _problem_of_certificate(spec.certificate, spec.id):
+    batch = batch_of(pod)
+    if batch is not None and spec.id.partition(".")[0] != batch:
+        return f"spec.id is {spec.id}, and ids in this pod begin with {batch}."
+    if problem := _problem_of_certificate(spec.certificate):
         return f"spec.certificate {problem}"
     if problem := _problem_of_address(spec.address, pod):
         return f"spec.address {problem}"
@@ -79,14 +78,12 @@ def _problem_of(record: ElasticWorker, pod: Object, index: int, job_name: str) -
 
 
 @lru_cache(maxsize=2 * MAX_REPLICAS)
-def _problem_of_certificate(certificate: str, id: str) -> str | None:
+def _problem_of_certificate(certificate: str) -> str | None:
     try:
-        der = der_of(certificate)
-        check_certificate(der)
+        check_certificate(der_of(certificate))
     except ValueError as error:
         return f"is no certificate in PEM form: {error}"
-    own = incarnation_id(der)
-    return None if own == id else f"has the id {own}, and spec.id is {id}"
+    return None
 
 
 def _problem_of_address(address: str, pod: Object) -> str | None:
@@ -101,25 +98,6 @@ def _problem_of_address(address: str, pod: Object) -> str | None:
     if own and ip not in own:
         return f"is {address}, and the pod's own is {', '.join(sorted(map(str, own)))}"
     return None
-
-
-def _shared_ids(job: Object, places: Mapping[str, tuple[int, int]], ids: Mapping[str, str]) -> dict[str, str]:
-    """What is wrong with those that have the id of another. A member of the last round keeps its own: else anybody
-    could take it away by naming it. Of others it is not known whose it is, so none of them is believed."""
-    if len(set(ids.values())) == len(ids):
-        return {}
-    members = {(one.index, one.id) for one in Incarnations.read(_agreed(job).get("participants", ""))}
-    holders: defaultdict[str, list[str]] = defaultdict(list)
-    for name in sorted(ids, key=lambda name: places[name]):
-        holders[ids[name]].append(name)
-    problems = {}
-    for id, names in holders.items():
-        owner = next((name for name in names if (places[name][0], id) in members), None)
-        for name in names if len(names) > 1 else ():
-            if name != owner:
-                other = next(one for one in names if one != name)
-                problems[name] = f"spec.id is that of {other} too"
-    return problems
 
 
 def _last_formed(job: Object) -> int:

@@ -12,6 +12,7 @@ from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.credentials import Credentials
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_app
+from elasticjob_sidecar.incarnation import new_incarnation
 from elasticjob_sidecar.job_watch import JobWatch
 from elasticjob_sidecar.kube import Kube, KubeApi
 from elasticjob_sidecar.membership import Membership
@@ -48,11 +49,13 @@ class Ports:
 class Sidecar:
     """The parts, wired; no input or output before `serve` and `run`."""
 
-    def __init__(self, config: Config, kube: KubeApi, credentials: Credentials, ports: Ports = Ports()) -> None:
-        me = Incarnation(index=config.index, id=credentials.id)
+    def __init__(
+        self, config: Config, id: str, kube: KubeApi, credentials: Credentials, ports: Ports = Ports()
+    ) -> None:
+        me = Incarnation(index=config.index, id=id)
         self._config, self._ports, self.credentials = config, ports, credentials
         self.metrics = Metrics()
-        self.record = WorkerRecord(kube, _identity(config, credentials), self.metrics.api_failed)
+        self.record = WorkerRecord(kube, _identity(config, id, credentials), self.metrics.api_failed)
         self.driver = Driver(
             Membership(me, config.store_ready_seconds), Scripts(config.save_seconds), self.record, self.metrics
         )
@@ -103,13 +106,13 @@ class Sidecar:
             await runner.cleanup()
 
 
-def _identity(config: Config, credentials: Credentials) -> Identity:
+def _identity(config: Config, id: str, credentials: Credentials) -> Identity:
     return Identity(
         pod_name=config.pod_name,
         pod_uid=config.pod_uid,
         job=config.job,
         index=config.index,
-        id=credentials.id,
+        id=id,
         certificate=credentials.certificate,
         address=config.address,
         node=config.node_name,
@@ -122,10 +125,14 @@ async def run(config: Config, credentials: Credentials, ports: Ports = Ports()) 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
+        id = new_incarnation(config.batch, config.state_dir)
+    except (OSError, ValueError) as error:
+        raise StartError(f"{config.state_dir} cannot hold how often this sidecar was started: {error}") from None
+    try:
         kube = Kube(config.namespace)
     except ConfigError as error:
         raise StartError(str(error)) from None
-    sidecar = Sidecar(config, kube, credentials, ports)
+    sidecar = Sidecar(config, id, kube, credentials, ports)
     try:
         await sidecar.serve()
         log.info("worker %d of %s/%s starts", config.index, config.namespace, config.job)

@@ -5,6 +5,7 @@ Every error is one sentence that names the variable, for whoever started the ima
 
 from collections.abc import Mapping
 from ipaddress import IPv6Address
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError
@@ -30,11 +31,13 @@ class Config(BaseModel):
     job: Name
     job_uid: Name
     index: Annotated[int, Field(ge=0)]
+    batch: Annotated[str, Field(pattern="^[0-9a-f]{8}$")]
     namespace: Name
     pod_name: Name
     pod_uid: Name
     pod_ip: IPvAnyAddress
     node_name: str = ""
+    state_dir: Path = Path("/var/lib/elasticjob")
     join_timeout_seconds: Seconds = 600.0
     store_ready_seconds: Seconds = 20.0
     save_seconds: Annotated[float, Field(ge=0, le=86400)] = 15.0

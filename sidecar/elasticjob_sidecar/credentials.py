@@ -1,8 +1,8 @@
 """This incarnation's key and certificate, and the TLS settings that prove and check who is who.
 
-Mutual TLS 1.3 without any authority. Identity is the certificate itself: its hash is the incarnation id that the
-round's participants are listed by. The server's name is the round and the job, so that a connection of another round
-or job ends before anything else is looked at.
+Mutual TLS 1.3 without any authority. Identity is the certificate itself: each worker's stands in its ElasticWorker, and
+the fingerprint of rank 0's beside the store's address in the job's status. The server's name is the round and the job,
+so that a connection of another round or job ends before anything else is looked at.
 """
 
 import logging
@@ -12,8 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-
-from elasticjob.certificates import der_of, incarnation_id
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +28,6 @@ class Credentials:
     certificate: str
     """PEM, public."""
     key: str = field(repr=False)
-
-    @property
-    def id(self) -> str:
-        """The incarnation id."""
-        return incarnation_id(der_of(self.certificate))
 
     def client_context(self) -> ssl.SSLContext:
         """For connections to rank 0. Whom it has reached the caller must check: see `Transport.connect`."""

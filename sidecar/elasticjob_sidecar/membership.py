@@ -39,7 +39,7 @@ FORMING, FORMED, CLOSED = RendezvousPhase
 
 @dataclass(slots=True)
 class Membership:
-    """The state machine. `me` is this worker's index and the incarnation id of this sidecar."""
+    """The state machine. `me` is this worker's index and this incarnation of its sidecar."""
 
     me: Incarnation
     store_ready_seconds: float = 20.0

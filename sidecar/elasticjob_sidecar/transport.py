@@ -12,12 +12,12 @@ import json
 import logging
 import ssl
 from asyncio import sslproto
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from elasticjob.api import Incarnation
-from elasticjob.certificates import incarnation_id
+from elasticjob.certificates import fingerprint_of
 from elasticjob_sidecar.credentials import Credentials, server_name
 from elasticjob_sidecar.forward import End, dial, listen
 from elasticjob_sidecar.refusal import Code, Refused
@@ -47,7 +47,7 @@ Admitted = Callable[[Claim, End, End], None]  # the caller's connection and the 
 @dataclass(frozen=True, slots=True)
 class _Trust:
     round: int
-    members: Mapping[str, Incarnation]  # by id
+    members: Mapping[str, Incarnation]  # by their certificates' fingerprints
     context: ssl.SSLContext
 
 
@@ -69,12 +69,14 @@ class Transport:
 
     # --- the caller's side
 
-    async def connect(self, address: str, round: int, members: Sequence[Incarnation]) -> End:
-        """Raises Refused when turned away, OSError or TimeoutError when nobody answers, or not rank 0 of `members`."""
-        seconds = admission_seconds(len(members))
+    async def connect(self, store: str, round: int, members: int) -> End:
+        """`store`: as in the job's status; `members`: how many go there at once. Raises Refused when turned away,
+        OSError or TimeoutError when nobody answers, or somebody else."""
+        address, _, fingerprint = store.partition("/")
+        seconds = admission_seconds(members)
         try:
             async with asyncio.timeout(seconds):
-                return await self._connect(address, round, members[0])
+                return await self._connect(address, round, fingerprint)
         except TimeoutError:
             message = f"rank 0's sidecar at {address} did not answer within {seconds:g} s"
             raise TimeoutError(message) from None
@@ -82,12 +84,12 @@ class Transport:
             message = f"rank 0's sidecar at {address} does not let this one in to round {round} ({error})"
             raise ConnectionError(message) from None
 
-    async def _connect(self, address: str, round: int, rank_0: Incarnation) -> End:
+    async def _connect(self, address: str, round: int, fingerprint: str) -> End:
         host, _, port = address.rpartition(":")
         end = await dial(host.strip("[]"), int(port), self._client, server_name(self._job_uid, round))
         try:
             # TLS has shown that the other end holds the key of this certificate, and no more
-            _check_is(rank_0, end.peer_certificate(), address)
+            _check_is(fingerprint, end.peer_certificate(), address)
             _check_answer(await end.line(LINE_LIMIT))
         except BaseException:
             end.abort()
@@ -100,7 +102,8 @@ class Transport:
         """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
         name = server_name(self._job_uid, round)
         context = self._credentials.server_context(members.values(), lambda asked: asked == name)
-        self._trust = _Trust(round, {member.id: member for member in members}, context)
+        by_fingerprint = {fingerprint_of(certificate): member for member, certificate in members.items()}
+        self._trust = _Trust(round, by_fingerprint, context)
         self._trusting.set()
 
     def trust_nobody(self) -> None:
@@ -144,7 +147,7 @@ class Transport:
             while (trust := self._trust) is None:
                 await self._trusting.wait()
         await end.start_tls(trust.context)
-        member = trust.members.get(incarnation_id(end.peer_certificate()))
+        member = trust.members.get(fingerprint_of(end.peer_certificate()))
         if member is None:  # a certificate that a member has signed is not a member's
             raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
         return Claim(trust.round, member)
@@ -174,9 +177,9 @@ def _encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _check_is(rank_0: Incarnation, certificate: bytes, address: str) -> None:
-    if incarnation_id(certificate) != rank_0.id:
-        raise Refused(Code.NOT_A_MEMBER, f"{address} is not the sidecar of worker {rank_0.index}, rank 0 of the round")
+def _check_is(fingerprint: str, certificate: bytes, address: str) -> None:
+    if fingerprint_of(certificate) != fingerprint:
+        raise Refused(Code.NOT_A_MEMBER, f"{address} is not the sidecar of the round's rank 0")
 
 
 def _check_answer(line: bytes) -> None:

@@ -1,7 +1,7 @@
 """Keeps the trust set of rank 0's tunnel at exactly the participants of the round whose store it serves.
 
-Their certificates are in their ElasticWorkers. A participant is known by the hash of its certificate, which is the id
-in the job's status, so a record that somebody else wrote, or that belongs to another incarnation, is of no use.
+Their certificates are in their ElasticWorkers, each with the incarnation whose it is: the API server lets nobody change
+the one without the other, and by the chart's admission policy a record is written by its own pod only.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus
-from elasticjob.certificates import der_of, incarnation_id
+from elasticjob.certificates import der_of
 from elasticjob_sidecar.backoff import Backoff
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kube import ApiFailure, Json, KubeApi
@@ -73,7 +73,8 @@ class RoundTrust:
                 await self._learn([])
 
     async def _learn(self, indices: list[int]) -> None:
-        self._known |= dict(_certificates(await self._kube.list_workers(self._job, indices)))
+        records = await self._kube.list_workers(self._job, indices)
+        self._known |= dict(_certificates(self._job, records))
 
     def _served(self) -> RendezvousStatus | None:
         """The job's status, when this worker is rank 0 of a formed round with others."""
@@ -93,11 +94,12 @@ class RoundTrust:
         return f"no valid certificate of worker {', '.join(missing)}" if missing else ""
 
 
-def _certificates(records: list[Json]) -> Iterator[tuple[Incarnation, bytes]]:
-    """Those in ElasticWorkers, each with the incarnation that it proves."""
+def _certificates(job: str, records: list[Json]) -> Iterator[tuple[Incarnation, bytes]]:
+    """Those in ElasticWorkers, each with the incarnation whose it is."""
     for record in records:
         try:
-            certificate = der_of(record["spec"]["certificate"])
-            yield Incarnation(index=record["spec"]["index"], id=incarnation_id(certificate)), certificate
+            name, spec = record["metadata"]["name"], record["spec"]
+            if name.rpartition("-")[0] == f"{job}-{spec['index']}":  # no pod speaks for another worker
+                yield Incarnation(index=spec["index"], id=spec["id"]), der_of(spec["certificate"])
         except (KeyError, TypeError, ValueError) as error:
             log.debug("an ElasticWorker without a certificate: %s", error)

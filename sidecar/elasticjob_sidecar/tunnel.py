@@ -134,7 +134,7 @@ class Tunnel:
         assert handed is not None
         if handed.rank == 0:
             return await self._admit(Claim(round, self._membership.me))
-        return await self._transport.connect(handed.store, round, handed.members)
+        return await self._transport.connect(handed.store, round, handed.world_size)
 
     def _take_spare(self, round: int) -> End | None:
         if self._spare is None or self._spare[0] != round or self._spare[1].closed.done():

@@ -7,7 +7,7 @@ from sidecar_fakes import credentials
 Object = dict[str, Any]
 
 JOB_UID = "11111111-2222-3333-4444-555555555555"
-CERTIFICATES = {one.id: one.certificate for one in (credentials() for _ in range(5))}
+CERTIFICATES = {f"{number}f3c01d2.0": credentials().certificate for number in range(5)}
 ID, OTHER_ID, *_ = CERTIFICATES
 
 

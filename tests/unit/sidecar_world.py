@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import socket
@@ -11,6 +12,7 @@ from typing import Any
 import aiohttp
 from sidecar_fakes import JOB_UID, FakeKube, Json, credentials
 
+from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
@@ -18,6 +20,7 @@ from elasticjob_sidecar.config import Config
 DEADLINE = 10.0
 
 _given: set[int] = set()
+_starts = itertools.count()
 
 
 def free_ports(number: int) -> list[int]:
@@ -43,6 +46,7 @@ class Worker:
                 "job": "job",
                 "job_uid": JOB_UID,
                 "index": index,
+                "batch": "0" * 8,
                 "namespace": "default",
                 "pod_name": f"job-{index}-0",
                 "pod_uid": f"pod-{index}",
@@ -50,7 +54,8 @@ class Worker:
             }
         )
         self.index, self.kube, self.http = index, kube, http
-        self.sidecar = Sidecar(config, kube, credentials(), self.ports)
+        self.credentials = credentials()
+        self.sidecar = Sidecar(config, f"{config.batch}.{next(_starts)}", kube, self.credentials, self.ports)
         self.machine = self.sidecar.driver.membership
         self.stopping = asyncio.Event()
         self.trainer = f"trainer-{index}"
@@ -59,6 +64,11 @@ class Worker:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.ports.tunnel}"
+
+    @property
+    def store(self) -> str:
+        """As the job's status names it."""
+        return f"{self.address}/{fingerprint_of(der_of(self.credentials.certificate))}"
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.ports.trainer_api}/v1/{path}"
@@ -95,7 +105,7 @@ class World:
         participants = str(Incarnations(worker.machine.me for worker in members))
         rendezvous = {"phase": phase, "round": round, "participants": participants, **more}
         if phase != "Forming" and members:
-            rendezvous |= {"worldSize": len(members), "store": members[0].address}
+            rendezvous |= {"worldSize": len(members), "store": members[0].store}
         self.kube.set_job(rendezvous)
 
     async def form(self, round: int = 1, **more: Any) -> None:

@@ -1,6 +1,8 @@
 """How the members of a round are written into a status."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobStatus, RendezvousStatus
@@ -16,15 +18,35 @@ def test_they_are_words_in_the_given_order() -> None:
     assert (str(Incarnations()), Incarnations.read("")) == ("", Incarnations())
 
 
-def test_they_are_a_sequence() -> None:
-    assert (len(SOME), tuple(SOME), SOME[1], SOME[-1:]) == (2, FEW, FEW[1], Incarnations(FEW[1:]))
-    assert (FEW[1] in SOME, SOME.place_of(FEW[1])) == (True, 1)
-    other = Incarnation(10, "abc")
-    assert (other in SOME, SOME.place_of(other)) == (False, None)
+def test_those_that_follow_each_other_with_one_id_are_one_word() -> None:
+    runs = [(0, "a"), (1, "a"), (2, "b"), (3, "a"), (4, "a"), (6, "a"), (5, "a")]
+    some = Incarnations(Incarnation(*one) for one in runs)
+    assert str(some) == "0-1/a 2/b 3-4/a 6/a 5/a"
+    assert Incarnations.read(str(some)) == some
+    assert [(one.index, one.id) for one in Incarnations.read(str(some))] == runs
+
+
+@given(st.lists(st.builds(Incarnation, st.integers(0, 9), st.sampled_from("ab")), max_size=12))
+def test_they_are_a_sequence(given: list[Incarnation]) -> None:
+    some = Incarnations(given)
+    assert Incarnations.read(str(some)) == some
+    assert (len(some), list(some)) == (len(given), given)
+    assert [some[place] for place in range(-len(given), len(given))] == given * 2
+    assert list(some[1:]) == given[1:]
+    for place in (len(given), -len(given) - 1):
+        with pytest.raises(IndexError):
+            some[place]
+    for one in (Incarnation(index, id) for index in range(10) for id in "abc"):
+        assert some.place_of(one) == (given.index(one) if one in given else None)
+        assert (one in some) is (one in given)
 
 
 @pytest.mark.parametrize(
-    "text", ["1", "1/", "/a", "1/a ", "1/a  2/b", "x/a", "1/a/b", " 1/a", "1/a\n2/b", ["1/a"], None, 1]
+    "text",
+    [
+        *("1", "1/", "/a", "1/a ", "1/a  2/b", "x/a", "1/a/b", " 1/a", "1/a\n2/b", ["1/a"], None, 1),
+        *("1-/a", "-1/a", "1-1/a", "2-1/a", "1-2", "0-99999999/a"),
+    ],
 )
 def test_anything_else_is_refused(text: object) -> None:
     with pytest.raises(ValidationError, match="written as index/id"):
@@ -32,8 +54,8 @@ def test_anything_else_is_refused(text: object) -> None:
 
 
 def test_replacements_are_words_as_well() -> None:
-    status = ElasticJobStatus(replacements={10: 1, 2: 3})
-    assert status.dump()["replacements"] == "10/1 2/3"
+    status = ElasticJobStatus(replacements={10: 1, 2: 3, 3: 3})
+    assert status.dump()["replacements"] == "2-3/3 10/1"
     assert ElasticJobStatus.parse(status.dump()) == status
     with pytest.raises(ValidationError, match="written as index/number"):
         ElasticJobStatus.parse({"replacements": "1/a"})

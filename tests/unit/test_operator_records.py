@@ -1,14 +1,17 @@
 """Which records the operator believes, and what it says of the others."""
 
+import hashlib
 import ssl
 from typing import Any
 
 import pytest
 from operator_objects import ID, OTHER_ID, Object, job, pod, record
 
+from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker, decide
 from elasticjob_operator.cache import JobView
 from elasticjob_operator.observe import Observer
+from elasticjob_operator.pods import SidecarImage, render_pod
 
 
 def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> list[Worker]:
@@ -39,10 +42,6 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
         (record(0, index=2**62), "spec.index: Input should be less than or equal to 4095"),
         (record(0, certificate="PEM"), "spec.certificate is no certificate in PEM form"),
         (record(0, certificate=ssl.DER_cert_to_PEM_cert(b"none")), "spec.certificate is no certificate in PEM form"),
-        (
-            record(0, certificate=record(0, id=OTHER_ID)["spec"]["certificate"]),
-            "spec.certificate has the id",
-        ),
         (record(0, address="10.0.0.1"), "spec.address: String should match pattern"),
         (record(0, address="10.0.0.999:29402"), "spec.address '10.0.0.999:29402' holds no IP address"),
         (record(0, address="[::g]:29402"), "spec.address: String should match pattern"),
@@ -73,7 +72,12 @@ def test_an_address_is_that_of_the_pod() -> None:
     (worker,) = seen(record(0, address="10.0.0.1:29402"), pods=(two,))
     assert worker.invalid == "spec.address is 10.0.0.1:29402, and the pod's own is 10.0.0.7, fd00::7"
     for own in ("10.0.0.7:29402", "[fd00:0::7]:29402"):
-        assert seen(record(0, address=own), pods=(two,))[0].address == own
+        assert seen(record(0, address=own), pods=(two,))[0].address.partition("/")[0] == own
+
+
+def test_the_stores_address_is_followed_by_the_certificates_fingerprint() -> None:
+    der = ssl.PEM_cert_to_DER_cert(record(0)["spec"]["certificate"])
+    assert seen(record(0))[0].address == f"10.0.0.1:29402/{hashlib.sha256(der).hexdigest()[:32]}"
 
 
 def test_a_problem_is_of_bounded_length() -> None:
@@ -81,21 +85,15 @@ def test_a_problem_is_of_bounded_length() -> None:
     assert len(worker.invalid) == 300
 
 
-def test_of_two_with_one_id_none_is_believed() -> None:
-    zero, one, two = seen(record(0), record(1), record(2, id=OTHER_ID))
-    assert (zero.invalid, one.invalid) == ("spec.id is that of digits-1-0 too", "spec.id is that of digits-0-0 too")
-    assert (zero.member, one.member, two.invalid) == (None, None, "")
-
-
-def test_a_member_of_the_last_round_keeps_the_id_that_another_takes() -> None:
-    zero, one = seen(record(0), record(1), participants=f"1/{ID}")
-    assert zero.invalid == "spec.id is that of digits-1-0 too"
-    assert one.id == ID
-
-
-def test_nor_does_the_next_pod_of_the_index_become_that_member() -> None:
-    old, new = seen(record(1, 0), record(1, 1), participants=f"1/{ID}")
-    assert (old.id, new.invalid) == (ID, "spec.id is that of digits-1-0 too")
+def test_an_id_is_of_the_pods_own_batch() -> None:
+    """Else a pod could pass for one of the same name that was in the round before it."""
+    made = render_pod(
+        job(), ElasticJobSpec.parse(job()["spec"]), 0, 0, SidecarImage("sidecar", "Always"), batch=ID.partition(".")[0]
+    )
+    ours = pod(0) | {"spec": made["spec"]}
+    assert seen(record(0), pods=(ours,))[0].id == ID
+    (worker,) = seen(record(0, id=OTHER_ID), pods=(ours,))
+    assert worker.invalid == f"spec.id is {OTHER_ID}, and ids in this pod begin with {ID.partition('.')[0]}."
 
 
 def test_the_group_forms_without_the_invalid_one() -> None:

@@ -43,7 +43,7 @@ def test_a_problem_says_what_to_change(given: dict[str, Any], words: str) -> Non
 
 
 def render(wanted: ElasticJobSpec, index: int = 2, number: int = 1) -> dict[str, Any]:
-    return render_pod(job(), wanted, index, number, IMAGE)
+    return render_pod(job(), wanted, index, number, IMAGE, batch="9f3c01d2")
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
@@ -141,7 +141,7 @@ def test_a_replacement_prefers_other_nodes_than_its_lost_predecessors() -> None:
     own = {"preference": {"matchExpressions": []}, "weight": 1}
     kind = "preferredDuringSchedulingIgnoredDuringExecution"
     wanted = spec(pod={"affinity": {"podAffinity": {}, "nodeAffinity": {kind: [own]}}})
-    affinity = render_pod(job(), wanted, 2, 1, IMAGE, avoid={"node-b"})["spec"]["affinity"]
+    affinity = render_pod(job(), wanted, 2, 1, IMAGE, batch="9f3c01d2", avoid={"node-b"})["spec"]["affinity"]
     elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}]}
     assert affinity == {
         "podAffinity": {},

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ ENV = {
     "ELASTICJOB_JOB": "job",
     "ELASTICJOB_JOB_UID": "uid",
     "ELASTICJOB_INDEX": "3",
+    "ELASTICJOB_BATCH": "9f3c01d2",
     "ELASTICJOB_NAMESPACE": "default",
     "ELASTICJOB_POD_NAME": "job-3-0",
     "ELASTICJOB_POD_UID": "pod",
@@ -51,7 +53,8 @@ def test_an_error_names_the_variable(variable: str, value: str | None, sentence:
 @pytest.mark.parametrize(
     ("env", "words"), [({}, "ELASTICJOB_JOB is not set"), (ENV, "no access to the Kubernetes API")]
 )
-def test_started_by_hand_it_ends_with_one_sentence(env: dict[str, str], words: str) -> None:
+def test_started_by_hand_it_ends_with_one_sentence(env: dict[str, str], words: str, tmp_path: Path) -> None:
+    env = env | {"ELASTICJOB_STATE_DIR": str(tmp_path)}
     paths = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     path = os.pathsep.join(part for part in sys.path if part)
     command = [sys.executable, "-m", "elasticjob_sidecar"]

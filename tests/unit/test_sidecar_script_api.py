@@ -12,6 +12,7 @@ from sidecar_fakes import FakeKube, Json
 from test_sidecar_sockets import DEADLINE, Worker, World, next_event, until
 
 import elasticjob_torch
+from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar import scripts
 
 SECONDS_TO_SAVE = 0.3
@@ -92,7 +93,7 @@ async def test_a_victim_may_save_before_it_is_told_to_leave(pods: World) -> None
     zero, one = pods.workers
     agent, stream = one.streams[0], await look_on(one, "s", "&saves=true")
     await event_with(agent, "phase", "Formed")
-    pods.job("Forming", 2, zero, one, planned=True, leaving=str(one.machine.me))
+    pods.job("Forming", 2, zero, one, planned=True, leaving=str(Incarnations((one.machine.me,))))
     await event_with(stream, "ending", True)
     stream.close()  # its process has ended
     event = await next_event(agent)

@@ -19,11 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509.oid import NameOID
-from sidecar_fakes import JOB_UID, credentials
+from sidecar_fakes import JOB_UID, Json, credentials
 from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 
 from elasticjob.api import Incarnation
-from elasticjob.certificates import der_of, incarnation_id
 from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar import transport
 from elasticjob_sidecar.backoff import Backoff
@@ -33,6 +32,14 @@ from elasticjob_sidecar.refusal import Refused
 from elasticjob_sidecar.transport import Transport
 
 NAME = server_name(JOB_UID, 1)
+TWO = Incarnation(2, "2")
+
+
+def record_of_2(certificate: str) -> Json:
+    return {
+        "metadata": {"name": "job-2-0"},
+        "spec": {"job": "job", "index": TWO.index, "id": TWO.id, "certificate": certificate},
+    }
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ async def formed(world: World) -> AsyncIterator[World]:
 
 
 def own(worker: Worker) -> Credentials:
-    return worker.sidecar.credentials
+    return worker.credentials
 
 
 async def ask(worker: Worker, name: str | None, who: Credentials | None) -> str:
@@ -151,13 +158,10 @@ async def test_a_round_that_is_over_trusts_nobody(formed: World, monkeypatch: py
 async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None:
     zero, one = formed.workers
     third, earlier = credentials(), own(one)
-    formed.kube.workers["job-2-0"] = {
-        "metadata": {"name": "job-2-0"},
-        "spec": {"job": "job", "index": 2, "certificate": third.certificate},
-    }
-    participants = str(Incarnations((zero.machine.me, Incarnation(2, third.id))))
+    formed.kube.workers["job-2-0"] = record_of_2(third.certificate)
+    participants = str(Incarnations((zero.machine.me, TWO)))
     name = server_name(JOB_UID, 2)
-    formed.kube.set_job({"phase": "Formed", "round": 2, "participants": participants, "store": zero.address})
+    formed.kube.set_job({"phase": "Formed", "round": 2, "participants": participants, "store": zero.store})
     await until(lambda: zero.machine.job is not None and zero.machine.job.round == 2)
     assert await ask(zero, name, earlier) == "closed"
     # let in by TLS; what is not there yet is the store, as no trainer has fetched round 2
@@ -182,11 +186,10 @@ async def test_worker_0_learns_the_certificates_before_the_first_round(world: Wo
 async def test_of_newcomers_only_it_asks_by_their_indices(world: World) -> None:
     await world.form()
     zero, one = world.workers
-    two = credentials()
-    world.kube.workers["job-2-0"] = {"spec": {"job": "job", "index": 2, "id": two.id, "certificate": two.certificate}}
+    world.kube.workers["job-2-0"] = record_of_2(credentials().certificate)
     world.job("Forming", 2, zero, one)
-    members = str(Incarnations((zero.machine.me, one.machine.me, Incarnation(2, two.id))))
-    world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.address})
+    members = str(Incarnations((zero.machine.me, one.machine.me, TWO)))
+    world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.store})
     await until(lambda: ("list workers", {"indices": [2]}) in world.kube.calls)
 
 
@@ -217,7 +220,7 @@ async def test_the_next_round_does_not_wait_for_the_trouble_of_this_one(
 
 
 async def test_a_certificate_under_another_id_is_of_no_use(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.kube.workers["job-1-0"]["spec"]["certificate"] = credentials().certificate
+    world.kube.workers["job-1-0"]["spec"]["id"] = "f"
     await world.form()
     zero, one = world.workers
     async with store() as server:
@@ -226,33 +229,41 @@ async def test_a_certificate_under_another_id_is_of_no_use(world: World, caplog:
         assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, own(one))
 
 
+async def test_no_pod_speaks_for_another_worker(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    intruder, true = credentials(), world.kube.workers["job-1-0"]
+    world.kube.workers["job-2-0"] = {
+        "metadata": {"name": "job-2-0"},
+        "spec": true["spec"] | {"certificate": intruder.certificate},
+    }
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+        assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, intruder)
+
+
 async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nonsense = b"no certificate"
-    world.kube.workers["job-2-0"] = {
-        "metadata": {"name": "job-2-0"},
-        "spec": {"job": "job", "index": 2, "certificate": ssl.DER_cert_to_PEM_cert(nonsense)},
-    }
+    world.kube.workers["job-2-0"] = record_of_2(ssl.DER_cert_to_PEM_cert(b"no certificate"))
     zero, one = world.workers
-    members = str(Incarnations((zero.machine.me, one.machine.me, Incarnation(2, incarnation_id(nonsense)))))
-    world.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.address})
+    members = str(Incarnations((zero.machine.me, one.machine.me, TWO)))
+    world.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.store})
     await until(lambda: "a member's certificate is none" in caplog.text)
     assert await ask(zero, NAME, own(one)) == "NotYet"
 
 
 async def test_a_caller_checks_whom_it_has_reached(formed: World) -> None:
     zero, one = formed.workers
-    caller = Transport(own(one), JOB_UID)
-    other = Incarnation(index=7, id="0" * 32)
-    with pytest.raises(Refused, match=f"{zero.address} is not the sidecar of worker 7"):
-        await caller.connect(zero.address, 1, (other,))
+    with pytest.raises(Refused, match=f"{zero.address} is not the sidecar of the round's rank 0"):
+        await Transport(own(one), JOB_UID).connect(f"{zero.address}/{'0' * 32}", 1, 2)
 
 
 async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: World) -> None:
     zero, _ = formed.workers
     with pytest.raises(ConnectionError, match=f"sidecar at {zero.address} does not let this one in to round 1"):
-        await Transport(credentials(), JOB_UID).connect(zero.address, 1, (zero.machine.me,))
+        await Transport(credentials(), JOB_UID).connect(zero.store, 1, 2)
 
 
 async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +271,7 @@ async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TimeoutError, match=f"rank 0's sidecar at {address} did not answer within 0.05 s"):
-            await Transport(credentials(), JOB_UID).connect(address, 1, (Incarnation(index=0, id="0" * 32),))
+            await Transport(credentials(), JOB_UID).connect(f"{address}/{'0' * 32}", 1, 1)
 
 
 async def test_200_connections_hold(formed: World) -> None:
@@ -336,7 +347,7 @@ async def flood(writer: asyncio.StreamWriter) -> None:
 
 def test_credentials_are_made_by_another_process() -> None:
     first, second = Maker().result(), Maker().result()
-    assert first.id == incarnation_id(der_of(first.certificate)) != second.id
+    assert first.certificate != second.certificate
     assert "PRIVATE" not in repr(first)
     first.client_context()
 

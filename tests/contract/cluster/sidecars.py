@@ -21,7 +21,7 @@ _fork.set_forkserver_preload([__name__])
 
 
 def start_sidecar(environment: Mapping[str, str], secrets: Path, address: str, log: Path) -> BaseProcess:
-    """A sidecar that listens at `address`, with the token and ca.crt in `secrets`; its output goes to `log`."""
+    """A sidecar that listens at `address`, with its pod's token and ca.crt in `secrets`; its output goes to `log`."""
     process = _fork.Process(target=_run, args=(dict(environment), secrets, address, log), daemon=True)
     process.start()
     return process
@@ -34,7 +34,7 @@ def _run(environment: dict[str, str], secrets: Path, address: str, log: Path) ->
     os.environ.update(environment)
     incluster_config.SERVICE_TOKEN_FILENAME = str(secrets / "token")
     incluster_config.SERVICE_CERT_FILENAME = str(secrets / "ca.crt")
-    config = Config.from_env(environment)
+    config = Config.from_env({**environment, "ELASTICJOB_STATE_DIR": str(secrets)})
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
     asyncio.run(run(config, Credentials(certificate + end, key), Ports(loopback=address, health=0)))
