@@ -34,11 +34,7 @@ class Row:
     ours_api_writes: int = 0
     ours_api_bytes: int = 0
     ratio_median: float | None = None
-    ours_after_last_join_seconds: list[float] = field(default_factory=list)
-
-    def add(self, seconds: float, after_last_join: float) -> None:
-        self.ours_seconds.append(seconds)
-        self.ours_after_last_join_seconds.append(after_last_join)
+    ours_after_last_join_seconds: list[float] = field(default_factory=list)  # when all others have joined before
 
     def finish(self) -> "Row":
         if self.c10d_seconds:
@@ -70,16 +66,20 @@ class Bench:
             await asyncio.to_thread(self._c10d, n)
 
     async def _ours(self, n: int) -> None:
-        """One job: its first round, the same members again, one more worker, one less."""
+        """One job: its first round, the same members again, again with one that comes late, one more, one less."""
         with handler_processes(n) as handlers, sidecar_processes(self._api, n) as sidecars:
             job = OurJob(self._api, handlers, sidecars)
             await job.start(n, spare=1)
             async with self._counted(self.row(n, "first")):
                 first = await asyncio.to_thread(job.rendezvous)
-            self.row(n, "first").add(*first)
-            self.row(n, "below-max").add(*first)  # the job may have one worker more
+            self.row(n, "first").ours_seconds.append(first)
+            below = self.row(n, "below-max")  # the same round: the job may have one worker more
+            below.ours_seconds.append(first)
+            below.ours_api_writes = self.row(n, "first").ours_api_writes
+            below.ours_api_bytes = self.row(n, "first").ours_api_bytes
             async with self._counted(self.row(n, "again")):
-                self.row(n, "again").add(*await asyncio.to_thread(job.rendezvous))
+                self.row(n, "again").ours_seconds.append(await asyncio.to_thread(job.rendezvous))
+            self.row(n, "again").ours_after_last_join_seconds.append(await job.after_the_last_join())
             newcomer = await job.scale(n + 1)
             async with self._counted(self.row(n, "scale-up")):
                 self.row(n, "scale-up").ours_seconds.append(await asyncio.to_thread(job.grow, newcomer))
@@ -90,11 +90,11 @@ class Bench:
     def _c10d(self, n: int) -> None:
         with handler_processes(n) as handlers, store_server() as store:
             group = C10d(handlers, store, n, spare=0)
-            self.row(n, "first").c10d_seconds.append(group.rendezvous()[0])
-            self.row(n, "again").c10d_seconds.append(group.rendezvous()[0])
+            self.row(n, "first").c10d_seconds.append(group.rendezvous())
+            self.row(n, "again").c10d_seconds.append(group.rendezvous())
         with handler_processes(n) as handlers, store_server() as store:
             group = C10d(handlers, store, n, spare=1)
-            self.row(n, "below-max").c10d_seconds.append(group.rendezvous()[0])
+            self.row(n, "below-max").c10d_seconds.append(group.rendezvous())
             group.add("newcomer")
             self.row(n, "scale-up").c10d_seconds.append(group.grow("newcomer"))
 
@@ -116,9 +116,25 @@ def store_server() -> Iterator[str]:
         process.kill()
 
 
+def _median(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.3f}" if seconds else ""
+
+
 def table(rows: list[Row]) -> str:
-    titles = ("N", "kind", "floor s", "ours s", "(range)", "c10d s", "c10d/ours", "ours/floor", "writes", "KB")
-    form = "{:>5} {:<12} {:>9} {:>9} {:>17} {:>9} {:>10} {:>10} {:>7} {:>8}"
+    titles = (
+        "N",
+        "kind",
+        "floor s",
+        "ours s",
+        "(range)",
+        "last join",
+        "c10d s",
+        "c10d/ours",
+        "ours/floor",
+        "writes",
+        "KB",
+    )
+    form = "{:>5} {:<12} {:>9} {:>9} {:>17} {:>9} {:>9} {:>10} {:>10} {:>7} {:>8}"
     lines = [form.format(*titles)]
     for row in rows:
         ours, least = statistics.median(row.ours_seconds), statistics.median(row.floor_seconds)
@@ -129,7 +145,8 @@ def table(rows: list[Row]) -> str:
                 f"{least:.3f}",
                 f"{ours:.3f}",
                 f"({min(row.ours_seconds):.3f}-{max(row.ours_seconds):.3f})",
-                f"{statistics.median(row.c10d_seconds):.3f}" if row.c10d_seconds else "",
+                _median(row.ours_after_last_join_seconds),
+                _median(row.c10d_seconds),
                 row.ratio_median or "",
                 f"{ours / least:.1f}",
                 row.ours_api_writes,

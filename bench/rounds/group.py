@@ -21,10 +21,17 @@ class Group:
         for home in shares:
             home.answer()
 
-    def rendezvous(self) -> tuple[float, float]:
-        """Seconds until the last agent has its round: from the first one's call, and from the last one's."""
+    def rendezvous(self) -> float:
+        """Seconds from the first agent's call until the last one has its round."""
         answer = self.rendezvous_of_all()
-        return _last(answer) - float(answer["began"]), _last(answer) - float(answer["called"])
+        return _last(answer) - float(answer["began"])
+
+    def rendezvous_after(self, late: float) -> float:
+        """One agent calls `late` seconds after the others. Seconds from its call until the last one has its round."""
+        *others, straggler = self._home
+        answer = self._together(late, rendezvous=others, rendezvous_late=[straggler])
+        self._check(answer)
+        return _last(answer) - float(answer["called"])
 
     def rendezvous_of_all(self) -> Answer:
         """When it began, and when each agent had its round; checks that they agree."""
@@ -53,14 +60,14 @@ class Group:
             process.answer()
         self._home.clear()
 
-    def _together(self, **agents: list[str]) -> Answer:
+    def _together(self, late: float = 0.0, **agents: list[str]) -> Answer:
         """Agents by what they do, see `Handlers.together`, in all processes at once."""
         shares: dict[Child, dict[str, list[str]]] = {}
         for do, names in agents.items():
             for name in names:
                 shares.setdefault(self._home[name], {}).setdefault(do, []).append(name)
         for home, share in shares.items():
-            home.tell("together", **share)
+            home.tell("together", late=late, **share)
         answers = [home.answer() for home in shares]
         return {
             "began": min(answer["began"] for answer in answers),

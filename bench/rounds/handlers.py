@@ -45,6 +45,7 @@ class Agent:
         self.handler: RendezvousHandler
         self.info: RendezvousInfo | None = None
         self.called = 0.0  # next_rendezvous(), the last time
+        self.late = 0.0  # seconds
 
     def make(self) -> None:
         self.handler = get_rendezvous_handler(RendezvousParameters(**self._parameters))
@@ -54,6 +55,10 @@ class Agent:
         self.called = time.monotonic()
         self.info = self.handler.next_rendezvous()
         return time.monotonic()
+
+    def rendezvous_late(self) -> float:
+        time.sleep(self.late)
+        return self.rendezvous()
 
     def told(self) -> float:
         """Return when the agent's poll said that there is a change."""
@@ -81,12 +86,14 @@ class Handlers:
             future.result()
         self._agents |= made
 
-    def together(self, **agents: list[str]) -> Answer:
-        """Agents by what they do, each in its thread, all at once: a method of `Agent` each.
+    def together(self, late: float = 0.0, **agents: list[str]) -> Answer:
+        """Agents by what they do, each in its thread, all at once: a method of `Agent` each, some `late` seconds late.
 
         Answers when they began, when the last of them called next_rendezvous(), when each was done, and the rank and
         world size that it has then.
         """
+        for agent in self._agents.values():
+            agent.late = late
         began = time.monotonic()
         futures = {
             self._pool.submit(getattr(Agent, do), self._agents[name]): name

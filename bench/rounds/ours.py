@@ -22,6 +22,7 @@ CORE = f"/api/v1/namespaces/{NAMESPACE}"
 JOBS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs"
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
 PODS_SECONDS = 180.0
+LATE_SECONDS, JOINS_A_SECOND = 4.0, 64
 
 
 class OurJob(Group):
@@ -55,6 +56,18 @@ class OurJob(Group):
         await self._api.patch(f"{JOBS}/{self._name}", {"spec": {"replicas": size}})
         return (await self._fill(size))[-1]
 
+    async def after_the_last_join(self) -> float:
+        """Seconds of a round from the last agent's call, when the joins of all others have been written."""
+        formed, others = (await self.status())["rendezvous"]["round"], len(self._home) - 1
+        late = LATE_SECONDS + len(self._home) / JOINS_A_SECOND
+        forming = asyncio.create_task(asyncio.to_thread(self.rendezvous_after, late))
+        await asyncio.sleep(late - LATE_SECONDS / 2)
+        joined = await self._joins(formed)
+        seconds = await forming
+        if joined != others:
+            raise RuntimeError(f"{joined} of {others} agents had joined when the last one was to")
+        return seconds
+
     async def end(self) -> None:
         for sidecar in self._sidecars:
             sidecar.ask("stop", pods=[name for name, home in self._pods.items() if home is sidecar])
@@ -67,6 +80,13 @@ class OurJob(Group):
         """The job's status as it is now."""
         status: Object = (await self._api.call("GET", f"{JOBS}/{self._name}"))["status"]
         return status
+
+    async def _joins(self, after: int) -> int:
+        """How many ask for the round after `after`."""
+        selector = f"labelSelector=elasticjob.io%2Fjob%3D{self._name}"
+        listed = await self._api.call("GET", f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers?{selector}")
+        requests = (record["spec"].get("request", {}) for record in listed["items"])
+        return sum(request.get("after") == after for request in requests)
 
     async def _fill(self, size: int) -> list[str]:
         """Bring the pods to life that the operator makes, until there are `size`; returns the new agents."""
