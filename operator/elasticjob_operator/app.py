@@ -54,8 +54,15 @@ async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
     cache = Cache()
     metrics.JOBS.set_function(lambda: len(cache))
     image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy)
-    announcer, policy = Announcer(kube, options.identity), options.worker_network_policy
-    reconciler = Reconciler(kube, cache, leadership, announcer, image, network_policy=policy)
+    reconciler = Reconciler(
+        kube,
+        cache,
+        leadership,
+        Announcer(kube, options.identity),
+        image,
+        namespaces=options.namespaces,
+        network_policy=options.worker_network_policy,
+    )
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue)

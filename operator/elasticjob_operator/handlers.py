@@ -36,7 +36,8 @@ def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
-        queue.add(cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED"))
+        key, asks = cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if asks else HEARTBEAT_SECONDS)
 
     @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
