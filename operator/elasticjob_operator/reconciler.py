@@ -26,7 +26,7 @@ from elasticjob_operator.leader import Leadership
 from elasticjob_operator.listing import Lister
 from elasticjob_operator.observe import Observer, nodes_of_index
 from elasticjob_operator.pace import delay_of
-from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
+from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod
 from elasticjob_operator.progress import progress_of
 from elasticjob_operator.status import Report, rendezvous_spec, state_of, status_of
 
