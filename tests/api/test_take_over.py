@@ -37,9 +37,8 @@ class Witness(Kube):
         query: Mapping[str, str] | None = None,
         seconds: float = kube_module.REQUEST_SECONDS,
     ) -> Object:
-        answer = await super().request(method, path, body, query, seconds)
         self.asked.append(f"{method} {path.rpartition('/')[2]}" + ("?dryRun" if "dryRun" in (query or {}) else ""))
-        return answer
+        return await super().request(method, path, body, query, seconds)
 
 
 class Leader:
