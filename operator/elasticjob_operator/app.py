@@ -1,7 +1,8 @@
-"""Puts the parts together and runs them until the Lease is lost or a signal says to stop."""
+"""Puts the parts together, anew for each term, until a signal says to stop."""
 
 import asyncio
 import logging
+import os
 import signal
 
 import kopf
@@ -11,32 +12,30 @@ from elasticjob_operator.cache import Cache, Key
 from elasticjob_operator.events import Announcer
 from elasticjob_operator.handlers import register, settings
 from elasticjob_operator.kube import FAILURES, Kube
-from elasticjob_operator.leader import Leadership, LeaseLost, lead
+from elasticjob_operator.leader import Leadership, LeaseLost, StillWorking, lead
 from elasticjob_operator.options import Options
 from elasticjob_operator.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from elasticjob_operator.workqueue import WorkQueue
 
 CRDS_SECONDS = 5.0
+AGAIN_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
 
 async def run(options: Options) -> int:
-    """Stands by, leads, and returns the exit code: 0 after a signal, 1 when the Lease or the API server was lost."""
+    """Stands by and leads, in turn, and returns the exit code: 0 after a signal, 1 when the watches failed."""
     kube = await Kube.connect()
     runner = await health.serve(options.health_port)
-    leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
-    this = asyncio.current_task()
-    assert this is not None
-    for number in (signal.SIGTERM, signal.SIGINT):  # until kopf takes them
-        asyncio.get_running_loop().add_signal_handler(number, this.cancel)
     try:
-        await lead(leadership, lambda: _work(options, kube, leadership))
-    except LeaseLost:
-        return 1
+        while await _lead_once(options, kube):
+            log.warning("standing by again, with nothing of the term that has ended")
+            await asyncio.sleep(AGAIN_SECONDS)
     except asyncio.CancelledError:
         pass
+    except StillWorking:
+        os._exit(1)  # asyncio would wait for what does not stop
     except Exception:
         log.exception("the watches failed")
         return 1
@@ -47,6 +46,29 @@ async def run(options: Options) -> int:
     return 0
 
 
+async def _lead_once(options: Options, kube: Kube) -> bool:
+    """Whether it ended as the Lease was lost; the kubelet would hold back a process that ends of it again and again."""
+    _stop_at_signals()
+    leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
+    try:
+        await lead(leadership, lambda: _work(options, kube, leadership))
+    except LeaseLost:
+        return True
+    finally:
+        _stop_at_signals()
+        metrics.LEADER.set(0)
+        metrics.JOBS.set_function(lambda: 0)
+    return False
+
+
+def _stop_at_signals() -> None:
+    """While kopf runs it has taken them for itself."""
+    this = asyncio.current_task()
+    assert this is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, this.cancel)
+
+
 async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
     """The watches and what they cause, until a signal; nothing of it goes on afterwards."""
     metrics.LEADER.set(1)
@@ -54,8 +76,15 @@ async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
     cache = Cache()
     metrics.JOBS.set_function(lambda: len(cache))
     image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy)
-    announcer, policy = Announcer(kube, options.identity), options.worker_network_policy
-    reconciler = Reconciler(kube, cache, leadership, announcer, image, network_policy=policy)
+    reconciler = Reconciler(
+        kube,
+        cache,
+        leadership,
+        Announcer(kube, options.identity),
+        image,
+        namespaces=options.namespaces,
+        network_policy=options.worker_network_policy,
+    )
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue)

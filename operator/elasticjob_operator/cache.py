@@ -48,11 +48,14 @@ class Cache:
             view.job = job
         return key
 
-    def note_pod(self, pod: Object, *, deleted: bool = False) -> Key:
+    def note_pod(self, pod: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+        """Also whether it is news: what was listed or made is told by the watch once more."""
         key = owner_key(pod)
         view = self._views[key]
+        before = view.pods.get(pod["metadata"]["name"])
         _note(view, view.pods, pod, deleted)
-        return key
+        asks = deleted or before is None or before["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
+        return key, asks
 
     def note_worker(self, worker: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also whether more than the heartbeat has changed."""

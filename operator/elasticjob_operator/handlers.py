@@ -16,7 +16,6 @@ HEARTBEAT_SECONDS = 1.0
 # The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. Less
 # than the default of workerLostSeconds: a silent watch must not look like a silent worker.
 WATCH_SECONDS, SILENT_SECONDS = 10, 12
-EXIT_SECONDS = 20  # less than the pod's grace period
 
 
 def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key]) -> None:
@@ -36,7 +35,8 @@ def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
-        queue.add(cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED"))
+        key, asks = cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if asks else HEARTBEAT_SECONDS)
 
     @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
@@ -69,7 +69,7 @@ def settings() -> kopf.OperatorSettings:
     result.watching.connect_timeout = 5
     result.watching.server_timeout = WATCH_SECONDS
     result.watching.inactivity_timeout = SILENT_SECONDS
-    result.process.ultimate_exiting_timeout = EXIT_SECONDS
+    result.process.ultimate_exiting_timeout = None  # else the process is killed so long after each of its terms
     result.networking.connect_timeout = 5
     result.networking.request_timeout = 30
     result.scanning.disabled = True

@@ -15,6 +15,7 @@ from elasticjob.api import API_VERSION, GROUP, JOBS, VERSION, WORKERS
 Object = dict[str, Any]
 
 REQUEST_SECONDS = 10.0
+PAGE = 500  # objects in one answer of a listing
 
 CORE = "/api/v1"
 CUSTOM = f"/apis/{GROUP}/{VERSION}"
@@ -137,11 +138,15 @@ class Kube:
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         await self._delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
 
-    async def pods(self, namespace: str, selector: str) -> Listing:
-        return await self._list(f"{CORE}/namespaces/{namespace}/pods", selector)
+    async def jobs(self, namespace: str | None) -> Listing:
+        """Those of all namespaces where none is named; so with the next two."""
+        return await self._list(f"{CUSTOM}{_inside(namespace)}/{JOBS}")
 
-    async def workers(self, namespace: str, selector: str) -> Listing:
-        return await self._list(f"{CUSTOM}/namespaces/{namespace}/{WORKERS}", selector)
+    async def pods(self, namespace: str | None, selector: str) -> Listing:
+        return await self._list(f"{CORE}{_inside(namespace)}/pods", selector)
+
+    async def workers(self, namespace: str | None, selector: str) -> Listing:
+        return await self._list(f"{CUSTOM}{_inside(namespace)}/{WORKERS}", selector)
 
     async def create_pod(self, pod: Object) -> Object:
         return await self.request("POST", f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods", pod)
@@ -175,15 +180,25 @@ class Kube:
             return await self.request("POST", path, lease, seconds=seconds)
         return await self.request("PUT", f"{path}/{lease['metadata']['name']}", lease, seconds=seconds)
 
-    async def _list(self, path: str, selector: str) -> Listing:
-        answer = await self.request("GET", path, query={"labelSelector": selector})
-        return Listing(answer["items"], answer["metadata"]["resourceVersion"])
+    async def _list(self, path: str, selector: str = "") -> Listing:
+        """In pages, all of which show what there was when the first was asked for."""
+        query = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
+        answer = await self.request("GET", path, query=query)
+        items, version = answer["items"], answer["metadata"]["resourceVersion"]
+        while after := answer["metadata"].get("continue"):
+            answer = await self.request("GET", path, query={**query, "continue": after})
+            items += answer["items"]
+        return Listing(items, version)
 
     async def _delete(self, path: str, uid: str) -> None:
         """Deletes exactly the object with `uid`; one that is gone, or another by now, is no error."""
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         with suppress(NotFound, Conflict):
             await self.request("DELETE", path, options)
+
+
+def _inside(namespace: str | None) -> str:
+    return f"/namespaces/{namespace}" if namespace else ""
 
 
 def message_of(text: bytes) -> str:

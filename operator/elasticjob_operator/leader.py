@@ -1,7 +1,7 @@
 """Which operator acts: one Lease, and the clock that runs only while it is held.
 
-A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends the
-process: a fresh one starts from nothing but the API server's state. The term (the Lease's number of transitions)
+A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends all work:
+the next term starts from nothing but the API server's state. The term (the Lease's number of transitions)
 goes into every status that a leader writes, so that a woken old leader's writes fail.
 """
 
@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 
 class LeaseLost(Exception):
     """Another operator may lead by now: this one must stop."""
+
+
+class StillWorking(Exception):
+    """What was begun in a term did not end with it: only the end of the process ends it."""
 
 
 class LeaseClock:
@@ -173,7 +177,8 @@ class Leadership:
 
 
 async def lead(leadership: Leadership, work: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Acquires the Lease and runs `work` to its end while it is held, then releases it. Raises LeaseLost."""
+    """Acquires the Lease and runs `work` to its end while it is held, then releases it. Raises LeaseLost, and
+    StillWorking."""
     await leadership.acquire()
     holding = asyncio.create_task(leadership.hold(), name="lease")
     working = asyncio.create_task(work(), name="work")
@@ -190,5 +195,6 @@ async def lead(leadership: Leadership, work: Callable[[], Coroutine[None, None, 
         await asyncio.wait({stopping}, timeout=STOP_SECONDS)
         if not stopping.done():
             log.error("the watches and their work did not stop within %g s: the lease is left to run out", STOP_SECONDS)
-        elif not lost:
+            raise StillWorking
+        if not lost:
             await leadership.release()

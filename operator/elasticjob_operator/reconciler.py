@@ -6,6 +6,7 @@ and an operator that no longer leads stops at the write. Everything else can be 
 
 import asyncio
 import logging
+import random
 import secrets
 import time
 from collections.abc import Awaitable, Iterable
@@ -21,15 +22,17 @@ from elasticjob_operator import metrics, template
 from elasticjob_operator.access import render_access
 from elasticjob_operator.cache import Cache, JobView, Key
 from elasticjob_operator.events import Announcer
-from elasticjob_operator.kube import Conflict, Forbidden, Invalid, Kube, NotFound, Object
+from elasticjob_operator.kube import Conflict, Forbidden, Invalid, Kube, Object
 from elasticjob_operator.leader import Leadership
+from elasticjob_operator.listing import Lister
 from elasticjob_operator.observe import Observer, nodes_of_index
 from elasticjob_operator.pace import delay_of
-from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod, selector
+from elasticjob_operator.pods import SidecarImage, bare_pod, pod_name, render_pod
 from elasticjob_operator.progress import progress_of
 from elasticjob_operator.status import Report, rendezvous_spec, state_of, status_of
 
 RELIST_SECONDS = 300.0
+SETTLE_SECONDS = 30.0  # at most twice as long: all jobs at once would be another take-over
 REFUSED_AGAIN_SECONDS = 10.0
 SHORTEST_WAIT_SECONDS = 0.2
 PODS_AT_ONCE = 32
@@ -41,13 +44,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Memory:
-    """What this operator keeps of a job between two rounds of work; all of it can be lost."""
+    """What this operator keeps of a job between two rounds of work; all of it can be lost.
+
+    `settled`: it was listed once more after a take-over.
+    """
 
     uid: str
     epoch: int
     clocks: Clocks
     observer: Observer = field(default_factory=lambda: Observer(""))
     listed_at: float = 0.0
+    settled: bool = False
     written_at: float = 0.0
     differs_at: float | None = None
     write_in: float | None = None
@@ -66,11 +73,14 @@ class Reconciler:
         announcer: Announcer,
         image: SidecarImage,
         *,
+        namespaces: tuple[str, ...] = (),
         network_policy: bool = False,
     ) -> None:
         self._kube, self._cache, self._leadership = kube, cache, leadership
         self._announcer, self._image, self._network_policy = announcer, image, network_policy
+        self._lister = Lister(kube, cache, namespaces)
         self._memories: dict[Key, Memory] = {}
+        self._taken_over, self._taking_over = False, asyncio.Lock()
         self._pod_slots = asyncio.Semaphore(PODS_AT_ONCE)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -83,20 +93,42 @@ class Reconciler:
 
     async def _recall(self, key: Key) -> Memory | None:
         """This job's memory, after a fresh listing where there is none or where it has aged."""
-        view, memory, epoch = self._cache.view(key), self._memories.get(key), self._leadership.clock.epoch
+        view, epoch = self._cache.view(key), self._leadership.clock.epoch
         if view.job is None or "deletionTimestamp" in view.job["metadata"]:
             self._forget(key)
             return None
+        await self._take_over()
+        memory = self._memories.get(key)
         if memory is not None and (memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch):
             memory = None
         if memory is None or time.monotonic() - memory.listed_at >= RELIST_SECONDS:
-            if not await self._list(key):
+            if not await self._lister.list_one(key):
                 self._forget(key)
                 return None
-            memory = memory or self._begin(view.job["metadata"]["uid"], epoch)
+            if memory is None:
+                memory = self._begin(view.job["metadata"]["uid"], epoch)
+            else:
+                memory.settled = True
             memory.listed_at = time.monotonic()
             self._memories[key] = memory
         return memory
+
+    async def _take_over(self) -> None:
+        """Once, and after kopf has begun to list: one listing for all jobs of the leader before.
+
+        kopf's own lists may be a little younger, and what ended between the two nobody tells: so each job is listed
+        once more soon.
+        """
+        async with self._taking_over:
+            if self._taken_over:
+                return
+            for key in await self._lister.list_all():
+                job = self._cache.view(key).job
+                assert job is not None
+                memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
+                memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
+                self._memories[key] = memory
+            self._taken_over = True
 
     def _begin(self, uid: str, epoch: int) -> Memory:
         now = self._leadership.clock.now()
@@ -107,22 +139,6 @@ class Reconciler:
         if self._cache.view(key).job is None:
             self._cache.forget(key)
 
-    async def _list(self, key: Key) -> bool:
-        """Read the job and all that belongs to it anew; False when it is gone."""
-        wanted = selector(key.name)
-        self._cache.begin_listing(key)
-        try:
-            job, pods, workers = await asyncio.gather(
-                self._kube.job(*key),
-                self._kube.pods(key.namespace, wanted),
-                self._kube.workers(key.namespace, wanted),
-            )
-        except NotFound:
-            self._cache.view(key).job = None
-            return False
-        self._cache.replace(key, job, pods, workers)
-        return True
-
     async def _step(self, key: Key, memory: Memory, view: JobView) -> float | None:
         job = view.job
         assert job is not None
@@ -131,7 +147,7 @@ class Reconciler:
         except ValidationError as error:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
             return None
-        await self._check_template(job, spec, memory)
+        await self._check_template(job, spec, before, memory)
         now = self._leadership.clock.now()
         if memory.observer.trainer != spec.trainer_container:
             memory.observer = Observer(spec.trainer_container)
@@ -186,12 +202,18 @@ class Reconciler:
         memory.written_at, memory.differs_at = time.monotonic(), None
         return None
 
-    async def _check_template(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:
-        """Ask the API server once per template what it thinks of a pod made from it."""
+    async def _check_template(
+        self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus, memory: Memory
+    ) -> None:
+        """Ask the API server once per template what it thinks of a pod made from it; not where it told another leader
+        that nothing is wrong."""
         known = memory.checked
         if known and (known.template, known.trainer_container) == (spec.template, spec.trainer_container):
             return
-        memory.problem = await self._problem(job, spec, memory)
+        if known is None and _was_valid(job, before):
+            memory.problem = template.problem(spec)
+        else:
+            memory.problem = await self._problem(job, spec, memory)
         memory.checked = spec
         if memory.problem:
             self._announcer.tell(job, "TemplateInvalid", memory.problem, warning=True)
@@ -208,7 +230,7 @@ class Reconciler:
         return None
 
     async def _grant_access(self, job: Object, spec: ElasticJobSpec, memory: Memory) -> None:
-        """A pod is refused, even in a dry run, before its service account is there."""
+        """Once, before the first pod: it is refused, even in a dry run, before its service account is there."""
         if not memory.access_ready:
             for path, body in render_access(job, spec, network_policy=self._network_policy):
                 await self._kube.create(path, body)
@@ -235,6 +257,8 @@ class Reconciler:
         old = pods_to_delete(bounds, decision.state, workers, now)
         await _all(self._delete_pod(job, worker) for worker in old)
         new = () if memory.problem else pods_to_create(bounds, decision.state, workers)
+        if new or (memory.settled and not decision.state.ended):  # an option may have changed with the operator
+            await self._grant_access(job, spec, memory)
         batch = _batch()
         made = await _all(self._create_pod(job, spec, memory, batch, *place) for place in new)
         return None if all(made) else REFUSED_AGAIN_SECONDS
@@ -286,6 +310,12 @@ class Reconciler:
         if decision.wake_at is not None:
             wakes.append(decision.wake_at - self._leadership.clock.now())
         return max(min(wakes), SHORTEST_WAIT_SECONDS) if wakes else None
+
+
+def _was_valid(job: Object, status: ElasticJobStatus) -> bool:
+    """Whether the leader before has found nothing wrong with the template of this generation."""
+    told = (one for one in status.conditions if one.type == "TemplateValid")
+    return any((one.status, one.observed_generation) == ("True", job["metadata"]["generation"]) for one in told)
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:

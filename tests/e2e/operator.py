@@ -33,6 +33,14 @@ def restarted(operator: Namespace, pod: Object) -> bool:
     return now is None or restarts(now, CONTAINER) > restarts(pod, CONTAINER)
 
 
+def stood_down(operator: Namespace, pod: Object) -> bool:
+    """Whether one that led has ended all of its term's work, or has itself ended."""
+    if restarted(operator, pod):
+        return True
+    log = operator.kubectl("logs", pod["metadata"]["name"], "--container", CONTAINER, "--tail=20")
+    return "standing by again" in log
+
+
 def take_over(job: Job, operator: Namespace, lose: Callable[[Object], object]) -> float:
     """Lose the leader; return the seconds until the next one has taken the job over."""
     lost_leader, term = leader(operator), job.status["term"]

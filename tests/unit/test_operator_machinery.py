@@ -166,6 +166,13 @@ class TestCache:
         assert cache.note_worker(beat) == (KEY, False)
         assert cache.note_worker(record(0, request={"type": "Join"})) == (KEY, True)
 
+    def test_a_pod_told_once_more_asks_for_nothing(self) -> None:
+        cache = Cache()
+        cache.replace(KEY, job(), Listing([pod(0, version=5)], "6"), Listing([], "6"))
+        assert cache.note_pod(pod(0, version=5)) == (KEY, False)
+        assert cache.note_pod(pod(0, version=7)) == (KEY, True)
+        assert cache.note_pod(pod(0, version=7), deleted=True) == (KEY, True)
+
     def test_a_listing_removes_what_is_no_more(self) -> None:
         cache = Cache()
         cache.note_pod(pod(0, version=3))

@@ -19,7 +19,8 @@ from silent_server import SilentServer
 from elasticjob_operator import app, handlers, health, leader
 from elasticjob_operator.cache import Cache
 from elasticjob_operator.kube import CUSTOM, Kube, NotFound
-from elasticjob_operator.leader import Leadership, LeaseLost, lead
+from elasticjob_operator.leader import Leadership, StillWorking, lead
+from elasticjob_operator.options import parse
 from elasticjob_operator.workqueue import WorkQueue
 
 Object = dict[str, Any]
@@ -63,6 +64,8 @@ class Leases:
         version = int(lease["metadata"].get("resourceVersion", 0)) + 1
         self.lease_ = {**lease, "metadata": {**lease["metadata"], "resourceVersion": str(version)}}
         return self.lease_
+
+    async def close(self) -> None: ...
 
     async def _called(self, what: str, seconds: float) -> None:
         if self.fails:
@@ -119,11 +122,43 @@ async def test_work_that_does_not_stop_is_left_behind(
                 continue
 
     async with asyncio.timeout(DEADLINE):
-        with pytest.raises(LeaseLost):
+        with pytest.raises(StillWorking):
             await lead(leadership(leases), stubborn)
     assert "did not stop within 0.1 s" in caplog.text
     assert not leases.released
     freed.set()
+
+
+async def test_who_has_lost_the_lease_stands_by_again(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader, "DURATION_SECONDS", 0.1)
+    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.01)
+    terms: list[tuple[Leadership, asyncio.Task[None]]] = []
+
+    async def work(_: object, __: object, led: Leadership) -> None:
+        this = asyncio.current_task()
+        assert this is not None
+        terms.append((led, this))
+        await asyncio.Event().wait()
+
+    async def connect() -> Leases:
+        return leases
+
+    monkeypatch.setattr(app, "_work", work)
+    monkeypatch.setattr(Kube, "connect", connect)
+    options = parse(["--sidecar-image=x", "--lease-namespace=ops", "--health-port=18399"], {"POD_NAME": "one"})
+    running = asyncio.create_task(app.run(options))
+    await until(lambda: len(terms) == 1)
+    leases.stuck.add("write")
+    (first, working), *_ = terms
+    await until(working.cancelled)
+    assert not running.done()
+    leases.stuck.clear()
+    await until(lambda: len(terms) == 2)
+    assert [led.term for led, _ in terms] == [1, 2]
+    assert terms[1][0] is not first
+    running.cancel()
+    assert await running == 0
+    assert leases.released
 
 
 async def test_a_half_sent_request_does_not_hold_up_the_stop() -> None:
@@ -233,6 +268,26 @@ async def test_a_watch_that_falls_silent_is_opened_again(api: Api, monkeypatch: 
         stop.set()
         await watching
     assert api.seconds == {"10"}
+
+
+async def test_kopf_ends_and_begins_again_in_one_process(api: Api) -> None:
+    async def work(_: object) -> None: ...
+
+    before = asyncio.all_tasks()
+    for _ in range(2):
+        registry, settings = kopf.OperatorRegistry(), handlers.settings()
+        assert settings.process.ultimate_exiting_timeout is None  # or kopf would kill this process, too late for pytest
+        handlers.register(registry, Cache(), WorkQueue(work))
+        watching = asyncio.create_task(
+            kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True)
+        )
+        await until(lambda: len(api.watches) == 3)
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+        ours = {task.get_name() for task in asyncio.all_tasks() - before if "RequestHandler" not in str(task)}
+        assert ours == set()
+        api.watches.clear()
 
 
 async def test_crds_that_come_late_are_waited_for(

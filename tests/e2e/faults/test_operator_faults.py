@@ -10,7 +10,7 @@ import pytest
 from e2e.disruption import kill_container, signal_container
 from e2e.faults.fault import Fault
 from e2e.kube import Namespace, Object, wait_until
-from e2e.operator import CONTAINER, LEASE, holder, leader, restarted, take_over
+from e2e.operator import CONTAINER, LEASE, holder, leader, restarted, stood_down, take_over
 
 pytestmark = pytest.mark.disruptive
 
@@ -68,7 +68,7 @@ def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
     finally:
         signal_container(old, CONTAINER, "SIGCONT")
     job.wait_for_training(3, other_than=fault.training)
-    wait_until("the old leader to start anew", lambda: restarted(operator, old), 60)
+    wait_until("the old leader to stand down", lambda: stood_down(operator, old), 60)
     assert job.rounds() == [fault.first, new]
     assert new.reason == "scaled from 2 to 3"
     assert sorted(job.pod_states.present()) == ["train-0-0", "train-1-0", "train-2-0"]
@@ -88,7 +88,7 @@ def test_lease_deleted(shared_fault: Fault, operator: Namespace) -> None:
     old = leader(operator)
     deleted = take_over(fault.job, operator, lambda _: operator.kubectl("delete", "lease", LEASE))
     if holder(operator) != name(old):
-        wait_until("the old leader to start anew", lambda: restarted(operator, old), 60)
+        wait_until("the old leader to stand down", lambda: stood_down(operator, old), 60)
     fault.unbroken()
     fault.next_leader(deleted, within=20)
 
