@@ -25,7 +25,7 @@ from elasticjob_sidecar.sockets import keep_alive
 
 CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel
 REQUEST_SECONDS = 5.0
-IDLE_SECONDS = 75.0  # more than a heartbeat's pace, or each would make a connection; the API server allows 90
+IDLE_SECONDS = 75.0  # the pace of heartbeats among 3600 workers; the API server ends a connection after 90
 EVENT_BYTES = 2 * 1024 * 1024  # no object is larger
 LATE = f"the API server did not answer within {REQUEST_SECONDS:g} s"
 
