@@ -2,19 +2,17 @@
 
 import asyncio
 import logging
-import os
 import sys
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from kubernetes.aio.config import incluster_config
-
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.certificate import make
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
+from elasticjob_sidecar.in_cluster import InCluster
 from elasticjob_sidecar.kube import Kube
 from rounds.child import serve
 from rounds.moments import Moments, note_sidecar
@@ -26,8 +24,7 @@ class Sidecars:
     """Theirs is one event loop in a thread."""
 
     def __init__(self, authority: Path, host: str, port: str) -> None:
-        os.environ |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-        incluster_config.SERVICE_CERT_FILENAME = str(authority)
+        self._authority, self._host, self._port = authority, host, int(port)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._running: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
@@ -43,12 +40,12 @@ class Sidecars:
 
     async def _start(self, pods: dict[str, dict[str, Any]]) -> None:
         for name, pod in pods.items():
-            incluster_config.SERVICE_TOKEN_FILENAME = pod["token"]
+            server = InCluster(self._host, self._port, Path(pod["token"]), self._authority)
             config = Config.from_env(pod["environment"])
             certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
             ports = Ports(loopback=pod["address"], health=0)
-            id, credentials = f"{config.batch}.0", Credentials(certificate + end, key)
-            sidecar = Sidecar(config, id, Kube(config.namespace), credentials, ports)
+            kube, id = Kube(config.namespace, server), f"{config.batch}.0"
+            sidecar = Sidecar(config, id, kube, Credentials(certificate + end, key), ports)
             await sidecar.serve()
             stop = asyncio.Event()
             self._running[name] = stop, asyncio.create_task(sidecar.run(stop))

@@ -12,6 +12,7 @@ from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.credentials import Credentials
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_app
+from elasticjob_sidecar.in_cluster import InCluster
 from elasticjob_sidecar.incarnation import new_incarnation
 from elasticjob_sidecar.job_watch import JobWatch
 from elasticjob_sidecar.kube import Kube, KubeApi
@@ -119,7 +120,9 @@ def _identity(config: Config, id: str, credentials: Credentials) -> Identity:
     )
 
 
-async def run(config: Config, credentials: Credentials, ports: Ports = Ports()) -> None:
+async def run(
+    config: Config, credentials: Credentials, ports: Ports = Ports(), server: InCluster | None = None
+) -> None:
     """Run until SIGTERM. Raises StartError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -129,7 +132,7 @@ async def run(config: Config, credentials: Credentials, ports: Ports = Ports()) 
     except (OSError, ValueError) as error:
         raise StartError(f"{config.state_dir} cannot hold how often this sidecar was started: {error}") from None
     try:
-        kube = Kube(config.namespace)
+        kube = Kube(config.namespace, server or InCluster.load())
     except ConfigError as error:
         raise StartError(str(error)) from None
     sidecar = Sidecar(config, id, kube, credentials, ports)

@@ -1,13 +1,16 @@
 """The sidecar's calls over real HTTP to an API server that falls silent: each gives up, and says what it waited for."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from kubernetes.aio.client import Configuration
 from silent_server import SilentServer
 
 from elasticjob_sidecar import kube as calls
+from elasticjob_sidecar.in_cluster import InCluster
 from elasticjob_sidecar.kube import Denied, Kube, Unreachable
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'
@@ -20,14 +23,24 @@ async def silent() -> AsyncIterator[SilentServer]:
         yield server
 
 
-@pytest.fixture
-async def kube(silent: SilentServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kube]:
-    def here(configuration: Configuration) -> None:
-        configuration.host = silent.url
+@dataclass(frozen=True)
+class Plain(InCluster):
+    """An API server without TLS, on this machine."""
 
-    monkeypatch.setattr(calls, "load_incluster_config", here)
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
+
+
+@pytest.fixture
+async def kube(silent: SilentServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kube]:
     monkeypatch.setattr(calls, "REQUEST_SECONDS", 0.1)
-    made = Kube("default")
+    token = tmp_path / "token"
+    token.write_text("secret")
+    made = Kube("default", Plain("127.0.0.1", silent.port, token))
     yield made
     await made.close()
 

@@ -6,15 +6,15 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-
-from kubernetes.aio.config import incluster_config
 
 from elasticjob_sidecar.app import Ports, run
 from elasticjob_sidecar.certificate import make
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
+from elasticjob_sidecar.in_cluster import InCluster
 
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload([__name__])
@@ -31,10 +31,8 @@ def _run(environment: dict[str, str], secrets: Path, address: str, log: Path) ->
     with log.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())
-    os.environ.update(environment)
-    incluster_config.SERVICE_TOKEN_FILENAME = str(secrets / "token")
-    incluster_config.SERVICE_CERT_FILENAME = str(secrets / "ca.crt")
+    server = replace(InCluster.load(environment), token=secrets / "token", authority=secrets / "ca.crt")
     config = Config.from_env({**environment, "ELASTICJOB_STATE_DIR": str(secrets)})
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
-    asyncio.run(run(config, Credentials(certificate + end, key), Ports(loopback=address, health=0)))
+    asyncio.run(run(config, Credentials(certificate + end, key), Ports(loopback=address, health=0), server))
