@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus
 
-COUNTERS_SECONDS, PROGRESS_SECONDS = 1.0, 5.0
-# sidecars a second that may be told of nothing but counters, or nothing but progress
-COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 16
+AGREED_SECONDS, COUNTERS_SECONDS, PROGRESS_SECONDS = 1.0, 1.0, 5.0
+# sidecars a second that may be told of a member that has finished and the like, of nothing but counters or progress
+AGREED_A_SECOND, COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 64, 16
 
 
 class Delay(NamedTuple):
@@ -22,11 +22,10 @@ def delay_of(before: ElasticJobStatus, after: ElasticJobStatus, written: float, 
     if _essence(before) != _essence(after):
         return Delay(0.0, True)
     watchers = max(len(after.rendezvous.participants), after.replicas)
-    counters = max(COUNTERS_SECONDS, watchers / COUNTED_A_SECOND)
     if _agreed(before) != _agreed(after):
-        return Delay(max(0.0, counters - written), True)
+        return Delay(max(0.0, max(AGREED_SECONDS, watchers / AGREED_A_SECOND) - written), True)
     if after.model_copy(update={"progress": before.progress}) != before:
-        return Delay(max(0.0, counters - differs), False)
+        return Delay(max(0.0, max(COUNTERS_SECONDS, watchers / COUNTED_A_SECOND) - differs), False)
     return Delay(max(0.0, max(PROGRESS_SECONDS, watchers / PROGRESSED_A_SECOND) - written), False)
 
 
