@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=0, help="of soak.py's choices")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Disruptive tests come last, in one process; tests that share a job stay in one as well."""
     for item in items:

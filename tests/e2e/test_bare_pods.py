@@ -15,6 +15,7 @@ from e2e.trainer_log import Step, TrainerLog
 EXAMPLE = Path(__file__).parents[2] / "examples/kubernetes-backend/digits.yaml"
 PODS = ("digits-0", "digits-1", "digits-2")
 KINDS = ("ConfigMap", "Pod", "Role", "RoleBinding", "ServiceAccount")
+FIRST_CHECKPOINT = 5  # SAVE_EVERY of the script
 EXPIRY_SECONDS = 15  # keep_alive_interval times keep_alive_max_attempt
 
 
@@ -79,6 +80,12 @@ class BarePods:
             f"a group of {size} that trains", together, seconds, lambda: (self.last_steps(), self.state())
         )
 
+    def wait_for_checkpoint(self, seconds: float) -> None:
+        def saved() -> bool:
+            return any(step.step > FIRST_CHECKPOINT for step in self.last_steps().values())
+
+        wait_until("the first checkpoint", saved, seconds, self.last_steps)
+
     def participants(self) -> dict[str, int]:
         """The ranks of the present round by address."""
         return {node.split("/")[0]: rank for node, rank in self.state()["participants"].items()}
@@ -94,6 +101,7 @@ def bare_pods(namespace: Namespace) -> Iterator[BarePods]:
 def test_bare_pods_train_replace_a_member_and_finish(bare_pods: BarePods) -> None:
     namespace = bare_pods.namespace
     steps = bare_pods.wait_for_group(3, STARTED_SECONDS)
+    bare_pods.wait_for_checkpoint(STARTED_SECONDS)
     first = bare_pods.state()
     assert (first["runId"], first["complete"], first["closed"]) == (bare_pods.run_id, True, False)
     assert bare_pods.participants() == {bare_pods.address(pod): step.rank for pod, step in steps.items()}
@@ -106,7 +114,7 @@ def test_bare_pods_train_replace_a_member_and_finish(bare_pods: BarePods) -> Non
     second = bare_pods.state()
     assert second["round"] > first["round"]
     assert bare_pods.participants() == {bare_pods.address(pod): step.rank for pod, step in again.items()}
-    assert again[lost].step > 5, "the training went on from its checkpoint"
+    assert again[lost].step > FIRST_CHECKPOINT, "the training went on from its checkpoint"
 
     namespace.kubectl("exec", lost, "-c", "trainer", "--", "touch", "/tmp/finish")
     for pod in PODS:
