@@ -1,5 +1,6 @@
 """What a new leader asks the API server for the jobs of the leader before it."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -14,13 +15,14 @@ from elasticjob_operator import kube as kube_module
 from elasticjob_operator import reconciler as reconciler_module
 from elasticjob_operator.cache import Cache, Key
 from elasticjob_operator.events import Announcer
-from elasticjob_operator.kube import Kube, Object
+from elasticjob_operator.kube import ApiError, Kube, Object
 from elasticjob_operator.leader import Leadership
 from elasticjob_operator.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
 PODS = "/api/v1/namespaces/default/pods"
+BUSY_SECONDS = 30.0
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
 
 
@@ -38,7 +40,14 @@ class Witness(Kube):
         seconds: float = kube_module.REQUEST_SECONDS,
     ) -> Object:
         self.asked.append(f"{method} {path.rpartition('/')[2]}" + ("?dryRun" if "dryRun" in (query or {}) else ""))
-        return await super().request(method, path, body, query, seconds)
+        async with asyncio.timeout(BUSY_SECONDS):
+            while True:
+                try:
+                    return await super().request(method, path, body, query, seconds)
+                except ApiError as error:
+                    if error.status != 429:  # the API server makes a kind's storage anew when its CRD has changed
+                        raise
+                await asyncio.sleep(0.1)
 
 
 class Leader:
