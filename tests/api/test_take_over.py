@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -32,18 +32,13 @@ class Witness(Kube):
     asked: list[str]
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        body: Object | None = None,
-        query: Mapping[str, str] | None = None,
-        seconds: float = kube_module.REQUEST_SECONDS,
+        self, method: str, path: str, body: Any = None, query: Any = None, *rest: Any, **more: Any
     ) -> Object:
         self.asked.append(f"{method} {path.rpartition('/')[2]}" + ("?dryRun" if "dryRun" in (query or {}) else ""))
         async with asyncio.timeout(BUSY_SECONDS):
             while True:
                 try:
-                    return await super().request(method, path, body, query, seconds)
+                    return await super().request(method, path, body, query, *rest, **more)
                 except ApiError as error:
                     if error.status != 429:  # the API server makes a kind's storage anew when its CRD has changed
                         raise

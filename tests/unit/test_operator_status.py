@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from operator_objects import job
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
@@ -143,7 +144,10 @@ def test_history_keeps_the_last_five_rounds() -> None:
     }
 
 
-def test_a_thousand_members_fit_into_64_kib() -> None:
-    members = tuple(Member(index, f"{index:032x}") for index in range(1024))
+@pytest.mark.parametrize(
+    ("id", "most"), [("{:032x}", 64 * 1024), ("9f3c01d2.0", 2 * 1024)], ids=["each made by itself", "made at once"]
+)
+def test_how_large_the_status_of_a_thousand_members_is(id: str, most: int) -> None:
+    members = tuple(Member(index, id.format(index)) for index in range(1024))
     text = status(replace(FORMED, participants=members)).model_dump_json(by_alias=True, exclude_none=True)
-    assert len(text) < 64 * 1024
+    assert len(text) < most
