@@ -1,5 +1,6 @@
 """Set-up of the API tests: one control plane without nodes for the whole run, and a namespace for each test."""
 
+import asyncio
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,12 @@ from elasticjob.testing import ControlPlane
 CRDS = Path(__file__).parents[2] / "crds"
 
 torch = pytest.fixture(stand_in)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_event_loop() -> None:
+    """looptime asks for the loop before each test, and asyncio makes one, which nobody closes, where none was set."""
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")
