@@ -10,14 +10,14 @@ class Group:
         self._processes = processes
         self._home: dict[str, Child] = {}
 
-    def make(self, agents: dict[str, dict[str, Any]]) -> None:
-        """Agents by name, with torch's RendezvousParameters."""
+    def make(self, agents: dict[str, dict[str, Any]], environment: dict[str, str] | None = None) -> None:
+        """Agents by name, with torch's RendezvousParameters; `environment` is what torch reads besides."""
         shares: dict[Child, dict[str, dict[str, Any]]] = {}
         for number, (name, parameters) in enumerate(agents.items()):
             home = self._home[name] = self._processes[(len(self._home) + number) % len(self._processes)]
             shares.setdefault(home, {})[name] = parameters
         for home, share in shares.items():
-            home.tell("make", agents=share)
+            home.tell("make", agents=share, environment=environment or {})
         for home in shares:
             home.answer()
 

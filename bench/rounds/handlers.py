@@ -4,6 +4,7 @@ Knows no backend: torch makes the handlers from the same parameters that torchru
 """
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -79,8 +80,9 @@ class Handlers:
         self._agents: dict[str, Agent] = {}
         self._pool = ThreadPoolExecutor(max_workers=2048)
 
-    def make(self, agents: dict[str, dict[str, Any]]) -> None:
+    def make(self, agents: dict[str, dict[str, Any]], environment: dict[str, str]) -> None:
         """Agents by name, with torch's RendezvousParameters."""
+        os.environ.update(environment)
         made = {name: Agent(name, parameters) for name, parameters in agents.items()}
         for future in [self._pool.submit(agent.make) for agent in made.values()]:
             future.result()

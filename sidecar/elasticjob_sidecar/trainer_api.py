@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import math
-import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
@@ -27,8 +26,6 @@ from elasticjob_sidecar.worker_record import Progress
 
 COMMENT_SECONDS = 10.0
 BODY_SECONDS = 5.0
-STORE_SECONDS = 20.0  # for which the answer to a join may wait for the store
-MARGIN_SECONDS = 3.0  # by which that may be later than the trainer's timeout: less than the plug-in allows it
 # As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
 WRITTEN_SECONDS = 300.0
 BODY_LIMIT = 64 * 1024
@@ -67,10 +64,7 @@ class Events(Body):
 
 
 class Join(Body):
-    """`store`: the answer says where the round's store is. It may wait a moment for that, but not at rank 0."""
-
     after: Count = 0
-    store: bool = False
     cause: Cause = Cause.STARTED
     timeout: Wait | None = None
     last_call: Annotated[Seconds | None, Field(alias="lastCall")] = None
@@ -222,20 +216,15 @@ class TrainerApi:
     async def join(self, request: web.Request) -> web.Response:
         asked = await _body(Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
-        limits, began = Limits(asked.last_call, asked.worker_lost), time.monotonic()
+        limits = Limits(asked.last_call, asked.worker_lost)
         handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout, limits)
         answer: View = {
             "round": handed.round,
             "rank": handed.rank,
             "worldSize": handed.world_size,
             "runId": self._run_id,
+            "store": self._store,
         }
-        if asked.store:
-            with contextlib.suppress(Refused):  # it is asked for again
-                if handed.rank > 0:  # rank 0 must serve it first
-                    left = timeout - (time.monotonic() - began)
-                    await self._tunnel.wait_for_store(handed.round, min(left + MARGIN_SECONDS, STORE_SECONDS))
-                answer["store"] = self._store
         return web.json_response(answer)
 
     async def view(self, request: web.Request) -> web.Response:

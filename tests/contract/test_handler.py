@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.distributed import PrefixStore, TCPStore
+from torch.distributed import DistStoreError, PrefixStore, TCPStore
 from torch.distributed.elastic import rendezvous as torch_rendezvous
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
@@ -84,6 +84,23 @@ def test_store_info_can_be_built_on_the_rounds_store(new_job: NewJob) -> None:
         built = [RendezvousStoreInfo.build(rank, store, "127.0.0.1") for rank, store in enumerate(stores)]
     assert built[0] == built[1]
     assert built[0].master_addr == "127.0.0.1"
+
+
+def test_an_agent_that_needs_no_store_for_its_rank_connects_at_its_first_use(
+    new_job: NewJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = new_job(replicas=2).pods(2)
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", pods[0]["environment"]["TORCH_ELASTIC_WORKER_IDENTICAL"])
+    with Agent(pods[0]) as one, Agent(pods[1]) as other:
+        for _ in range(2):
+            served, unused = (info.store for info in form([one, other]))
+            assert served.num_keys() == 0
+            unused.set("key", "value")
+            assert served.get("key") == b"value"
+        _, unused = (info.store for info in form([one, other]))
+        form([one, other])
+        with pytest.raises(DistStoreError):
+            unused.set("key", "value")
 
 
 def test_asking_again_gives_the_next_round(agent: Agent) -> None:

@@ -19,6 +19,7 @@ from torch.distributed import DistNetworkError, PrefixStore, Store, TCPStore
 
 from contract.sidecar_pair import SidecarPair
 from contract.store_checks import CHECKS, DEADLINE, SOON, arrived, in_background
+from elasticjob_torch.client import StoreAddress
 from elasticjob_torch.store import AgentStore, StoreBroken, connect_store, serve_store
 
 MIB = 1 << 20
@@ -41,17 +42,16 @@ class Round:
         self.direct.set_timeout(timedelta(seconds=DEADLINE))
 
     def agent(self) -> AgentStore:
-        """What the agent of rank 1 uses."""
-        store = self._agent()
-        store.connect("127.0.0.1", self.ports[1])
-        return store
+        """What the agent of rank 1 uses; it has not connected yet."""
+        return self._agent()
 
     def client(self) -> TCPStore:
         """What a training process of rank 1 uses."""
         return TCPStore("127.0.0.1", self.ports[1], None, False, timedelta(seconds=DEADLINE))
 
     def _agent(self) -> AgentStore:
-        store = AgentStore(2, self.ended.is_set, lambda: False, lambda: None)
+        find = lambda _: StoreAddress("127.0.0.1", self.ports[1])  # noqa: E731
+        store = AgentStore(find, 2, self.ended.is_set, lambda: False, lambda: None)
         store.set_timeout(timedelta(seconds=DEADLINE))
         self.agents.append(store)
         return store

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-import random
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -27,7 +27,7 @@ def free_ports(number: int) -> list[int]:
     """Below the range that the kernel takes for outgoing connections, or one of those might be faster."""
     ports: list[int] = []
     while len(ports) < number:
-        port = random.randint(20000, 32000)
+        port = 20000 + secrets.randbelow(12000)  # not `random`, which Hypothesis seeds alike in all test processes
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("0.0.0.0", port))
             if port not in _given:

@@ -63,24 +63,10 @@ async def test_the_connection_that_found_the_store_serves_the_trainer(world: Wor
             writer.close()
 
 
-async def test_a_join_is_answered_with_the_store_once_it_answers(world: World) -> None:
-    async with store() as server:
-        zero, one = world.workers
-        served = asyncio.create_task(world.form(store=True))
-        await until(lambda: zero.machine.handed is not None)
-        await asyncio.sleep(0.05)
-        assert one.machine.handed is not None
-        assert not served.done()
-        await zero.serve_store(1, server)
-        await served
-    addresses = [{"host": "127.0.0.1", "port": worker.ports.store} for worker in (zero, one)]
+async def test_a_join_is_answered_with_the_stores_address_and_does_not_wait_for_it(world: World) -> None:
+    await world.form()
+    addresses = [{"host": "127.0.0.1", "port": worker.ports.store} for worker in world.workers]
     assert [answer["store"] for answer in world.joined] == addresses
-
-
-async def test_a_join_does_not_wait_long_for_a_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_api, "STORE_SECONDS", 0.05)
-    await world.form(store=True)
-    assert ["store" in answer for answer in world.joined] == [True, False]
 
 
 async def test_many_bytes_arrive_whole(world: World) -> None:

@@ -19,16 +19,12 @@ def client(sidecar):
 
 def test_join(sidecar, client):
     sidecar.answers["POST /v1/rendezvous"] = [handed(3, rank=1, world_size=4, run_id="uid")]
-    assert client.join(2, "Started", 60) == Round(number=3, rank=1, world_size=4, run_id="uid")
+    assert client.join(2, "Started", 60) == Round(
+        number=3, rank=1, world_size=4, run_id="uid", store=StoreAddress("127.0.0.1", 29400)
+    )
     assert sidecar.requests == [
-        ("POST /v1/rendezvous", {"trainer": "t" * 32, "after": 2, "cause": "Started", "timeout": 60, "store": True}),
+        ("POST /v1/rendezvous", {"trainer": "t" * 32, "after": 2, "cause": "Started", "timeout": 60}),
     ]
-
-
-def test_join_answered_with_the_store(sidecar, client):
-    status, answer = handed(3, rank=1, world_size=4, run_id="uid")
-    sidecar.answers["POST /v1/rendezvous"] = [(status, answer | {"store": {"host": "127.0.0.1", "port": 29400}})]
-    assert client.join(2, "Started", 60).store == StoreAddress("127.0.0.1", 29400)
 
 
 def test_store(sidecar, client):

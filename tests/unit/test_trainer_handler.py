@@ -159,7 +159,7 @@ def test_rank_0_serves_the_store_and_all_use_the_forwarded_address(sidecar, hand
     assert (info.rank, info.world_size) == (0, 2)
     posted = sidecar.said("POST /v1/store")
     assert [body["round"] for body in posted] == [1]
-    assert info.bootstrap_store_info == ("127.0.0.1", posted[0]["port"])
+    assert info.bootstrap_store_info == ("127.0.0.1", 29400)
     info.store.set("key", "value")
     assert info.store.get("key") == b"value"
 
@@ -172,7 +172,8 @@ def test_names(handler):
 def test_each_round_has_a_new_store(sidecar, handler):
     first = enter(sidecar, handler, 1)
     second = enter(sidecar, handler, 2)
-    assert first.bootstrap_store_info != second.bootstrap_store_info
+    assert len({body["port"] for body in sidecar.said("POST /v1/store")}) == 2
+    second.store.set("key", "value")
     with pytest.raises(DistStoreError, match="closed"):
         first.store.set("key", "value")
 
@@ -181,7 +182,7 @@ def test_a_store_that_fails_means_the_next_round(sidecar, handler):
     FakeTCPStore.servers[40000] = {}
     sidecar.answers[JOIN] = [handed(1, rank=1), handed(2, rank=1)]
     sidecar.answers[STORE] = [refusal(409, "RoundBroken"), (200, {"host": "127.0.0.1", "port": 40000})]
-    assert handler.next_rendezvous().bootstrap_store_info == ("127.0.0.1", 40000)
+    assert handler.next_rendezvous().rank == 1
     assert [body["after"] for body in sidecar.said(JOIN)] == [0, 1]
 
 
@@ -189,7 +190,46 @@ def test_a_client_that_cannot_connect_asks_the_sidecar_again(sidecar, handler):
     FakeTCPStore.servers[40000] = {}
     sidecar.answers[JOIN] = [handed(1, rank=1)]
     sidecar.answers[STORE] = [(200, {"host": "127.0.0.1", "port": port}) for port in (40001, 40000)]
-    assert handler.next_rendezvous().bootstrap_store_info == ("127.0.0.1", 40000)
+    handler.next_rendezvous()
+    assert len(sidecar.said(STORE)) == 2
+
+
+@pytest.fixture
+def identical_workers(monkeypatch):
+    """As in a job of as many processes in each pod, whose agents need no store to tell their ranks."""
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
+
+
+@pytest.mark.usefixtures("identical_workers")
+def test_an_agent_that_needs_no_store_connects_at_its_first_use(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[JOIN] = [handed(1, rank=1)]
+    sidecar.answers[STORE] = [(200, {"host": "127.0.0.1", "port": 40000})]
+    store = handler.next_rendezvous().store
+    assert sidecar.said(STORE) == []
+    store.set("key", "value")
+    assert store.get("key") == b"value"
+    assert len(sidecar.said(STORE)) == 1
+
+
+@pytest.mark.usefixtures("identical_workers")
+def test_a_first_use_after_the_rounds_end(sidecar, handler):
+    sidecar.answers[JOIN] = [handed(1, rank=1)]
+    sidecar.answers[STORE] = [refusal(409, "RoundBroken", "round 1 is over")]
+    store = handler.next_rendezvous().store
+    with pytest.raises(DistStoreError, match="round 1 is over"):
+        store.set("key", "value")
+
+
+@pytest.mark.usefixtures("identical_workers")
+def test_a_finished_agent_does_not_wait_long_for_a_store_it_never_used(sidecar, handler, monkeypatch):
+    monkeypatch.setattr(sys.modules["elasticjob_torch.store"], "_EXIT_SECONDS", 0.1)
+    sidecar.answers[JOIN] = [handed(3, rank=1)]
+    store = handler.next_rendezvous().store
+    sidecar.default = lambda path: refusal(504, "StoreTimeout") if path == STORE else (204, {})
+    assert store.add(MEMBERS, 1) == 0
+    store.wait([LAST_MEMBER])
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
 
 
 @pytest.mark.parametrize("answer", [refusal(410, "Leaving"), refusal(410, "Closed", outcome="Complete")])

@@ -19,7 +19,8 @@ def refusal(status: int, code: str, message: str = "because", **more: str) -> An
 
 
 def handed(number: int, rank: int = 0, world_size: int = 2, run_id: str = RUN_ID) -> Answer:
-    return 200, {"round": number, "rank": rank, "worldSize": world_size, "runId": run_id}
+    store = {"host": "127.0.0.1", "port": 29400}
+    return 200, {"round": number, "rank": rank, "worldSize": world_size, "runId": run_id, "store": store}
 
 
 class Sidecar:

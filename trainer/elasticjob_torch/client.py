@@ -106,13 +106,13 @@ class StoreAddress:
 
 @dataclass(frozen=True)
 class Round:
-    """A formed round, as handed to this trainer; its store where that answers already, or is for this one to serve."""
+    """A formed round, as handed to this trainer; `store` is where its store will be reached."""
 
     number: int
     rank: int
     world_size: int
     run_id: str
-    store: StoreAddress | None = None
+    store: StoreAddress
 
 
 class SidecarClient:
@@ -150,7 +150,7 @@ class SidecarClient:
         for how long the answer has been awaited, and may raise to give up. ``limits`` (``lastCall``, ``workerLost``)
         are seconds in place of the job's.
         """
-        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, "store": True, **limits}
+        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
         within = timeout + _MARGIN_SECONDS
         answer = self._call("POST", "/v1/rendezvous", body, answer_within=within, still_waiting=still_waiting)
         try:
@@ -159,7 +159,7 @@ class SidecarClient:
                 rank=int(answer["rank"]),
                 world_size=int(answer["worldSize"]),
                 run_id=str(answer["runId"]),
-                store=_address(answer["store"]) if answer.get("store") else None,
+                store=_address(answer["store"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error

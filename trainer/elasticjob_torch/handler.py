@@ -35,14 +35,13 @@ from elasticjob_torch.client import (
     RoundBroken,
     SidecarError,
     SidecarUnavailable,
-    StoreAddress,
     Superseded,
 )
 from elasticjob_torch.membership import Membership, Misplaced
 from elasticjob_torch.orphans import end_orphans, leave_mark
 from elasticjob_torch.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.stopping import hear_signals
-from elasticjob_torch.store import AgentStore, StoreBroken
+from elasticjob_torch.store import AgentStore
 
 if TYPE_CHECKING:
     import signal
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKEND = "elasticjob"
-_STORE_SECONDS = 300.0  # the operator ends a round without a store long before
 
 
 def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
@@ -97,8 +95,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return self._settings.run_id
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait for the next round, and return when its store answers.
+        """Wait for the next round; rank 0 serves its store.
 
+        The others return when the store answers if their agent is to use it at once, else without a look at it.
         May be called again after it was interrupted. A round that ends before it is in use, or whose store
         fails, is passed over for the next one.
 
@@ -191,39 +190,31 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
     def _enter(self, handed: Round) -> RendezvousInfo:
         """Bring the round's store up and take the round into use."""
-        membership = self._membership
-        number = handed.number
-        store = AgentStore(
-            handed.world_size, lambda: membership.has_ended(number), membership.is_over, membership.finish
+        membership, number, address = self._membership, handed.number, handed.store
+        store = self._store = AgentStore(
+            lambda seconds: membership.await_store(handed, time.monotonic() + seconds),
+            handed.world_size,
+            lambda: membership.has_ended(number),
+            membership.is_over,
+            membership.finish,
         )
-        self._store = store
-        deadline = time.monotonic() + _STORE_SECONDS
         if handed.rank == 0:
             membership.post_store(handed, store.serve())
-        address = self._connect(handed, store, deadline)
+        elif _ranks_come_through_the_store():
+            store.connect()
         membership.use(handed)
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
         return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
-
-    def _connect(self, handed: Round, store: AgentStore, deadline: float) -> StoreAddress:
-        known = handed.store
-        while True:
-            # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
-            address = known or self._membership.await_store(handed, deadline)
-            try:
-                store.connect(address.host, address.port)
-                return address
-            except StoreBroken:
-                raise
-            except RuntimeError as error:
-                log.info("connecting to the store of round %d again: %s", handed.number, error)
-                known = None
-                time.sleep(0.1)
 
     def _drop_store(self) -> None:
         store, self._store = self._store, None
         if store is not None:
             store.close()
+
+
+def _ranks_come_through_the_store() -> bool:
+    """torch's agent assigns them so, unless all workers have as many processes (`_assign_worker_ranks`)."""
+    return os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL", "0") != "1"
 
 
 def _signal_error(number: signal.Signals) -> Exception:

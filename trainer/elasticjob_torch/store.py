@@ -14,15 +14,19 @@ import logging
 import socket
 import time
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch.distributed import DistNetworkError, DistStoreError, Store, TCPStore
 
 from elasticjob_torch.calls import CallThread, Interrupted
+from elasticjob_torch.client import SidecarError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from elasticjob_torch.client import StoreAddress
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +38,8 @@ _EXIT_BARRIER = "torchelastic/agent/terminal_state"
 _GOODBYES = "elasticjob/agents_past_the_exit_barrier"
 _CALL_SECONDS = 30.0
 _CONNECT_SECONDS = 15.0
+_STORE_SECONDS = 300.0  # the operator ends a round without a store long before
+_EXIT_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 0.25
 _GOODBYE_SECONDS = 2.0
 _TELL_SECONDS = 60.0
@@ -77,7 +83,12 @@ def connect_store(host: str, port: int) -> TCPStore:
 class AgentStore(Store):  # type: ignore[misc]
     """The round's store for this agent.
 
+    It connects when it is used first: where all workers have as many processes, torch's agent has no use for it
+    before the exit barrier, and its workers make connections of their own.
+
     Args:
+        find: where the round's store answers; waits for that at most as many seconds as it is told, and raises
+            `SidecarError`.
         world_size: the number of agents in the round.
         has_ended: whether the round is over; asked during every wait.
         is_over: whether the whole job has ended.
@@ -89,17 +100,19 @@ class AgentStore(Store):  # type: ignore[misc]
 
     def __init__(
         self,
+        find: Callable[[float], StoreAddress],
         world_size: int,
         has_ended: Callable[[], bool],
         is_over: Callable[[], bool],
         on_finish: Callable[[], object],
     ) -> None:
         super().__init__()
+        self._find = find
         self._world_size = world_size
         self._has_ended = has_ended
         self._is_over = is_over
         self._on_finish = on_finish
-        self._serves = False
+        self._serves = self._closed = False
         self._inner: TCPStore | None = None
         self._thread = CallThread(has_ended)
         self._clones: list[AgentStore] = []
@@ -110,13 +123,27 @@ class AgentStore(Store):  # type: ignore[misc]
         self._inner = self._run(serve_store)
         return int(self._inner.port)
 
-    def connect(self, host: str, port: int) -> None:
-        """Connect to the round's server, unless it is in this process. Raises `StoreBroken`."""
-        if not self._serves:
-            self._inner = self._run(lambda: connect_store(host, port))
+    def connect(self, seconds: float = _STORE_SECONDS) -> TCPStore:
+        """Connect to the round's server, unless that is done or it is in this process.
+
+        Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds``, or when the round has ended.
+        """
+        give_up = time.monotonic() + seconds
+        while self._inner is None:
+            # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
+            address = self._find(give_up - time.monotonic())
+            try:
+                self._inner = self._run(partial(connect_store, address.host, address.port))
+            except StoreBroken:
+                raise
+            except RuntimeError as error:
+                log.info("connecting to the round's store again: %s", error)
+                time.sleep(0.1)
+        return self._inner
 
     def close(self) -> None:
         """Let go of the connection, and of the server if it is here. Returns at once; raises nothing."""
+        self._closed = True
         while self._clones:
             self._clones.pop().close()
         held, self._inner = [self._inner], None
@@ -137,6 +164,7 @@ class AgentStore(Store):  # type: ignore[misc]
             return int(self._pass_on(lambda inner: inner.add(key, amount)))
         self._on_finish()
         try:
+            self._connected(_EXIT_SECONDS)
             return int(self._pass_on(lambda inner: inner.add(key, amount)))
         except RuntimeError as error:
             log.info("the other agents go on without this one, whose work is done (%s)", error)
@@ -222,7 +250,7 @@ class AgentStore(Store):  # type: ignore[misc]
         def clone(self) -> AgentStore:
             """Return a second connection to the round's store, which is closed with this one."""
             inner = self._pass_on(lambda inner: inner.clone())
-            clone = AgentStore(self._world_size, self._has_ended, self._is_over, self._on_finish)
+            clone = AgentStore(self._find, self._world_size, self._has_ended, self._is_over, self._on_finish)
             clone._inner = inner
             clone.set_timeout(self.timeout)
             self._clones.append(clone)
@@ -254,6 +282,8 @@ class AgentStore(Store):  # type: ignore[misc]
 
         The agent that serves the store stays as long as the round stands: others may still be saving.
         """
+        if self._inner is None:
+            return  # not reached when this agent told that it is done
         try:
             seconds = float("inf") if self._serves else limit
             if self._poll(", ".join(keys), lambda: self.check(keys), seconds, self._nobody_comes):
@@ -289,13 +319,19 @@ class AgentStore(Store):  # type: ignore[misc]
         return True
 
     def _pass_on(self, use: Callable[[TCPStore], T], seconds: float = _CALL_SECONDS) -> T:
-        inner = self._inner
-        if inner is None:
-            raise StoreBroken("the round's store is closed")
+        inner = self._connected()
         try:
             return self._run(lambda: use(inner), seconds)
         except DistNetworkError as error:
             raise StoreBroken(f"the connection to the round's store broke: {error}") from error
+
+    def _connected(self, seconds: float = _STORE_SECONDS) -> TCPStore:
+        if self._closed:
+            raise StoreBroken("the round's store is closed")
+        try:
+            return self.connect(seconds)
+        except SidecarError as error:
+            raise StoreBroken(str(error)) from error
 
     def _run(self, run: Callable[[], T], seconds: float = _CALL_SECONDS) -> T:
         try:
