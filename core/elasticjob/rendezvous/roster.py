@@ -12,6 +12,7 @@ from elasticjob.terms import RendezvousPhase, RequestType
 
 STUCK = frozenset({PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP})
 ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED})
+OUT = STUCK | ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,10 @@ def has_joined(state: State, worker: Worker) -> bool:
     """Whether the join counts for the round after the last formed one: none was formed since it was made."""
     request = worker.request
     return (
-        worker.pod not in STUCK | ENDED
-        and request is not None
+        request is not None
         and request.type is RequestType.JOIN
         and request.after >= state.last_formed
+        and worker.pod not in OUT
     )
 
 
@@ -76,18 +77,19 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     ]
     ranks = {member: rank for rank, member in enumerate(state.participants)}
     last = len(ranks)
+    arrived = {worker.place for worker in alive if has_joined(state, worker)}
     alive.sort(
         key=lambda worker: (
             ranks.get(worker.member, last) if worker.member else last,
-            not has_joined(state, worker),
+            worker.place not in arrived,
             worker.index,
         )
     )
     kept = tuple(alive[:places])
     taken = done | {worker.index for worker in kept}
     owed = tuple(islice((index for index in count() if index not in taken), places - len(kept)))
-    joined = tuple(worker for worker in kept if has_joined(state, worker))
-    missing = tuple(worker for worker in kept if not has_joined(state, worker))
+    joined = tuple(worker for worker in kept if worker.place in arrived)
+    missing = tuple(worker for worker in kept if worker.place not in arrived)
     return Roster(kept, owed, tuple(alive[places:]), joined, missing)
 
 
@@ -104,7 +106,7 @@ def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: flo
     def served(worker: Worker) -> bool:
         if worker.member in state.leaving and not state.ended:
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
-            return overdue or worker.pod in STUCK | ENDED
+            return overdue or worker.pod in OUT
         old = not is_current(state, worker)
         return old or (state.ended and worker.pod not in ENDED and worker.index not in done)
 

@@ -126,11 +126,14 @@ def test_image_missing(fault: Fault) -> None:
 
 @pytest.mark.fault("rank0-hangs-before-store")
 def test_rank0_hangs_before_store(fault: Fault) -> None:
-    """Rank 0 is handed the round and stands still: it never serves the store that all others wait for."""
+    """Rank 0 is handed the round and stands still: it never serves the store that the other's training process wants.
+
+    `storeReadySeconds` is long enough for that process to start, and to ask for the store.
+    """
     job = fault.job
     # worker 1 starts when it may, so that rank 0 can be stopped while it waits for the round
     held = "case $HOSTNAME in *-1-0) until [ -e /tmp/go ]; do sleep 0.1; done;; esac; exec torchrun /test/train.py"
-    job.apply(replicas=2, minReplicas=2, trainer={"command": ["sh", "-c", held]}, rendezvous={"storeReadySeconds": 5})
+    job.apply(replicas=2, minReplicas=2, trainer={"command": ["sh", "-c", held]}, rendezvous={"storeReadySeconds": 15})
     wait_until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60, job.summary)
     signal_container(job.pods()[0], TRAINER, "SIGSTOP")
     wait_until("worker 1 to run", lambda: "running" in container_status(job.pods()[1], TRAINER)["state"], 60)
