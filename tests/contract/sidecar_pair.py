@@ -1,8 +1,8 @@
 """Two real sidecars and the tunnel between them, in a process without torch; a test tells it what to do.
 
-Run as a program it forms a round for each line `{"round": 1, "port": 5000}` that it reads, whose rank 0 serves the
-store at that port, and answers with the loopback ports at which the two workers reach it. `SidecarPair` is the
-test's end of it.
+Run as a program it forms a round for each line `{"round": 1, "port": 5000, "late": 0}` that it reads, whose rank 0
+serves the store at that port, so many seconds late, and answers with the loopback ports at which the two workers reach
+it. `SidecarPair` is the test's end of it.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ class SidecarPair:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def form(self, port: int) -> list[int]:
-        """A new round in the place of the last one, whose rank 0 serves the store at `port`.
+    def form(self, port: int, late: int = 0) -> list[int]:
+        """A new round in the place of the last one, whose rank 0 serves the store at `port`, `late` seconds from now.
 
         Returns where each worker's trainer reaches the store.
         """
         self._round += 1
-        ports: list[int] = self._ask(round=self._round, port=port)["ports"]
+        ports: list[int] = self._ask(round=self._round, port=port, late=late)["ports"]
         return ports
 
     def close(self) -> None:
@@ -84,10 +84,15 @@ async def main() -> None:
     async with sidecar_world.two_workers() as world:
         async for command in commands():
             await world.form(command["round"])
+            late, ports = command.pop("late"), {"ports": [worker.ports.store for worker in world.workers]}
+            if late:
+                print(json.dumps(ports), flush=True)
+                await asyncio.sleep(late)
             rank0 = world.workers[0]
             status, why = await rank0.call("POST", "store", trainer=rank0.trainer, **command)
             assert status == 204, why
-            print(json.dumps({"ports": [worker.ports.store for worker in world.workers]}), flush=True)
+            if not late:
+                print(json.dumps(ports), flush=True)
 
 
 if __name__ == "__main__":

@@ -139,6 +139,24 @@ def test_200_connections_at_once(round: Round) -> None:
     assert [client.add("count", 1) for client in clients] == list(range(1, 201))
 
 
+# --- the beginning
+
+
+def test_a_training_process_may_come_before_the_store_serves(pair: SidecarPair) -> None:
+    """It is held for a while, then closed, and comes again: at rank 0 too."""
+    server = serve_store()
+    ports = pair.form(server.port, late=10)
+    began = time.monotonic()
+    early = [
+        in_background(lambda port=port: TCPStore("127.0.0.1", port, None, False, timedelta(seconds=60)))
+        for port in ports
+    ]
+    for process in early:
+        process.result(DEADLINE).set("key", "value")
+    assert time.monotonic() - began > 9
+    assert server.get("key") == b"value"
+
+
 # --- the end
 
 
