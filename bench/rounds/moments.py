@@ -29,8 +29,6 @@ STEPS = {
     "round seen": "the sidecar's watch has shown it",
     "handed": "the sidecar answers the handler",
     "store posted": "rank 0's agent serves the store",
-    "store asked": "a handler asks for the store",
-    "store reached": "its sidecar has a connection to it",
     "returned": "next_rendezvous() returns",
 }
 
@@ -79,7 +77,6 @@ class Moments:
 def note_sidecar(moments: Moments) -> None:
     from elasticjob_sidecar.driver import Driver
     from elasticjob_sidecar.kube import Kube
-    from elasticjob_sidecar.tunnel import Tunnel
 
     def joins(_: Any, __: str, body: dict[str, Any]) -> bool:
         return (body["spec"].get("request") or {}).get("type") == "Join"
@@ -89,7 +86,6 @@ def note_sidecar(moments: Moments) -> None:
     moments.before(Driver, "job_seen", "round seen", lambda _, status: status.phase == "Formed")
     moments.before(Driver, "_answer", "handed")
     moments.before(Driver, "store_posted", "store posted")
-    moments.around(Tunnel, "wait_for_store", "store asked", "store reached", lambda *_: True)
 
 
 def note_operator(moments: Moments) -> None:

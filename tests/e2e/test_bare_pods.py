@@ -20,9 +20,9 @@ EXPIRY_SECONDS = 15  # keep_alive_interval times keep_alive_max_attempt
 
 
 class BarePods:
-    """The objects of the example, whose pods run train.py of these tests."""
+    """The objects of the example, whose pods run train.py of these tests; `idle` ones run no agent."""
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Namespace, *, idle: bool = False) -> None:
         self.namespace = namespace
         self.run_id = f"bare-{secrets.token_hex(4)}"
         items = [item for item in yaml.safe_load(EXAMPLE.read_text())["items"] if item["kind"] in KINDS]
@@ -30,6 +30,8 @@ class BarePods:
         self.pods = {item["metadata"]["name"]: item for item in items if item["kind"] == "Pod"}
         for pod in self.pods.values():
             self._adapt(pod["spec"])
+            if idle:
+                pod["spec"]["containers"][0]["command"] = ["sleep", "infinity"]
         namespace.apply(*items)
 
     def _adapt(self, spec: Object) -> None:
@@ -164,8 +166,8 @@ print("as torch has it")
 """
 
 
-def test_store_is_one_for_torch(bare_pods: BarePods) -> None:
-    namespace, pod = bare_pods.namespace, PODS[0]
-    namespace.kubectl("wait", f"pod/{pod}", "--for=condition=Ready", f"--timeout={STARTED_SECONDS}s")
-    done = namespace.kubectl("exec", "--stdin", pod, "-c", "trainer", "--", "python3", "-", stdin=STORE)
+def test_store_is_one_for_torch(namespace: Namespace) -> None:
+    BarePods(namespace, idle=True)  # a round that forms would delete all keys but its own
+    namespace.kubectl("wait", f"pod/{PODS[0]}", "--for=condition=Ready", f"--timeout={STARTED_SECONDS}s")
+    done = namespace.kubectl("exec", "--stdin", PODS[0], "-c", "trainer", "--", "python3", "-", stdin=STORE)
     assert done.splitlines()[-1] == "as torch has it"
