@@ -44,6 +44,7 @@ RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/venv
 # the torchrun plug-in, as the files that are copied into each trainer; never compiled: the trainer's Python is another
 COPY pyproject.toml hack/images/plugin_metadata.py /tmp/
 COPY trainer/elasticjob_torch /opt/elasticjob/trainer/elasticjob_torch
+COPY trainer/sitecustomize.py /opt/elasticjob/trainer/
 RUN python3 /tmp/plugin_metadata.py /tmp/pyproject.toml /opt/elasticjob/trainer
 
 FROM python AS sidecar

@@ -40,7 +40,7 @@ unit:  ## unit tests (K=expression selects)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest tests/unit/test_fuzz_*.py --hypothesis-profile=fuzz $(select)
 api:  ## tests against an API server without a cluster (K=expression selects)
-	@hack/cluster/tools.sh kubectl apiserver
+	@hack/cluster/tools.sh kubectl helm apiserver
 	@$(cluster) $(venv) pytest tests/api $(select)
 contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH=2.6.0 takes one; K=expression)
 	@hack/contract.sh $(select)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests/contract once with each torch of locks/, and says at the end how each went.
 #   contract.sh [PYTEST ARGUMENT...]     TORCH=2.6.0 takes one version
+set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
 wanted=() versions=()

@@ -22,6 +22,7 @@ DROPPED = {"title", "$defs", "additionalProperties"}
 
 JOB_COLUMNS = [
     ("Phase", "string", ".status.phase", 0),
+    ("Reason", "string", ".status.reason", 0),
     ("Round", "integer", ".status.rendezvous.round", 0),
     ("World", "integer", ".status.rendezvous.worldSize", 0),
     ("Waiting", "integer", ".status.rendezvous.waiting", 0),
@@ -30,7 +31,7 @@ JOB_COLUMNS = [
     ("Step", "string", ".status.progress.summary", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Restarts", "integer", ".status.restarts", 1),
-    ("Reason", "string", ".status.rendezvous.reason", 1),
+    ("Cause", "string", ".status.rendezvous.reason", 1),
 ]
 WORKER_COLUMNS = [
     ("Job", "string", ".spec.job", 0),

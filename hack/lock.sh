@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes the locks anew: versions and hashes of everything that CI and the images install, and no index
 # addresses. Existing versions are kept unless --upgrade is given.
+set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
 uv_version=0.13.8
@@ -12,17 +13,19 @@ uv=$cache/uv-$uv_version/bin/uv
 
 cd "$root"
 export UV_CUSTOM_COMPILE_COMMAND="make lock"
-compile() { # OUTPUT PYTHON SOURCE [EXTRA...]
-  local output=$1 python=$2 source=$3 extras=(); shift 3
-  for extra in "$@"; do extras+=(--extra "$extra"); done
+compile() { # OUTPUT PYTHON SOURCE [OPTION...]
+  local output=$1 python=$2 source=$3; shift 3
   say "lock: $output"
   quietly "$uv" pip compile --universal --generate-hashes --no-emit-index-url --python-version "$python" \
-    ${upgrade:+--upgrade} "$source" ${extras[@]+"${extras[@]}"} --output-file "$output"
+    ${upgrade:+--upgrade} "$source" "$@" --output-file "$output"
 }
 upgrade=; [ "${1:-}" != --upgrade ] || upgrade=yes
 
 debian_python=3.13 # that of debian:trixie-slim
-compile locks/operator.txt $debian_python pyproject.toml operator
-compile locks/sidecar.txt $debian_python pyproject.toml sidecar
+compile locks/operator.txt $debian_python pyproject.toml --extra operator
+compile locks/sidecar.txt $debian_python pyproject.toml --extra sidecar
 for name in digits torch-2.6 torch-2.10; do compile "locks/$name.txt" $debian_python "locks/$name.in"; done
-compile locks/dev.txt 3.11 pyproject.toml operator sidecar dev
+there=() # already beside them
+for name in $(sed -n 's/^\([^ =#]*\)==.*/\1/p' locks/digits.txt); do there+=(--no-emit-package "$name"); done
+compile locks/examples.txt $debian_python locks/examples.in "${there[@]}"
+compile locks/dev.txt 3.11 pyproject.toml --extra operator --extra sidecar --extra dev

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the development environment from locks/dev.txt and prints its path. It holds no project code: the
 # checkout's folders are on PYTHONPATH, so one environment serves every clone with the same lock.
+set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
 python=${PYTHON:-python3}

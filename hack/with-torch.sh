@@ -8,6 +8,7 @@
 # does not answer would cost it 10 seconds.
 # The checkout is read-only at its own path, except for build/.
 # ELASTICJOB_DEV_PYTHON is an interpreter without torch, for processes that stand for the cluster's side.
+set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
 lock=$1; shift

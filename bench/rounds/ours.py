@@ -101,7 +101,7 @@ class OurJob(Group):
             await asyncio.to_thread(home.ask, "start", pods=share)
         uid = (await self._api.call("GET", f"{JOBS}/{self._name}"))["metadata"]["uid"]
         parameters = {life["name"]: _parameters(life["address"], uid, size) for life in lives}
-        self.make(parameters, _torchs_environment(new[0]))
+        self.make(parameters, {"TORCH_ELASTIC_WORKER_IDENTICAL": "1"})  # as the plug-in says in a torchrun
         return [life["name"] for life in lives]
 
     async def _wait_for_pods(self, size: int) -> list[Object]:
@@ -128,12 +128,6 @@ class OurJob(Group):
 def _parameters(address: str, uid: str, size: int) -> dict[str, Any]:
     endpoint = f"{address}:29401"
     return {"backend": "elasticjob", "endpoint": endpoint, "run_id": uid, "min_nodes": 1, "max_nodes": size}
-
-
-def _torchs_environment(pod: Object) -> dict[str, str]:
-    """What the trainer's container has for torch, without torchrun's own arguments."""
-    variables = pod["spec"]["containers"][0]["env"]
-    return {one["name"]: one["value"] for one in variables if one["name"].startswith("TORCH")}
 
 
 def _environment(pod: Object, address: str) -> dict[str, str]:

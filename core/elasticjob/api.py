@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from elasticjob.admission import POD_TEMPLATE, TRANSITIONS
 from elasticjob.heartbeats import SHORTEST_SECONDS
 from elasticjob.incarnations import Incarnation, Incarnations, IncarnationsField, Replacements
 from elasticjob.schema import Model, rule, validations
@@ -40,7 +41,9 @@ JOB_LABEL = f"{GROUP}/job"
 INDEX_LABEL = f"{GROUP}/index"
 
 MAX_REPLICAS = 4096
+MAX_CONDITIONS = 16  # CEL counts what its rules may cost
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
+DETAIL_LENGTH = 300
 MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
 
@@ -52,26 +55,23 @@ Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 
 
-def while_suspended(field: str) -> dict[str, str]:
-    """`field` may change only while the job is suspended: running pods keep what they were made from."""
-    return rule(
-        f"oldSelf.suspend || self.{field} == oldSelf.{field}",
-        f"{field} can be changed only while the job is suspended: set spec.suspend to true first",
-        f".{field}",
-    )
-
-
 class RendezvousSpec(Model):
     """Timing of the rendezvous, in seconds."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
             rule(
-                "self.saveSeconds < self.rejoinSeconds",
-                "'saveSeconds %d must be less than rejoinSeconds %d: members save before they rejoin'"
-                ".format([self.saveSeconds, self.rejoinSeconds])",
+                "self.saveSeconds + self.stopSeconds < self.rejoinSeconds",
+                "'saveSeconds %d and stopSeconds %d together must be less than rejoinSeconds %d: members save and stop "
+                "before they rejoin'.format([self.saveSeconds, self.stopSeconds, self.rejoinSeconds])",
                 ".saveSeconds",
-            )
+            ),
+            rule(
+                "!has(self.workerLostSeconds) || self.workerLostSeconds < self.rejoinSeconds",
+                "'workerLostSeconds %d must be less than rejoinSeconds %d: a lost worker is known to be lost before a "
+                "round forms without it'.format([self.workerLostSeconds, self.rejoinSeconds])",
+                ".workerLostSeconds",
+            ),
         )
     )
 
@@ -84,17 +84,23 @@ class RendezvousSpec(Model):
         description="How long a round may form while all missing workers have running pods; then the job fails.",
     )
     rejoin_seconds: Seconds = Field(
-        75, description="How long members of the last round may take to stop their processes and join again."
+        75,
+        description="How long members of the last round may take to stop their processes and join again; one that does "
+        "not, and whose sidecar lives, is replaced.",
     )
     save_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         15,
         description="How long a planned end of a round waits for scripts that call wants_restart() to save. "
-        "Less than rejoinSeconds by the time that processes take to stop.",
+        "With stopSeconds less than rejoinSeconds.",
+    )
+    stop_seconds: Seconds = Field(
+        10,
+        description="How long training processes may take to end at SIGTERM when their round is over, before SIGKILL.",
     )
     worker_lost_seconds: Seconds | None = Field(
         None,
         description="A worker that gives no sign of life for this long is lost and replaced. Without it 15 seconds, or "
-        "a sixteenth of the number of workers if that is more.",
+        "a sixteenth of the number of workers if that is more. Less than rejoinSeconds.",
     )
     store_ready_seconds: Seconds = Field(
         20,
@@ -125,9 +131,6 @@ class ElasticJobSpec(Model):
                 "'minReplicas %d is above maxReplicas %d'.format([self.minReplicas, self.maxReplicas])",
                 ".minReplicas",
             ),
-            while_suspended("template"),
-            while_suspended("nprocPerNode"),
-            while_suspended("trainerContainer"),
         )
     )
 
@@ -159,6 +162,11 @@ class ElasticJobSpec(Model):
     ttl_seconds_after_finished: Count | None = Field(
         None, description="Deletes the job, and with it its pods, this many seconds after it has ended."
     )
+    clean_pod_policy: Literal["None", "Running", "All"] = Field(
+        "Running",
+        description="What becomes of the pods when the job has ended. Running: what still runs is stopped, and pods "
+        "stay with their logs until the job is deleted; All: every pod is deleted; None: nothing is touched.",
+    )
     trainer_container: str = Field(
         "trainer",
         min_length=1,
@@ -168,7 +176,7 @@ class ElasticJobSpec(Model):
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     template: dict[str, Any] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
-        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+        json_schema_extra=POD_TEMPLATE,
     )
 
 
@@ -183,6 +191,10 @@ class RendezvousStatus(Model):
         default_factory=Incarnations,
         description="The members of the last formed round in rank order, as index/id, or first-last/id where several "
         "have one id; while Forming they are not yet the next round's.",
+    )
+    replicas: Count = Field(
+        0,
+        description="spec.replicas when the last round was formed, so that a later round knows if the job was scaled.",
     )
     leaving: IncarnationsField = Field(
         default_factory=Incarnations, description="Workers told to leave: they exit and their pods go."
@@ -251,10 +263,15 @@ class ElasticJobStatus(Model):
 
     observed_generation: int | None = Field(None, description="The generation of the spec that this status answers to.")
     phase: str = Field("Pending", description="One word for people, derived from the conditions.")
+    reason: str = Field(
+        "",
+        description="Why the job waits, or has ended, in one word; empty while all wanted workers train.",
+    )
     conditions: tuple[Condition, ...] = Field(
         (),
         description="Rendezvoused, Complete, Failed, Suspended, TemplateValid and, after an invalid ElasticWorker, "
         "WorkersValid; `kubectl wait` works on them.",
+        max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     replicas: Count = Field(0, description="Worker pods that exist and are not on their way out.")
@@ -285,6 +302,11 @@ class WorkerRequest(Model):
     after: Count | None = Field(None, description="Join: the last formed round that the sidecar had seen.")
     round: Count | None = Field(None, description="Finish: the round that ended in success.")
     cause: str | None = Field(None, max_length=256, description="Why, in one word.")
+    detail: str | None = Field(
+        None,
+        max_length=DETAIL_LENGTH,
+        description="Join: what failed, where the cause is WorkerFailed, for people.",
+    )
     last_call_seconds: Seconds | None = Field(
         None,
         description="Join: the trainer's last_call_timeout, in place of the job's rendezvous.lastCallSeconds. The "
@@ -355,7 +377,8 @@ class ElasticJob(Model):
 
     model_config = ConfigDict(
         json_schema_extra=validations(
-            rule("size(self.metadata.name) <= 63", "metadata.name is a label of the pods: at most 63 characters")
+            rule("size(self.metadata.name) <= 63", "metadata.name is a label of the pods: at most 63 characters"),
+            *TRANSITIONS,
         )
     )
 

@@ -16,9 +16,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+try:
+    import elasticjob_torch
+except ImportError:  # started outside of an ElasticJob
+    elasticjob_torch = None
+
 EPOCHS = int(os.environ.get("EPOCHS", "60"))
 EPOCH_SECONDS = float(os.environ.get("EPOCH_SECONDS", "0"))  # at least this long, to have something to watch
-CHECKPOINT = Path(os.environ.get("CHECKPOINT_DIR", "checkpoints")) / "digits.pt"
+CHECKPOINTS = Path(os.environ.get("CHECKPOINT_DIR", "checkpoints"))
+ROUND = elasticjob_torch.current().round if elasticjob_torch else 0
 TEST_SIZE = 360  # of 1,797 scans
 
 
@@ -46,18 +52,23 @@ def build_model() -> nn.Module:
 
 
 def save_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int) -> None:
-    """Replace the checkpoint in one step, so that a worker stopped halfway leaves the old one whole."""
-    CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = CHECKPOINT.with_suffix(".tmp")
+    """Save whole or not at all, under a name of this round: a worker that missed its end cannot replace it."""
+    CHECKPOINTS.mkdir(parents=True, exist_ok=True)
+    unfinished = CHECKPOINTS / f"saving-{ROUND}"
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, unfinished)
-    os.replace(unfinished, CHECKPOINT)
+    unfinished.rename(CHECKPOINTS / f"epoch-{epoch:06}-round-{ROUND:06}.pt")
+    for old in sorted(CHECKPOINTS.glob("epoch-*.pt"))[:-1]:
+        old.unlink(missing_ok=True)
 
 
 def load_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     """Resume all workers from what rank 0 reads, and return the number of epochs done."""
     found = [None]
-    if dist.get_rank() == 0 and CHECKPOINT.exists():
-        found = [torch.load(CHECKPOINT, weights_only=True)]
+    if dist.get_rank() == 0:
+        for unfinished in CHECKPOINTS.glob("saving-*"):
+            unfinished.unlink(missing_ok=True)
+        if last := max(CHECKPOINTS.glob("epoch-*.pt"), default=None):
+            found = [torch.load(last, weights_only=True)]
     dist.broadcast_object_list(found)
     checkpoint = found[0]
     if checkpoint is None:
@@ -109,6 +120,8 @@ def main() -> None:
         if rank == 0:
             accuracy = measure_accuracy(model, test_data)
             save_checkpoint(model, optimizer, epoch)
+            if elasticjob_torch:
+                elasticjob_torch.report(step=epoch, total=EPOCHS, loss=loss, accuracy=accuracy)
             print(
                 f"epoch {epoch}/{EPOCHS} world_size={world_size} loss={loss:.4f} test_accuracy={accuracy:.3f}",
                 flush=True,

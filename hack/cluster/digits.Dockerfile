@@ -13,7 +13,8 @@ RUN apt-get update -qq \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt
 
 FROM python AS digits
-ENV PATH=/opt/torch/bin:$PATH PYTHONUNBUFFERED=1
+# PYTHONPATH is that of many images; nothing here needs it, but it has to stay as it is in a worker
+ENV PATH=/opt/torch/bin:$PATH PYTHONUNBUFFERED=1 PYTHONPATH=/app
 WORKDIR /app
 COPY examples/digits/train.py /app/train.py
 USER 65532:65532

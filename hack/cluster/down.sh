@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Deletes the cluster and its checkpoints. What is slow to make again stays: the node image, the torch
 # directory, the tools, the virtual environment. `down.sh all` removes those as well.
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 if docker info >/dev/null 2>&1; then

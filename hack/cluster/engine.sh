@@ -4,6 +4,7 @@
 # On Debian as root it installs docker.io and starts dockerd. Where the machine's capability bounding set
 # lacks CAP_SYS_RESOURCE, `docker run --privileged` (which kind needs) fails with "unable to apply caps";
 # there runc is started through a wrapper that asks only for the capabilities there are.
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 docker info >/dev/null 2>&1 && exit 0

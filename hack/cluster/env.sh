@@ -1,7 +1,7 @@
 # Names, versions and paths of the local cluster; every script beside it sources this file.
 # Everything slow to make is kept outside of the checkout, so a fresh clone finds it again.
+# A shell that people type in may source it too, so it sets no option of the shell.
 # shellcheck shell=bash
-set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$root/hack/cluster

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the project's images and loads those that changed into the nodes.
 #   images.sh [operator] [sidecar] [digits]     all three when none is named
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 (($#)) || set -- operator sidecar digits

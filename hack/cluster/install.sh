@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs or upgrades ElasticJob in the local cluster from charts/elasticjob.
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 namespace=elasticjob-system release=elasticjob seconds=120

@@ -4,6 +4,7 @@
 #
 # They are pulled where a registry answers. Elsewhere both are built from package registries alone: Debian's,
 # and the Go module proxy. That takes about 9 minutes on 2 cores, 1 minute with a warm Go build cache.
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 only=${1:-}

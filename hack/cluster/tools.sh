@@ -2,6 +2,7 @@
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
 # kube-apiserver, for tests without a cluster.
 #   tools.sh [kind] [helm] [kubectl] [apiserver]     the first three when none is named
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 (($#)) || set -- kind helm kubectl

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The Python environments that containers mount at /opt/torch, one for each torch; and, at /opt/dev, what the
-# contract tests need beside it.
+# contract tests need beside it. At /opt/torch/examples, a directory for PYTHONPATH: what the examples need beside
+# the newest torch.
 #   torch.sh [LOCK...]     of locks/; all of them when none is named
 #
 # PyPI's torch wheel for Linux comes with CUDA: 5 GB unpacked. As a layer of a pod image it would be stored
 # once more for every node and take minutes to load, so all pods share one copy from the host.
 # It is built inside the pods' own base image, so that the interpreter is the same.
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 # one at a time; up.sh has the lock already
@@ -17,6 +19,13 @@ all=("${torch_locks[@]}" dev)
 kind() { case $1 in dev) echo dev ;; *) echo torch ;; esac; }
 dir() { locked_dir "$(kind "$1")" "$1"; }
 
+build() { # DIRECTORY MOUNTED-AT COMMAND, which reads a lock
+  "$here/node-image.sh" base < /dev/null
+  build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
+  docker run --rm --interactive --network host --user "$(id -u):$(id -g)" --env HOME=/tmp \
+    --volume "$1:$2" elasticjob/torch-builder:dev sh -c "$3"
+}
+
 remove_old() {
   local keep=() one
   for one in "${all[@]}"; do keep+=(! -path "$(dir "$one")"); done
@@ -24,24 +33,39 @@ remove_old() {
 }
 
 install() { # LOCK
-  local made; made=$(dir "$1")
+  local made to; made=$(dir "$1") to=/opt/$(kind "$1")
   [ ! -e "$made/.complete" ] || return 0
-  "$here/node-image.sh" base
   case $1 in
     dev) say "torch: installing locks/dev.txt (300 MB) for the contract tests into $made" ;;
     *) say "torch: installing $(torch_version "$1") (about 2 minutes, 5 GB) into $made" ;;
   esac
-  build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
   remove_old
   mkdir -p "$made"
-  docker run --rm --interactive --network host --user "$(id -u):$(id -g)" --env HOME=/tmp \
-    --env to="/opt/$(kind "$1")" --volume "$made:/opt/$(kind "$1")" elasticjob/torch-builder:dev sh -c '
-      python3 -m venv --clear "$to" &&
-      "$to/bin/pip" install --quiet --no-cache-dir --require-hashes -r /dev/stdin' < "$root/locks/$1.txt"
+  build "$made" "$to" "python3 -m venv --clear $to &&
+    $to/bin/pip install --quiet --no-cache-dir --require-hashes -r /dev/stdin" < "$root/locks/$1.txt"
   chmod -R a+rX "$made"
   touch "$made/.complete"
   say "torch: installed"
 }
 
-(($#)) || set -- "${all[@]}"
-for lock in "$@"; do install "$lock"; done
+# Inside of torch's directory, which the nodes of a running cluster mount already.
+install_examples() {
+  install "$newest_torch"
+  local torch name; torch=$(dir "$newest_torch") name=$(basename "$(locked_dir examples examples)")
+  if [ ! -e "$torch/$name/.complete" ]; then
+    say "torch: installing locks/examples.txt (about 25 s, 230 MB) into $torch/$name"
+    rm -rf "${torch:?}/$name"
+    build "$torch" /opt/torch "/opt/torch/bin/pip install --quiet --no-cache-dir --no-deps --require-hashes \
+      --target /opt/torch/$name -r /dev/stdin" < "$root/locks/examples.txt"
+    chmod -R a+rX "$torch/$name"
+    touch "$torch/$name/.complete"
+    say "torch: installed"
+  fi
+  ln -sfn "$name" "$torch/examples"
+  find "$torch" -maxdepth 1 -name 'examples-*' ! -name "$name" -exec rm -rf {} +
+}
+
+(($#)) || set -- "${all[@]}" examples
+for lock in "$@"; do
+  case $lock in examples) install_examples ;; *) install "$lock" ;; esac
+done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes the local cluster be there and healthy, from whatever is left: nothing, stopped containers, a running one.
+set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
 # one at a time; a daemon started from here must not inherit the lock
@@ -10,7 +11,7 @@ fi
 "$here/engine.sh"
 "$here/node-image.sh"
 "$here/tools.sh"
-"$here/torch.sh" "$newest_torch" "$oldest_torch"
+"$here/torch.sh" "$newest_torch" "$oldest_torch" examples
 
 # any user's pods write checkpoints
 mkdir -p "$checkpoint_dir"

@@ -153,6 +153,12 @@ def check(status: Object, log: str) -> str:
     return f"Complete: test accuracy {accuracy:.1%}, {len(rounds)} rounds, 0 restarts"
 
 
+def reported(status: Object) -> bool:
+    """Whether the script's last epoch has come to the status."""
+    progress = status.get("progress", {})
+    return "step" in progress and progress["step"] == progress.get("total")
+
+
 def demo() -> None:
     began = run("apply", "--kustomize", "hack/demo", why="2 workers, at least 1, at most 4")
     watch = Watch()
@@ -173,10 +179,14 @@ def demo() -> None:
 
     say("the training goes on to its last epoch")
     end = watch.wait_for("the job to be Complete", lambda one: one.status["phase"] == "Complete", END_SECONDS)
+    wait_until("the last epoch in the job's status", lambda: reported(watch.sightings[-1].status), HEARTBEAT_SECONDS)
     log = kubectl("logs", end.rank_0, "--container=trainer")
-    run("get", "elasticjobs", why="Complete when the last worker has finished")
+    run("get", "elasticjobs", why="Complete when the last worker has finished; STEP is what the script reported")
     say(check(end.status, log))
     show("\n".join(f"{what:40} {seconds:5.1f} s" for what, seconds in times))
+    kubeconfig = Path(os.environ["KUBECONFIG"])
+    say("the cluster stays; to look around in it:")
+    show(f'export KUBECONFIG="{kubeconfig}" PATH="{kubeconfig.parent}/bin:$PATH"')
 
 
 def explain() -> None:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Trains on the local cluster while the job is scaled up, scaled down and loses a pod, and checks what comes of it.
 # `make demo` makes the cluster and installs ElasticJob first.
+set -euo pipefail
 . "$(dirname "$0")/../cluster/env.sh"
 
 quietly kubectl delete elasticjob/digits --ignore-not-found --cascade=foreground --timeout=120s ||

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 async def run(options: Options) -> int:
     """Stands by and leads, in turn, and returns the exit code: 0 after a signal, 1 when the watches failed."""
     kube = await Kube.connect()
-    runner = await health.serve(options.health_port)
+    health_server = await health.serve(options.health_port)
     try:
         while await _lead_once(options, kube):
             log.warning("standing by again, with nothing of the term that has ended")
@@ -40,7 +40,7 @@ async def run(options: Options) -> int:
         log.exception("the watches failed")
         return 1
     finally:
-        await runner.cleanup()
+        health_server.close()
         await kube.close()
     log.info("stopped by a signal")
     return 0
@@ -75,7 +75,7 @@ async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
     await until_served(kube)
     cache = Cache()
     metrics.JOBS.set_function(lambda: len(cache))
-    image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy)
+    image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy, options.sidecar_resources)
     reconciler = Reconciler(
         kube,
         cache,

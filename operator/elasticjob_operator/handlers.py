@@ -4,6 +4,8 @@ Only `on.event` is used: kopf then adds no annotation, finalizer or status of it
 handler and runs those of two objects at the same time, so retries and order are the queue's.
 """
 
+from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
@@ -16,6 +18,7 @@ HEARTBEAT_SECONDS = 1.0
 # The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. Less
 # than the default of workerLostSeconds: a silent watch must not look like a silent worker.
 WATCH_SECONDS, SILENT_SECONDS = 10, 12
+LONGEST_BACKOFF_SECONDS = 10.0
 
 
 def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key]) -> None:
@@ -44,6 +47,13 @@ def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key
         queue.add(key, 0.0 if asks else HEARTBEAT_SECONDS)
 
 
+class Backoffs:
+    """Seconds between tries of a request. There is no last one, since with it a watch ends and none takes its place."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1.0, 1.0, 2.0, 3.0, 5.0), repeat(LONGEST_BACKOFF_SECONDS))
+
+
 class NoDiffs(kopf.DiffBaseStorage):
     """kopf copies every object at each of its events, to find what changed since the last: nobody asks for that here.
 
@@ -70,6 +80,7 @@ def settings() -> kopf.OperatorSettings:
     result.watching.server_timeout = WATCH_SECONDS
     result.watching.inactivity_timeout = SILENT_SECONDS
     result.process.ultimate_exiting_timeout = None  # else the process is killed so long after each of its terms
+    result.networking.error_backoffs = Backoffs()
     result.networking.connect_timeout = 5
     result.networking.request_timeout = 30
     result.scanning.disabled = True

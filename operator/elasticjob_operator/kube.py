@@ -1,6 +1,8 @@
 """The few calls to the API server that the operator makes, as plain JSON. Retries nothing: that is the queue's work."""
 
 import json
+import logging
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
@@ -14,7 +16,11 @@ from elasticjob.api import API_VERSION, GROUP, JOBS, VERSION, WORKERS
 
 Object = dict[str, Any]
 
+log = logging.getLogger(__name__)
+
 REQUEST_SECONDS = 10.0
+ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook, if nothing else was said, and then names it
+MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 PAGE = 500  # objects in one answer of a listing
 
 CORE = "/api/v1"
@@ -31,7 +37,8 @@ class ApiError(Exception):
      + Conflict   409: the object has changed, or exists already
      + NotFound   404
      + Invalid    400, 422: asking again without a change is of no use
-     + Forbidden  403: rights or a quota, which may change
+     + Forbidden  403, or what else a webhook or policy answers: rights, quotas and rules, which may change
+     + Busy       429, 503, 504: the server cannot answer now
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -55,10 +62,25 @@ class Forbidden(ApiError):
     pass
 
 
+class Busy(ApiError):
+    pass
+
+
 # whatever a request can end with but an answer; a TimeoutError is an OSError
 FAILURES = (ApiError, OSError, aiohttp.ClientError)
 
-KINDS: Mapping[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: NotFound, 409: Conflict, 422: Invalid}
+KINDS: Mapping[int, type[ApiError]] = {
+    400: Invalid,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    422: Invalid,
+    429: Busy,
+    503: Busy,
+    504: Busy,
+}
+# of an admission webhook, whose own status goes with it, and of a ValidatingAdmissionPolicy, which answers 422
+DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
 
 
 class Listing(NamedTuple):
@@ -103,7 +125,7 @@ class Kube:
             body=body,
             auth_settings=["BearerToken"],
             query_params=[],
-            header_params={"Accept": "application/json"},
+            header_params={"Accept": "application/json", **(MERGE_PATCH if method == "PATCH" else {})},
         )
         try:
             response = await self._client.call_api(*parts, _request_timeout=seconds)
@@ -112,7 +134,7 @@ class Kube:
             message = f"{method} {path}: no answer from the API server within {seconds:g} s"
             raise TimeoutError(message) from None
         if response.status >= 400:
-            raise KINDS.get(response.status, ApiError)(response.status, message_of(text))
+            raise error_of(response.status, message_of(text))
         answer: Object = json.loads(text)
         return answer
 
@@ -136,7 +158,7 @@ class Kube:
         )
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
-        await self._delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
+        await self.delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
 
     async def jobs(self, namespace: str | None) -> Listing:
         """Those of all namespaces where none is named; so with the next two."""
@@ -149,25 +171,47 @@ class Kube:
         return await self._list(f"{CUSTOM}{_inside(namespace)}/{WORKERS}", selector)
 
     async def create_pod(self, pod: Object) -> Object:
-        return await self.request("POST", f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods", pod)
-
-    async def try_pod(self, pod: Object) -> str | None:
-        """What is wrong with `pod`, an unknown field included; None where only rights or a quota are against it."""
         path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"
+        return await self.request("POST", path, pod, seconds=ADMISSION_SECONDS)
+
+    async def set_deadline(self, pod: Object, seconds: int) -> Object | None:
+        """The pod may run for `seconds` from its start; None when exactly this one is there no more."""
+        meta = pod["metadata"]
+        path = f"{CORE}/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        patch = {"metadata": {"uid": meta["uid"]}, "spec": {"activeDeadlineSeconds": seconds}}
+        with suppress(NotFound, Conflict):
+            return await self.request("PATCH", path, patch)
+        return None
+
+    async def pod(self, namespace: str, name: str) -> Object:
+        return await self.request("GET", f"{CORE}/namespaces/{namespace}/pods/{name}")
+
+    async def try_template(self, namespace: str, template: Object) -> str | None:
+        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy.
+
+        It is tried as a PodTemplate: what the cluster allows of pods now, by quotas, limits, policies and webhooks, is
+        another question, and answered when one is made.
+        """
+        body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "tried"}, "template": template}
+        query = {"dryRun": "All", "fieldValidation": "Strict"}
         try:
-            with suppress(Conflict, Forbidden):  # a name that is taken, too: the form was good
-                await self.request("POST", path, pod, {"dryRun": "All", "fieldValidation": "Strict"})
+            await self.request("POST", f"{CORE}/namespaces/{namespace}/podtemplates", body, query)
         except Invalid as error:
             return str(error)
+        except Busy:
+            raise
+        except ApiError as error:
+            log.warning("%s: the form of a pod template could not be tried: %s", namespace, error)
         return None
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        await self._delete(f"{CORE}/namespaces/{namespace}/pods/{name}", uid)
+        await self.delete(f"{CORE}/namespaces/{namespace}/pods/{name}", uid)
 
-    async def create(self, path: str, body: Object) -> None:
-        """Creates `body` in its namespace's collection at `path`; one that is there already is left as it is."""
-        with suppress(Conflict):
-            await self.request("POST", path, body)
+    async def delete(self, path: str, uid: str) -> None:
+        """Deletes exactly the object at `path` with `uid`; one that is gone, or another by now, is no error."""
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        with suppress(NotFound, Conflict):
+            await self.request("DELETE", path, options)
 
     async def lease(self, namespace: str, name: str, seconds: float) -> Object:
         path = f"{COORDINATION}/namespaces/{namespace}/leases/{name}"
@@ -190,15 +234,14 @@ class Kube:
             items += answer["items"]
         return Listing(items, version)
 
-    async def _delete(self, path: str, uid: str) -> None:
-        """Deletes exactly the object with `uid`; one that is gone, or another by now, is no error."""
-        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
-        with suppress(NotFound, Conflict):
-            await self.request("DELETE", path, options)
-
 
 def _inside(namespace: str | None) -> str:
     return f"/namespaces/{namespace}" if namespace else ""
+
+
+def error_of(status: int, message: str) -> ApiError:
+    kind = Forbidden if DENIED.search(message) else KINDS.get(status, ApiError)
+    return kind(status, message)
 
 
 def message_of(text: bytes) -> str:

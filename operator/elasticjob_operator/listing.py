@@ -4,12 +4,17 @@ Three answers for each of a leader's jobs would keep them waiting for as long as
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 
 from elasticjob.api import JOB_LABEL
 from elasticjob_operator.cache import Cache, Key, owner_key
-from elasticjob_operator.kube import Kube, Listing, NotFound
+from elasticjob_operator.kube import Forbidden, Kube, Listing, NotFound
 from elasticjob_operator.pods import selector
+
+REMEDY = "make it again and its role binding, as helm upgrade does, or leave it out of --namespaces"
+
+log = logging.getLogger(__name__)
 
 
 class Lister:
@@ -20,8 +25,19 @@ class Lister:
         self._namespaces: tuple[str | None, ...] = namespaces or (None,)
 
     async def list_all(self) -> list[Key]:
-        """Read all jobs and what belongs to them; returns their keys. To be called before any `list_one`."""
-        return [key for namespace in self._namespaces for key in await self._list_in(namespace)]
+        """Read all jobs and what belongs to them; returns their keys. To be called before any `list_one`.
+
+        A named namespace that is not there, or not open to this operator, does not hold up the others.
+        """
+        keys = []
+        for namespace in self._namespaces:
+            try:
+                keys += await self._list_in(namespace)
+            except (Forbidden, NotFound) as error:
+                if namespace is None:
+                    raise
+                log.warning("no job of the namespace %s is looked after: %s; %s", namespace, error, REMEDY)
+        return keys
 
     async def list_one(self, key: Key) -> bool:
         """Read the job and all that belongs to it anew; False when it is gone."""

@@ -1,19 +1,27 @@
 """The command line, each flag with its environment variable ELASTICJOB_<FLAG>."""
 
 import argparse
+import json
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from elasticjob_operator.pods import SIDECAR_RESOURCES
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+QUANTITY = re.compile(r"[0-9]+(\.[0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     sidecar_image: str
     sidecar_pull_policy: str
+    sidecar_resources: dict[str, Any]
     worker_network_policy: bool
     namespaces: tuple[str, ...]
     lease_namespace: str
@@ -40,6 +48,11 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         ("Always", "IfNotPresent", "Never"),
     )
     flag(
+        "sidecar-resources",
+        "its requests and limits, as a container's resources in JSON",
+        json.dumps(SIDECAR_RESOURCES),
+    )
+    flag(
         "worker-network-policy",
         "a NetworkPolicy for each job, which lets only its own pods connect to port 29402",
         "false",
@@ -55,12 +68,17 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         parser.error("--sidecar-image is missing: name the image of the sidecar that each worker pod gets")
     if not given.health_port.isdigit() or not 0 < int(given.health_port) < 65536:
         parser.error(f"--health-port {given.health_port!r} is not a port number")
+    try:
+        resources = _resources(given.sidecar_resources)
+    except ValueError as error:
+        parser.error(f"--sidecar-resources {given.sidecar_resources!r}: {error}")
     namespace = given.lease_namespace or (OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "")
     if not namespace:
         parser.error("--lease-namespace is missing, and this process runs in no pod from which to take it")
     return Options(
         sidecar_image=given.sidecar_image,
         sidecar_pull_policy=given.sidecar_pull_policy,
+        sidecar_resources=resources,
         worker_network_policy=given.worker_network_policy == "true",
         namespaces=tuple(name.strip() for name in given.namespaces.split(",") if name.strip()),
         lease_namespace=namespace,
@@ -69,3 +87,17 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         log_level=given.log_level,
         identity=environment.get("POD_NAME") or socket.gethostname(),
     )
+
+
+def _resources(text: str) -> dict[str, Any]:
+    """Raises ValueError, with what is wrong."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"is no JSON: {error}") from None
+    if not isinstance(found, dict) or not set(found) <= {"requests", "limits"}:
+        raise ValueError('must be an object of "requests" and "limits"')
+    for kind, amounts in found.items():
+        if not (isinstance(amounts, dict) and all(QUANTITY.fullmatch(str(amount)) for amount in amounts.values())):
+            raise ValueError(f'{kind} must be quantities such as {{"cpu": "50m", "memory": "96Mi"}}, and is {amounts}')
+    return found

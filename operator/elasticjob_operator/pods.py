@@ -1,12 +1,15 @@
 """Renders a worker's pod from the job's template. Pure: the same arguments give the same pod."""
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elasticjob.api import (
     API_VERSION,
+    GROUP,
     HEALTH_PORT,
     INDEX_LABEL,
     JOB_LABEL,
@@ -24,8 +27,16 @@ PLUGIN_PATH = "/elasticjob/trainer"
 PLUGIN_SOURCE = "/opt/elasticjob/trainer"
 STATE_PATH = "/var/lib/elasticjob"
 BATCH = "ELASTICJOB_BATCH"
+TEMPLATE_HASH = f"{GROUP}/template-hash"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
+SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+# Of the image's variables, and of those that come by `envFrom`, only the container itself knows the values.
+EXTEND_PYTHONPATH = (
+    "/bin/sh",
+    "-c",
+    f'export PYTHONPATH="{PLUGIN_PATH}${{PYTHONPATH:+:$PYTHONPATH}}"; exec "$0" "$@"',
+)
 # torchrun's own count is out of the way: only the operator counts failures
 UNLIMITED_RESTARTS = 2**31 - 1
 # how long a pod may sit on a node that is not there before it is replaced, after the 40 s until the node counts as lost
@@ -44,8 +55,11 @@ RESERVED_ENVIRONMENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SidecarImage:
+    """And the resources of the container that runs it."""
+
     name: str
     pull_policy: str
+    resources: Object = field(default_factory=lambda: SIDECAR_RESOURCES)
 
 
 def pod_name(job: str, index: int, replacement: int) -> str:
@@ -54,7 +68,7 @@ def pod_name(job: str, index: int, replacement: int) -> str:
 
 def place_of(job: str, pod: str) -> tuple[int, int] | None:
     """The index and number of which `pod_name` makes `pod`; None for any other pod, whatever its labels say."""
-    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,9})", pod)
+    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
     place = (int(found[2]), int(found[3])) if found else None
     return place if place and pod_name(job, *place) == pod else None
 
@@ -82,15 +96,26 @@ def owner_reference(job: Object) -> Object:
     }
 
 
+def default_account(job: str) -> str:
+    """The service account that the operator makes for the job."""
+    return f"{job}-worker"
+
+
 def service_account(job: str, spec: ElasticJobSpec) -> str:
     """The template's own account, or the one that the operator makes for the job."""
-    return spec.template["spec"].get("serviceAccountName") or f"{job}-worker"
+    return spec.template["spec"].get("serviceAccountName") or default_account(job)
 
 
-def bare_pod(job: Object, spec: ElasticJobSpec) -> Object:
-    """The template as a pod of its own, for the API server to judge before anything is added."""
-    meta = {"name": pod_name(job["metadata"]["name"], 0, 0), "namespace": job["metadata"]["namespace"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec.template.get("spec")}
+def template_hash(spec: ElasticJobSpec) -> str:
+    """Of what running pods keep: all that may change only while there are none."""
+    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def hash_of(pod: Object) -> str | None:
+    """The `template_hash` that the pod was made from; None where an operator made it that did not say so yet."""
+    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
+    return annotations.get(TEMPLATE_HASH)
 
 
 def render_pod(
@@ -117,6 +142,9 @@ def render_pod(
     pod["serviceAccountName"] = service_account(meta["name"], spec)
     pod.setdefault("automountServiceAccountToken", False)
     pod["initContainers"] = [*(pod.get("initContainers") or ()), _sidecar(meta, spec, index, batch, image)]
+    for container in (trainer, *pod["initContainers"]):
+        # the end of the log is what explains a failure in the job's events and conditions
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     folders = [{"name": name, "emptyDir": {}} for name in (PLUGIN_VOLUME, STATE_VOLUME)]
     pod["volumes"] = [*(pod.get("volumes") or ()), *folders, _token_volume()]
     tolerations = pod.get("tolerations") or []
@@ -130,7 +158,7 @@ def render_pod(
             "name": pod_name(meta["name"], index, replacement),
             "namespace": meta["namespace"],
             "labels": {**(given.get("labels") or {}), **labels},
-            "annotations": given.get("annotations") or {},
+            "annotations": {**(given.get("annotations") or {}), TEMPLATE_HASH: template_hash(spec)},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": pod,
@@ -139,9 +167,7 @@ def render_pod(
 
 def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec) -> None:
     given = {variable["name"]: variable for variable in trainer.get("env") or ()}
-    before = given.pop("PYTHONPATH", {}).get("value")
     ours = {
-        "PYTHONPATH": f"{PLUGIN_PATH}:{before}" if before else PLUGIN_PATH,
         "PET_RDZV_BACKEND": "elasticjob",
         "PET_RDZV_ENDPOINT": f"127.0.0.1:{TRAINER_API_PORT}",
         "PET_RDZV_ID": meta["uid"],
@@ -150,16 +176,19 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec) -> Non
         "PET_MAX_RESTARTS": str(UNLIMITED_RESTARTS),
         "ELASTICJOB_NAME": meta["name"],
         "ELASTICJOB_NAMESPACE": meta["namespace"],
+        "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
     }
-    if isinstance(spec.nproc_per_node, int):
-        # ranks need no round trip through the store when every worker has the same number of processes
-        ours["TORCH_ELASTIC_WORKER_IDENTICAL"] = "1"
+    if "PYTHONPATH" in given:  # stays in its place, behind the variables that it may name
+        before = given["PYTHONPATH"].get("value")
+        given["PYTHONPATH"] = {"name": "PYTHONPATH", "value": f"{PLUGIN_PATH}:{before}" if before else PLUGIN_PATH}
+    elif trainer.get("command"):
+        trainer["command"] = [*EXTEND_PYTHONPATH, *trainer["command"]]
+    else:
+        ours["PYTHONPATH"] = PLUGIN_PATH  # the image's entry point is not known here
     fixed = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
     trainer["env"] = fixed + list(given.values())
     mount = {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH, "readOnly": True}
     trainer["volumeMounts"] = [*(trainer.get("volumeMounts") or ()), mount]
-    # the end of the log is what explains a failure in the job's events and conditions
-    trainer.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
 
 
 def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: SidecarImage) -> Object:
@@ -202,7 +231,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
             "timeoutSeconds": 5,
             "failureThreshold": 6,
         },
-        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": image.resources,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": 65532,

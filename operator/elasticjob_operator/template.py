@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob_operator import launchers
 from elasticjob_operator.pods import RESERVED_ENVIRONMENT, SIDECAR, VOLUMES
 
 Object = dict[str, Any]
-
-# given on the command line they win over the environment, and the agent would meet nobody
-FOREIGN_FLAGS = ("--standalone", "--rdzv-backend", "--rdzv_backend", "--rdzv-endpoint", "--rdzv_endpoint")
 
 
 def problem(spec: ElasticJobSpec) -> str | None:
@@ -17,9 +15,19 @@ def problem(spec: ElasticJobSpec) -> str | None:
     return next(_problems(spec), None)
 
 
+def hint(spec: ElasticJobSpec) -> str | None:
+    """What a user should look at first when trainers end before they join, in a sentence; None where nothing is odd."""
+    trainer = _trainer(spec)
+    return launchers.hint(trainer) if trainer else None
+
+
+def _trainer(spec: ElasticJobSpec) -> Object | None:
+    return next((one for one in spec.template["spec"]["containers"] if one.get("name") == spec.trainer_container), None)
+
+
 def _problems(spec: ElasticJobSpec) -> Iterator[str]:
     pod = spec.template["spec"]
-    trainer = next((one for one in pod["containers"] if one.get("name") == spec.trainer_container), None)
+    trainer = _trainer(spec)
     if trainer is None:
         names = ", ".join(str(one.get("name")) for one in pod["containers"])
         yield (
@@ -33,7 +41,7 @@ def _problems(spec: ElasticJobSpec) -> Iterator[str]:
         yield "spec.template.spec.hostNetwork must be left out: workers on one node would share the rendezvous ports"
     yield from _names(pod)
     yield from _environment(trainer)
-    yield from _command(trainer)
+    yield from launchers.problems(trainer)
 
 
 def _names(pod: Object) -> Iterator[str]:
@@ -52,10 +60,3 @@ def _environment(trainer: Object) -> Iterator[str]:
             yield f"spec.template: {name} is set by the operator: remove it from the trainer container's env"
         if name == "PYTHONPATH" and "valueFrom" in variable:
             yield "spec.template: PYTHONPATH must be a plain value: the rendezvous plug-in is put in front of it"
-
-
-def _command(trainer: Object) -> Iterator[str]:
-    words = " ".join(str(word) for word in [*(trainer.get("command") or ()), *(trainer.get("args") or ())]).split()
-    for flag in FOREIGN_FLAGS:
-        if any(word == flag or word.startswith(f"{flag}=") for word in words):
-            yield f"spec.template: remove {flag} from the trainer's command: it passes over the job's own rendezvous"

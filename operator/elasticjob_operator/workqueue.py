@@ -37,13 +37,11 @@ class WorkQueue(Generic[K]):
         if due >= self._due.get(key, float("inf")):
             return
         self._due[key] = due
-        self._wakes.setdefault(key, asyncio.Event()).set()
-        if key not in self._tasks:
+        if key in self._tasks:
+            self._wakes[key].set()
+        else:
+            self._wakes[key] = asyncio.Event()
             self._tasks[key] = asyncio.create_task(self._run(key), name=f"work {key}")
-
-    def forget(self, key: K) -> None:
-        """Drop what is asked for; to be called by the work itself when its key is no more."""
-        self._due.pop(key, None)
 
     async def stop(self) -> None:
         """Cancel all work, take on no more, and return once none is left."""
@@ -69,7 +67,7 @@ class WorkQueue(Generic[K]):
                     self.add(key, delay)
                 await asyncio.sleep(min(time.thread_time() - began, LONGEST_REST_SECONDS))
         finally:
-            del self._tasks[key]
+            del self._tasks[key], self._wakes[key]
 
     async def _until_due(self, key: K) -> None:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import sys
 
 from elasticjob_sidecar.config import Config, ConfigError
@@ -15,6 +16,7 @@ def main() -> None:
     except ConfigError as error:
         sys.exit(f"elasticjob-sidecar: {error}")
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _allow_files()
     making = Maker()
     # Imported late: a wrong configuration is told at once, and the credentials are made meanwhile.
     from elasticjob_sidecar.app import StartError, run
@@ -23,6 +25,12 @@ def main() -> None:
         asyncio.run(run(config, making.result()))
     except (CredentialsError, StartError) as error:
         sys.exit(f"elasticjob-sidecar: {error}")
+
+
+def _allow_files() -> None:
+    """As many as the node allows: rank 0 has one for each process of the job, and 1024 is the default of many nodes."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,11 @@ import logging
 import signal
 from dataclasses import dataclass
 
-from aiohttp import web
-
 from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Incarnation
 from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.credentials import Credentials
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.health import health_app
+from elasticjob_sidecar.health import health_server
 from elasticjob_sidecar.in_cluster import InCluster
 from elasticjob_sidecar.incarnation import new_incarnation
 from elasticjob_sidecar.job_watch import JobWatch
@@ -20,6 +18,7 @@ from elasticjob_sidecar.membership import Membership
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.scripts import Scripts
 from elasticjob_sidecar.trainer_api import TrainerApi
+from elasticjob_sidecar.trainer_server import TrainerServer
 from elasticjob_sidecar.transport import Transport
 from elasticjob_sidecar.trust import RoundTrust
 from elasticjob_sidecar.tunnel import Tunnel
@@ -66,23 +65,17 @@ class Sidecar:
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed)
         self.tunnel = Tunnel(self.driver, transport, self.metrics)
-        self._runners: list[web.AppRunner] = []
+        store = (ports.loopback, ports.store)
+        api = TrainerApi(self.driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
+        self._store, self._trainer_server = store, TrainerServer(api.app())
+        self.health = health_server(lambda: self.driver.ready, self.metrics.text)
 
     async def serve(self) -> None:
         """Listen on all ports. Raises OSError."""
-        config, ports, driver = self._config, self._ports, self.driver
-        store = (ports.loopback, ports.store)
-        trainer_api = TrainerApi(driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
-        await self.tunnel.listen(store, (str(config.pod_ip), ports.tunnel))
-        await self._serve_http(trainer_api.app(), ports.loopback, ports.trainer_api)
-        await self._serve_http(health_app(lambda: driver.ready, self.metrics.text), None, ports.health)
-
-    async def _serve_http(self, app: web.Application, host: str | None, port: int) -> None:
-        # handler_cancellation: a handler ends the moment its client is gone: so a killed trainer is noticed
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        self._runners.append(runner)
-        await runner.setup()
-        await web.TCPSite(runner, host, port).start()
+        ports = self._ports
+        await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel))
+        await self._trainer_server.listen(ports.loopback, ports.trainer_api)
+        await self.health.listen(ports.health)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
@@ -103,8 +96,8 @@ class Sidecar:
 
     async def close(self) -> None:
         await self.tunnel.close()
-        for runner in self._runners:
-            await runner.cleanup()
+        await self._trainer_server.close()
+        self.health.close()
 
 
 def _identity(config: Config, id: str, credentials: Credentials) -> Identity:

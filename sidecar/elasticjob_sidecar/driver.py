@@ -63,11 +63,13 @@ class Driver:
         log.info("trainer %s is gone", trainer[:8])
         self._settle()
 
-    async def join(self, trainer: str, after: int, cause: Cause, patience: float, limits: Limits = NO_LIMITS) -> Handed:
+    async def join(
+        self, trainer: str, after: int, cause: Cause, patience: float, limits: Limits = NO_LIMITS, detail: str = ""
+    ) -> Handed:
         """Wait for the trainer's next round. Raises Refused."""
         began = self._now()
         ticket: asyncio.Future[Handed] = asyncio.get_running_loop().create_future()
-        self.membership.join(trainer, after, cause, patience, ticket, began, limits)
+        self.membership.join(trainer, after, cause, patience, ticket, began, limits, detail)
         self._metrics.joins.labels(cause.value).inc()
         self._settle()
         try:

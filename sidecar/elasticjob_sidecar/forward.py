@@ -1,6 +1,7 @@
 """Forwards bytes between two connections: with back-pressure, and with half-close where no TLS is in between."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -30,17 +31,6 @@ class End(asyncio.Protocol):
         self._limit, self._line = limit, asyncio.get_running_loop().create_future()
         self._transport.resume_reading()
         return await self._line
-
-    async def start_tls(self, context: ssl.SSLContext) -> None:
-        """Go on in TLS, as its server. Raises OSError, ssl.SSLError among them."""
-        loop = asyncio.get_running_loop()
-        secured = await loop.start_tls(
-            self._transport, self, context, server_side=True, ssl_shutdown_timeout=CLOSING_SECONDS
-        )
-        if secured is None:
-            raise ConnectionError("the connection was closed before TLS began")
-        self._transport = secured
-        self._transport.pause_reading()
 
     def peer_certificate(self) -> bytes:
         """The certificate that the other end has shown to hold the key of, in DER form."""
@@ -148,6 +138,14 @@ async def dial(host: str, port: int, tls: ssl.SSLContext | None = None, server_n
     closing = None if tls is None else CLOSING_SECONDS
     _, end = await asyncio.get_running_loop().create_connection(
         End, host, port, ssl=tls, server_hostname=server_name, ssl_shutdown_timeout=closing
+    )
+    return end
+
+
+async def secure(connection: socket.socket, tls: ssl.SSLContext) -> End:
+    """Go on in TLS, as its server, with an accepted connection. Raises OSError, ssl.SSLError among them."""
+    _, end = await asyncio.get_running_loop().connect_accepted_socket(
+        End, connection, ssl=tls, ssl_shutdown_timeout=CLOSING_SECONDS
     )
     return end
 

@@ -1,26 +1,24 @@
-"""Health for the kubelet and metrics for Prometheus, on all addresses: only GET, only numbers."""
+"""What the sidecar tells the kubelet and Prometheus."""
 
 from collections.abc import Callable
+from http import HTTPStatus
 
-from aiohttp import web
+from elasticjob.health import HealthServer, Page, kept
+
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+NOT_READY = b"not ready: the ElasticWorker is not written or the ElasticJob not seen yet\n"
 
 
-def health_app(ready: Callable[[], bool], metrics: Callable[[], bytes]) -> web.Application:
+def health_server(ready: Callable[[], bool], metrics: Callable[[], bytes]) -> HealthServer:
     """`/healthz`: the event loop runs. `/readyz`: the record is written and the job was seen. `/metrics`."""
 
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    def readyz() -> Page:
+        return Page(b"ready\n") if ready() else Page(NOT_READY, HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def readyz(_: web.Request) -> web.Response:
-        if ready():
-            return web.Response(text="ready\n")
-        return web.Response(
-            status=503, text="not ready: the ElasticWorker is not written or the ElasticJob not seen yet\n"
-        )
-
-    async def metrics_(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
-
-    app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics_)])
-    return app
+    return HealthServer(
+        {
+            "/healthz": lambda: Page(b"ok\n"),
+            "/readyz": readyz,
+            "/metrics": kept(lambda: Page(metrics(), kind=METRICS)),
+        }
+    )

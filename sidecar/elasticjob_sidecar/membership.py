@@ -97,11 +97,12 @@ class Membership:
         ticket: Any,
         now: float,
         limits: Limits = NO_LIMITS,
+        detail: str = "",
     ) -> None:
-        """The trainer waits for a round after `after`, the last one that it was handed."""
+        """The trainer waits for a round after `after`, the last one that it was handed; `detail` says what failed."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "a newer join of the same trainer took this one's place"))
-        self._waiter = Waiter(ticket, after, cause, now, limits)
+        self._waiter = Waiter(ticket, after, cause, now, limits, detail)
         self._timers["join"] = now + timeout
         self._settle(now)
 
@@ -238,7 +239,7 @@ class Membership:
         last_formed = job.round if job.phase is FORMED else max(job.round - 1, 0)
         if self.mode is not Mode.JOINING:
             before = self.handed.round if self.handed else 0
-            self._announce(max(last_formed, waiter.after, before), waiter.cause, waiter.limits)
+            self._announce(max(last_formed, waiter.after, before), waiter.cause, waiter.limits, waiter.detail)
         if self._formed_for_me():
             self._hand(job, now)
         elif last_formed > self._joined_after:
@@ -260,12 +261,13 @@ class Membership:
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
-    def _announce(self, after: int, cause: Cause, limits: Limits) -> None:
+    def _announce(self, after: int, cause: Cause, limits: Limits, detail: str = "") -> None:
         self.mode, self._joined_after, self.store_port = Mode.JOINING, after, None
         self._request = WorkerRequest(
             type=RequestType.JOIN,
             after=after,
             cause=cause,
+            detail=detail or None,
             last_call_seconds=limits.last_call,
             worker_lost_seconds=limits.worker_lost,
         )

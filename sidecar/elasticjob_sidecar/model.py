@@ -52,6 +52,7 @@ class Waiter:
     cause: Cause
     since: float
     limits: Limits = NO_LIMITS
+    detail: str = ""
 
 
 Answer: TypeAlias = Handed | Refused

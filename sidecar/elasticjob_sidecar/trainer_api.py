@@ -15,7 +15,8 @@ from typing import Annotated, Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from elasticjob.api import MAX_METRICS, METRIC_NAME_LENGTH, MOST, Cause, KeepAlive, Seconds
+from elasticjob.api import DETAIL_LENGTH, MAX_METRICS, METRIC_NAME_LENGTH, MOST, Cause, KeepAlive, Seconds
+from elasticjob.text import plain
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.model import Limits
 from elasticjob_sidecar.refusal import Code, Refused
@@ -66,6 +67,7 @@ class Events(Body):
 class Join(Body):
     after: Count = 0
     cause: Cause = Cause.STARTED
+    detail: str = ""
     timeout: Wait | None = None
     last_call: Annotated[Seconds | None, Field(alias="lastCall")] = None
     worker_lost: Annotated[KeepAlive | None, Field(alias="workerLost")] = None
@@ -201,23 +203,29 @@ class TrainerApi:
     async def _follow(
         self, response: web.StreamResponse, view_now: Callable[[], View | None], goes_on: Callable[[], bool]
     ) -> None:
-        last = None
+        """The comment's time counts from the last write: what rings may change nothing here, however often it does."""
+        loop, last = asyncio.get_running_loop(), None
+        wrote = loop.time()
         while goes_on():
             bell, view = self._driver.bell, view_now()
+            said = b""
             if view is not None and view != last:
-                await response.write(f"data: {json.dumps(view)}\n\n".encode())
-                last = view
-            try:
-                async with asyncio.timeout(COMMENT_SECONDS):
+                said, last = f"data: {json.dumps(view)}\n\n".encode(), view
+            elif loop.time() >= wrote + COMMENT_SECONDS:
+                said = b": still here\n\n"
+            if said:
+                await response.write(said)
+                wrote = loop.time()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wrote + COMMENT_SECONDS):
                     await bell.wait()
-            except TimeoutError:
-                await response.write(b": still here\n\n")
 
     async def join(self, request: web.Request) -> web.Response:
         asked = await _body(Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
-        handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout, limits)
+        detail = plain(asked.detail, DETAIL_LENGTH)
+        handed = await self._driver.join(asked.trainer, asked.after, asked.cause, timeout, limits, detail)
         answer: View = {
             "round": handed.round,
             "rank": handed.rank,

@@ -19,7 +19,9 @@ from typing import Any
 from elasticjob.api import Incarnation
 from elasticjob.certificates import fingerprint_of
 from elasticjob_sidecar.credentials import Credentials, server_name
-from elasticjob_sidecar.forward import End, dial, listen
+from elasticjob_sidecar.door import Caller, Door
+from elasticjob_sidecar.forward import End, dial
+from elasticjob_sidecar.quiet import Sparing
 from elasticjob_sidecar.refusal import Code, Refused
 
 log = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ Admitted = Callable[[Claim, End, End], None]  # the caller's connection and the 
 @dataclass(frozen=True, slots=True)
 class _Trust:
     round: int
+    name: str
     members: Mapping[str, Incarnation]  # by their certificates' fingerprints
     context: ssl.SSLContext
 
@@ -64,8 +67,8 @@ class Transport:
         self._client = credentials.client_context()
         self._trust: _Trust | None = None
         self._trusting = asyncio.Event()
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._door: Door | None = None
+        self._turned_away = Sparing(log, "callers were not let in")
 
     # --- the caller's side
 
@@ -103,7 +106,7 @@ class Transport:
         name = server_name(self._job_uid, round)
         context = self._credentials.server_context(members.values(), lambda asked: asked == name)
         by_fingerprint = {fingerprint_of(certificate): member for member, certificate in members.items()}
-        self._trust = _Trust(round, by_fingerprint, context)
+        self._trust = _Trust(round, name, by_fingerprint, context)
         self._trusting.set()
 
     def trust_nobody(self) -> None:
@@ -114,43 +117,48 @@ class Transport:
     async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
         """Serve until `close`. Raises OSError."""
 
-        def accepted(end: End) -> None:
-            task = asyncio.create_task(self._receive(end, admit, admitted))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        def displaced(address: str) -> None:
+            self._turn_away(address, Code.TOO_MANY, "it had to make room for others that have not shown who they are")
 
-        self._server = await listen(host, port, accepted)
+        async def received(caller: Caller) -> None:
+            await self._receive(door, caller, admit, admitted)
+
+        door = self._door = Door(received, displaced)
+        door.listen(host, port)
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        if self._door is not None:
+            self._door.close()
 
-    async def _receive(self, end: End, admit: Admit, admitted: Admitted) -> None:
+    async def _receive(self, door: Door, caller: Caller, admit: Admit, admitted: Admitted) -> None:
         try:
             async with asyncio.timeout(admission_seconds(len(self._trust.members) if self._trust else 0)):
-                claim = await self._identify(end)
+                end, claim = await self._identify(door, caller)
         except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
-            log.info("a caller was not let in: %s", str(error) or "it did not show in time who it is")
-            self._refused(error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER)
-            end.abort()
+            code = error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER
+            self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
             return
-        except BaseException:
-            end.abort()
-            raise
+        caller.place.release()
         await self._answer(end, claim, admit, admitted)
 
-    async def _identify(self, end: End) -> Claim:
+    def _turn_away(self, address: str, code: Code, why: str) -> None:
+        self._turned_away.info("a caller from %s was not let in: %s", address, why)
+        self._refused(code)
+
+    async def _identify(self, door: Door, caller: Caller) -> tuple[End, Claim]:
         """Raises Refused, OSError (ssl.SSLError) or TimeoutError."""
+        hello = await caller.hello()
         async with asyncio.timeout(TRUST_SECONDS):
             while (trust := self._trust) is None:
                 await self._trusting.wait()
-        await end.start_tls(trust.context)
+        if trust.name.encode() not in hello:
+            raise Refused(Code.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
+        end = await door.secure(caller, trust.context)
         member = trust.members.get(fingerprint_of(end.peer_certificate()))
         if member is None:  # a certificate that a member has signed is not a member's
+            end.abort()
             raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
-        return Claim(trust.round, member)
+        return end, Claim(trust.round, member)
 
     async def _answer(self, end: End, claim: Claim, admit: Admit, admitted: Admitted) -> None:
         try:

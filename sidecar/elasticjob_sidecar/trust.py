@@ -54,14 +54,19 @@ class RoundTrust:
                     missing = str(failure)
                 if missing:
                     quiet.trouble(f"not all members of round {served.round} can be let in to its store: {missing}")
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(backoff.next()):
-                            await bell.wait()  # another round does not wait for this one's trouble
+                    await self._pause(backoff.next(), served.round)
                     continue
                 round = served.round
                 backoff.reset()
                 quiet.well(f"all members of round {round} can be let in to its store")
             await bell.wait()
+
+    async def _pause(self, seconds: float, round: int) -> None:
+        """However often it rings meanwhile; but another round does not wait for this one's trouble."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while (served := self._served()) is not None and served.round == round:
+                    await self._driver.bell.wait()
 
     async def _look_ahead(self) -> None:
         """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""

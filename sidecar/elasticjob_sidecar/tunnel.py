@@ -11,6 +11,7 @@ import logging
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.forward import End, dial, listen
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.quiet import Sparing
 from elasticjob_sidecar.refusal import Code, Refused
 from elasticjob_sidecar.transport import Claim, Transport, admission_seconds
 
@@ -20,6 +21,7 @@ HOLD_SECONDS = 3.0  # rank 0 lets a caller wait for the store: less than the cal
 MARGIN_SECONDS = 1.0  # by which the trainer's connection is kept longer than its way to the store may take
 FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
 DIAL_SECONDS = 2.0
+CONNECTIONS = 1024  # of this pod's processes to the store; each is one at rank 0 as well
 
 
 class Tunnel:
@@ -29,6 +31,8 @@ class Tunnel:
         self._server: asyncio.Server | None = None
         self._open: dict[tuple[End, End], int] = {}  # spliced connections, and the round of each
         self._tasks: set[asyncio.Task[None]] = set()
+        self._trainers: set[End] = set()  # of this pod's processes
+        self._refusals = Sparing(log, "connections to the store were closed")
         self._spare: tuple[int, End] | None = None  # a connection to a round's store that nobody uses yet
 
     async def listen(self, store: tuple[str, int], peers: tuple[str, int]) -> None:
@@ -102,6 +106,11 @@ class Tunnel:
     # --- this pod's trainer
 
     def _accepted(self, end: End) -> None:
+        if len(self._trainers) >= CONNECTIONS:
+            self._refuse(end, Code.TOO_MANY, f"this pod has {CONNECTIONS} connections to the store already")
+            return
+        self._trainers.add(end)
+        end.closed.add_done_callback(lambda _: self._trainers.discard(end))
         task = asyncio.create_task(self._serve(end))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -114,15 +123,17 @@ class Tunnel:
                 store = self._take_spare(round) or await self._connect(round)
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else Code.NOT_YET
-            self._metrics.tunnels_refused.labels("trainer", code.value).inc()
-            why = str(error) or f"no answer within {open_seconds:g} s"
-            log.info("a connection to the store of round %d is closed: %s", round, why)
-            end.abort()
+            self._refuse(end, code, f"round {round}: {str(error) or f'no answer within {open_seconds:g} s'}")
         except BaseException:
             end.abort()
             raise
         else:
             self._splice("trainer", round, end, store)
+
+    def _refuse(self, end: End, code: Code, why: str) -> None:
+        self._metrics.tunnels_refused.labels("trainer", code.value).inc()
+        self._refusals.info("a connection to the store is closed: %s", why)
+        end.abort()
 
     def _open_seconds(self) -> float:
         handed = self._membership.handed

@@ -53,7 +53,7 @@ class WorkerRecord:
         self._kube, self._me, self._failed = kube, me, failed
         self._request: WorkerRequest | None = None
         self._wishes = self._granted = 0  # how many requests were wanted, and up to which of them the API has them
-        self._ours = False  # the object exists and carries our id
+        self._ours = False  # the object exists, carries our id, and is known as ours to everybody
         self._version = ""  # its resourceVersion, as far as we know
         self._heartbeat = 0
         self._job_size = 1
@@ -120,7 +120,8 @@ class WorkerRecord:
     async def run(self) -> None:
         """Write, for ever."""
         loop, backoff, quiet = asyncio.get_running_loop(), Backoff(), Quiet(log)
-        told = loop.time() - self._pace + random.uniform(0, self._pace)  # a thousand workers do not beat as one
+        # a thousand workers do not beat as one
+        told = beaten = loop.time() - self._pace + random.uniform(0, self._pace)
         failures = 0  # in a row
         while True:
             try:
@@ -128,17 +129,18 @@ class WorkerRecord:
                     await self._establish()
                 elif self._granted < self._wishes:
                     await self._write_request()
-                    told = loop.time() - random.uniform(0, self._pace / 2)  # a sign of life as well
+                    # a sign of life as well; but a heartbeat tells more, and is put off once at most
+                    told = min(loop.time() - random.uniform(0, self._pace / 2), beaten + self._pace)
                 elif (left := told + self._pace - loop.time()) <= 0 or self._owes_report:
                     await self._beat()
-                    told = loop.time()
+                    told = beaten = loop.time()
                 else:
                     await self._idle(max(left, CLOCK_TICK))
                     continue
             except ApiFailure as failure:
                 self._failed("write", failure)
                 failures += 1
-                if isinstance(failure, Missing):
+                if isinstance(failure, Missing | Denied):  # refused perhaps for what somebody has taken from it
                     self._ours = False
                 if failures > CURED or not isinstance(failure, Missing | Conflict):
                     quiet.trouble(f"cannot write ElasticWorker {self._me.pod_name}: {failure}")
@@ -173,7 +175,7 @@ class WorkerRecord:
             version = found["metadata"]["resourceVersion"]
             self._took(await self._kube.patch_worker(self._me.pod_name, self._body(request, version)))
             how = "taken over"
-        self._ours, self._granted = True, wish
+        self._granted = wish
         log.info("ElasticWorker %s is %s with id %s", self._me.pod_name, how, self._me.id)
 
     async def _write_request(self) -> None:
@@ -209,27 +211,24 @@ class WorkerRecord:
             found = await self._kube.get_worker(self._me.pod_name)
             self._took(found)
             self._heartbeat = max(self._heartbeat, found.get("status", {}).get("heartbeat") or 0)
-            self._ours = found["spec"].get("id") == self._me.id
             raise
 
     def _took(self, stored: Json) -> None:
-        self._version = stored["metadata"]["resourceVersion"]
+        """Somebody may have written to it, and without its labels and its owner the operator would not know it."""
+        meta, ours = stored["metadata"], self._metadata()
+        labels, owners = meta.get("labels", {}), meta.get("ownerReferences", [])
+        marked = ours["labels"].items() <= labels.items() and [one["uid"] for one in owners] == [self._me.pod_uid]
+        self._version = meta["resourceVersion"]
+        self._ours = marked and stored["spec"].get("id") == self._me.id
+
+    def _metadata(self) -> Json:
+        me = self._me
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": me.pod_name, "uid": me.pod_uid, "blockOwnerDeletion": False}
+        labels = {JOB_LABEL: me.job, INDEX_LABEL: str(me.index)}
+        return {"name": me.pod_name, "labels": labels, "ownerReferences": [owner]}
 
     def _body(self, request: WorkerRequest | None, version: str | None) -> Json:
-        me = self._me
-        metadata: Json = {
-            "name": me.pod_name,
-            "labels": {JOB_LABEL: me.job, INDEX_LABEL: str(me.index)},
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "name": me.pod_name,
-                    "uid": me.pod_uid,
-                    "blockOwnerDeletion": False,
-                }
-            ],
-        }
+        me, metadata = self._me, self._metadata()
         spec: Json = {
             "job": me.job,
             "index": me.index,

@@ -2,12 +2,15 @@
 
 import asyncio
 import types
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from dynamic_torch import stand_in
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
 
+from api.operators import Operators, Witness
 from api.team import Team
 from elasticjob.testing import ControlPlane
 
@@ -32,6 +35,21 @@ def control_plane() -> Iterator[ControlPlane]:
 def with_crds(control_plane: ControlPlane) -> ControlPlane:
     control_plane.install_crds(*sorted(CRDS.glob("*.yaml")))
     return control_plane
+
+
+@pytest.fixture
+async def operators(with_crds: ControlPlane) -> AsyncIterator[Operators]:
+    configuration = Configuration()
+    await config.load_kube_config(str(with_crds.kubeconfig), client_configuration=configuration)
+    kube = Witness(ApiClient(configuration))
+    kube.asked = []
+    yield Operators(kube)
+    await kube.close()
+
+
+@pytest.fixture
+def plane(with_crds: ControlPlane) -> ControlPlane:
+    return with_crds
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from elasticjob_torch.kubernetes.api import ApiClient
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.config_map import ConfigMap
 
-EXAMPLE = Path(__file__).parents[2] / "examples/kubernetes-backend/digits.yaml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/kubernetes-backend/digits.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 

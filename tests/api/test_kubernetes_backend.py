@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from dynamic_torch import Node, State
@@ -14,6 +15,8 @@ from api.team import Team
 from elasticjob.testing import ControlPlane
 from elasticjob_torch.kubernetes.api import Forbidden, NotFound, Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
+from elasticjob_torch.kubernetes.heartbeats import Pace
+from elasticjob_torch.kubernetes.keep_alive import Heartbeats, KeepAlive
 
 # made by: openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -days 36500
 OTHER_AUTHORITY = """\
@@ -37,10 +40,10 @@ A, B = Node("10.0.0.1", 1, 0), Node("10.0.0.2", 1, 0)
 def make(team, plugin):
     module = importlib.import_module("elasticjob_torch.kubernetes.backend")
 
-    def make_backend(run_id="run", name="digits"):
+    def make_backend(run_id="run", name="digits", **options):
         clock = SharedClock()
         config_map = team.config_map(name, clock=clock)
-        backend = module.KubernetesRendezvousBackend(config_map, run_id, 15, clock)
+        backend = module.KubernetesRendezvousBackend(config_map, run_id, Pace(5, 3), clock, **options)
         backend.patience = 10.0
         return backend
 
@@ -75,6 +78,102 @@ def test_state_is_replaced_only_by_its_token(make):
     answer = second.set_state(state(round=7), old)
     assert (round_of(answer), answer[1], answer[2]) == (2, new, False)
     assert second.set_state(state(round=7), answer[1])[2]
+
+
+@pytest.mark.parametrize("token", ["", "0", "invalid", "1" * 64, b"bytes", 7, object()])
+def test_token_that_is_none_of_the_backends_writes_nothing(make, token):
+    backend = make()
+    assert backend.set_state(state(round=7), token) is None
+    first, current, _ = backend.set_state(state(round=1))
+    began = time.monotonic()
+    for each in (backend, make()):
+        assert each.set_state(state(round=7), token) == (first, current, False)
+    assert time.monotonic() - began < backend.patience / 2
+
+
+@pytest.mark.parametrize(("options", "longest"), [({}, [0.04, 0.08, 0.16]), ({"longest_pause": 0.5}, [0.5, 0.5, 0.5])])
+def test_pause_after_a_write_that_was_forestalled(make, monkeypatch, options, longest):
+    backend, pauses = make(**options), []
+    _, token, _ = backend.set_state(state())
+    make().set_state(state(round=1), token)
+    module = importlib.import_module(type(backend).__module__)
+    chance = SimpleNamespace(uniform=lambda least, most: pauses.append(most) or 0)
+    monkeypatch.setattr(module, "random", chance)
+    for _ in range(3):
+        assert not backend.set_state(state(round=2), token)[2]
+    assert pauses == longest
+
+
+def test_heartbeats_leave_the_token_as_it_is(make, team: Team):
+    backend = make()
+    _, token, _ = backend.set_state(state(round=1, last_heartbeats={A: datetime.now(UTC)}))
+    heartbeats = Heartbeats(team.config_map("digits"), SharedClock(), "10.0.0.1/1/0")
+    for _ in range(3):
+        heartbeats.write()
+        assert make().get_state()[1] == token
+    assert round_of(backend.set_state(state(round=2), token)) == 2
+    assert make().get_state()[1] != token
+
+
+def test_state_is_written_between_the_heartbeats_of_many(make, team: Team):
+    backend = make()
+    _, token, _ = backend.set_state(state())
+    others = [KeepAlive(team.config_map("digits"), SharedClock(), f"10.0.0.{node}/1/0", 0.02) for node in range(5)]
+    for other in others:
+        other.start()
+    for number in range(20):
+        _, token, has_set = backend.set_state(state(round=number), token)
+        assert has_set
+    for other in others:
+        other.stop()
+
+
+def test_deletion_by_hand_of_what_is_deleted_does_no_harm(make, team: Team):
+    backend = make()
+    _, token, _ = backend.set_state(state())
+    Heartbeats(team.config_map("digits"), SharedClock(), "10.0.0.1/1/0").write()
+    backend.get_state()
+    team.administer("PATCH", "digits", {"data": {"heartbeat.10.0.0.1_2F1_2F0": None}})
+    assert backend.set_state(state(round=1), token)[2]
+
+
+def test_heartbeats_of_those_that_left_are_deleted(make, team: Team):
+    backend = make()
+    _, token, _ = backend.set_state(state(last_heartbeats=dict.fromkeys((A, B), datetime.now(UTC))))
+    for node in ("10.0.0.1/1/0", "10.0.0.2/1/0"):
+        Heartbeats(team.config_map("digits"), SharedClock(), node).write()
+    assert backend.get_state()[1] == token
+    backend.set_state(state(last_heartbeats={B: datetime.now(UTC)}), token)
+    assert set(team.administer("GET", "digits")["data"]) == {"state", "heartbeat.10.0.0.2_2F1_2F0"}
+
+
+def heartbeats_in(team: Team) -> dict[str, str]:
+    return json.loads(team.administer("GET", "digits")["data"]["state"])["last_heartbeats"]
+
+
+def test_what_torch_is_told_of_a_silent_node_is_not_written_back(make, team: Team):
+    silent = datetime.now(UTC) - timedelta(seconds=60)
+    backend = make()
+    backend.set_state(state(last_heartbeats={A: silent}, participants={A: 0}))
+    bits, token = backend.get_state()
+    told = pickle.loads(bits)
+    assert datetime.now(UTC) - told.last_heartbeats[A] < timedelta(seconds=15)
+    assert backend.seen.participants == 1
+    told.last_heartbeats[B] = datetime.now(UTC)
+    backend.set_state(pickle.dumps(told), token)
+    assert datetime.fromisoformat(heartbeats_in(team)["10.0.0.1/1/0"]) == silent
+
+
+def test_node_that_is_silent_while_another_goes_on_is_lost(make, team: Team):
+    now = datetime.now(UTC)
+    backend = make()
+    told = {A: now - timedelta(seconds=60), B: now - timedelta(seconds=60)}
+    backend.set_state(state(last_heartbeats=told, participants={A: 0, B: 1}))
+    times = [(now - timedelta(seconds=ago)).isoformat() for ago in (15, 10, 5, 0)]
+    team.administer("PATCH", "digits", {"data": {"heartbeat.10.0.0.2_2F1_2F0": " ".join(times)}})
+    bits, _ = backend.get_state()
+    assert pickle.loads(bits).last_heartbeats == {A: told[A], B: datetime.fromisoformat(times[-1])}
+    assert backend.seen.participants == 1
 
 
 def test_no_write_is_lost_among_many_writers(make):

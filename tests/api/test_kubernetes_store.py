@@ -52,6 +52,37 @@ def test_counter_of_many_writers_loses_nothing(make):
     assert make().add("n", 0) == 40
 
 
+def test_threads_share_a_store_and_its_clones(make):
+    store = make()
+    store.set_timeout(timedelta(seconds=60))
+    clones = [store.clone(), store.clone()]
+    assert [clone.timeout for clone in clones] == [store.timeout] * 2
+    results = []
+
+    def use(each):
+        each.add("there", 1)
+        assert each.get("late") == b"x"  # beside the others' calls, over the same store
+        results.extend(each.add("n", 1) for _ in range(5))
+
+    users = [threading.Thread(target=use, args=(each,)) for each in (store, store, *clones)]
+    for user in users:
+        user.start()
+    while store.add("there", 0) < len(users):
+        time.sleep(0.05)
+    clones[0].set("late", "x")
+    for user in users:
+        user.join(60)
+    assert sorted(results) == list(range(1, 21))
+
+
+def test_a_clone_waits_for_no_call_of_its_original(make, team: Team):
+    store = make()
+    clone = store.clone()
+    with team.clients[0]._lock:  # as a call holds it that the server does not answer
+        clone.set("k", "x")
+        assert clone.get("k") == b"x"
+
+
 def test_compare_set(make):
     store = make()
     assert store.compare_set("k", "not there", "new") == b"not there"
@@ -115,9 +146,9 @@ def test_wait_in_vain_has_an_end(make):
     store.set_timeout(timedelta(seconds=0.5))
     began = time.monotonic()
     for wait in (lambda: store.get("none"), lambda: store.wait(["none"]), lambda: store.multi_get(["none"])):
-        with pytest.raises(DistStoreError, match=r"waited 0\.5 s for none in ConfigMap team-.*/digits-store"):
+        with pytest.raises(DistStoreError, match=r"timeout after 0\.5 s, keys: none in ConfigMap team-.*/digits-store"):
             wait()
-    with pytest.raises(DistStoreError, match="waited 0 s for none"):
+    with pytest.raises(DistStoreError, match="timeout after 0 s, keys: none"):
         store.wait(["none"], timedelta(0))
     assert time.monotonic() - began < 10
 

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torch.distributed.elastic.agent.server.api import _TERMINAL_STATE_SYNC_ID
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous import (
     RendezvousHandler,
@@ -14,6 +15,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousParameters,
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch.distributed.elastic.utils.store import _barrier_nonblocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +47,7 @@ class Agent:
     def __init__(self, pod: View, **config: Any) -> None:
         self.pod = pod
         self._stopped = False
+        self._info: RendezvousInfo | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=pod["name"])
         self._made: Future[RendezvousHandler] = self._thread.submit(get_rendezvous_handler, parameters(pod, **config))
 
@@ -63,14 +66,23 @@ class Agent:
 
     def join(self) -> Future[RendezvousInfo]:
         """Ask for the next round."""
-        return self.do(lambda handler: handler.next_rendezvous())
+        return self.do(self._join)
 
     def waiting(self) -> int:
         return self.do(lambda handler: handler.num_nodes_waiting()).result(SECONDS)
 
     def succeed(self) -> Future[bool]:
-        """End as an agent does whose workers have succeeded."""
-        return self.do(lambda handler: handler.shutdown())
+        """End as an agent does whose workers have succeeded, but without waiting for the others'."""
+        return self.do(self._succeed)
+
+    def _join(self, handler: RendezvousHandler) -> RendezvousInfo:
+        self._info = handler.next_rendezvous()
+        return self._info
+
+    def _succeed(self, handler: RendezvousHandler) -> bool:
+        assert self._info is not None
+        _barrier_nonblocking(self._info.store, self._info.world_size, _TERMINAL_STATE_SYNC_ID)
+        return handler.shutdown()
 
     def fail(self, error: type[BaseException] = RuntimeError) -> Future[bool]:
         """End as an agent does whose workers have failed."""

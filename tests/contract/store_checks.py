@@ -71,7 +71,7 @@ def check_wait(far: Store, near: Store) -> None:
     near.set("second", "")
     waits.result(DEADLINE)
     far.wait(["first"], SOON)
-    with pytest.raises(DistStoreError):
+    with pytest.raises(DistStoreError, match="timeout"):
         far.wait(["first", "never"], SOON)
     assert far.check(["first"])  # the store goes on after a wait in vain
 
@@ -128,7 +128,7 @@ def check_timeout(far: Store, near: Store) -> None:
     far.set_timeout(SOON)
     assert far.timeout == SOON
     began = time.monotonic()
-    with pytest.raises(DistStoreError):
+    with pytest.raises(DistStoreError, match="timeout"):
         far.get("never")
     assert SOON.total_seconds() <= time.monotonic() - began < DEADLINE
 

@@ -1,8 +1,12 @@
 """Every member of torch's rendezvous interface, as this torch has it, with real parts behind it."""
 
+import gc
 import inspect
+import json
 import os
 import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from importlib.metadata import entry_points
@@ -24,7 +28,7 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from contract.agents import SECONDS, Agent, form, parameters, until
-from contract.plane import Job
+from contract.plane import Job, View
 from elasticjob_torch import creator
 from elasticjob_torch.handler import ElasticJobRendezvousHandler
 from elasticjob_torch.legacy import (
@@ -90,7 +94,7 @@ def test_an_agent_that_needs_no_store_for_its_rank_connects_at_its_first_use(
     new_job: NewJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods = new_job(replicas=2).pods(2)
-    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", pods[0]["environment"]["TORCH_ELASTIC_WORKER_IDENTICAL"])
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
     with Agent(pods[0]) as one, Agent(pods[1]) as other:
         for _ in range(2):
             served, unused = (info.store for info in form([one, other]))
@@ -123,7 +127,8 @@ def test_the_entry_point_is_the_backend() -> None:
 def test_parameters_are_read_as_torch_reads_them(new_job: NewJob) -> None:
     job = new_job(replicas=1)
     (pod,) = job.pods(1)
-    params = parameters(pod, join_timeout="30", close_timeout=20, last_call_timeout="7", is_host="true", timeout=900)
+    ours = {"join_timeout": "30", "close_timeout": 20, "last_call_timeout": "7"}
+    params = parameters(pod, **ours, is_host="true", cas_backoff_max_seconds="0.5", timeout=900)
     assert params.get("join_timeout") == "30"
     assert params.get_as_int("join_timeout") == 30
     assert params.get_as_int("close_timeout") == 20
@@ -167,14 +172,59 @@ def test_a_sidecar_that_stays_away_is_a_connection_error_and_no_news(new_job: Ne
         assert agent.succeed().result(SECONDS) is False
 
 
+def see_request(job: Job, pod: View, kind: str, cause: str) -> None:
+    """What was recorded is seen a little later."""
+
+    def asks(view: View) -> bool:
+        request = view["workers"][pod["name"]]["spec"].get("request") or {}
+        return (request.get("type"), request.get("cause")) == (kind, cause)
+
+    job.wait(asks, f"{pod['name']} to ask {kind} for {cause}")
+
+
+def test_shutdown_is_no_success_by_itself(new_job: NewJob) -> None:
+    """As a caller of `agent.run()` does it, whatever the result: no exception is in flight."""
+    job = new_job(replicas=1)
+    (pod,) = job.pods(1)
+    with Agent(pod) as agent:
+        form([agent])
+        assert agent.do(lambda handler: handler.shutdown()).result(SECONDS) is True
+        assert agent.do(lambda handler: handler.shutdown()).result(SECONDS) is True
+    see_request(job, pod, "Leave", "TrainerLeft")
+
+
+def test_a_handler_that_is_dropped_is_gone(new_job: NewJob) -> None:
+    """Its threads end, and the sidecar sees it go. torch's own handlers end so as well, when nobody refers to them."""
+    job = new_job(replicas=1)
+    (pod,) = job.pods(1)
+    handler = get_rendezvous_handler(parameters(pod))
+    info = handler.next_rendezvous()
+    info.store.set("key", "value")
+    clone = info.store.clone() if hasattr(info.store, "clone") else None
+    before = own_threads()
+    assert len(before) == (2 if clone is None else 3)
+    del handler, info, clone
+    gc.collect()
+    until(lambda: not before & own_threads(), f"the end of {before}")
+    job.wait(lambda view: left(view["workers"][pod["name"]]) == "AgentLost", "the sidecar to see it")
+
+
+def own_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("elasticjob-")}
+
+
+def left(worker: Any) -> str | None:
+    request = worker["spec"].get("request") or {}
+    return request.get("cause") if request.get("type") == "Leave" else None
+
+
 def test_shutdown_after_a_failure_leaves_the_job_open(new_job: NewJob) -> None:
     job = new_job(replicas=1)
     (pod,) = job.pods(1)
     with Agent(pod) as agent:
         form([agent])
         assert agent.fail().result(SECONDS) is True
-    request = job.view()["workers"][pod["name"]]["spec"]["request"]
-    assert (request["type"], request["cause"]) == ("Leave", "TrainerLeft")
+    see_request(job, pod, "Leave", "TrainerLeft")
     with Agent(pod) as successor:
         form([successor])
         assert successor.succeed().result(SECONDS) is True
@@ -229,14 +279,31 @@ def test_the_older_factory_knows_what_is_registered() -> None:
         factory.register("mine", lambda _: None)
 
 
-def test_the_command_torchrun_with_nothing_but_the_environment(new_job: NewJob, tmp_path: Path) -> None:
-    """As in a pod: the operator's variables, and a command line that knows nothing of this backend."""
+LAUNCHER = Path(__file__).with_name("launcher.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "identical"),
+    [
+        (["torchrun"], "1"),
+        ([sys.executable, "-m", "torch.distributed.run"], "1"),
+        ([sys.executable, str(LAUNCHER), "--num_processes=1", "--rdzv_backend=elasticjob"], None),
+    ],
+    ids=["torchrun", "python -m torch.distributed.run", "as accelerate does"],
+)
+def test_a_command_with_nothing_but_the_environment(
+    new_job: NewJob, tmp_path: Path, command: list[str], identical: str | None
+) -> None:
+    """As in a pod: the operator's variables, and a command line that knows nothing of this backend.
+
+    Where torchrun takes the number of processes from the job, ranks need no exchange through the store.
+    """
     job = new_job(replicas=1)
     (pod,) = job.pods(1)
     (tmp_path / "finish").touch()
     ours = {"CONTRACT": str(tmp_path), "CONTRACT_POD": pod["name"], "PYTHONPATH": os.environ["PYTHONPATH"]}
     ended = subprocess.run(
-        ["torchrun", str(WORKER)],
+        [*command, str(WORKER)],
         env={**os.environ, **pod["environment"], **ours},
         capture_output=True,
         text=True,
@@ -244,5 +311,6 @@ def test_the_command_torchrun_with_nothing_but_the_environment(new_job: NewJob, 
     )
     assert ended.returncode == 0, ended.stderr
     assert "elasticjob: round 1: rank 0 of 1" in ended.stderr
+    assert json.loads((tmp_path / "events").read_text())["identical"] == identical
     job.exited(pod["name"], 0)
     job.closed("Complete")

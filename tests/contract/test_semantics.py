@@ -152,7 +152,7 @@ def test_a_loss_after_completion_ends_the_round(new_job: Callable[..., Job], sta
 
 def test_a_silent_member_is_lost_after_the_time_that_it_named(new_job: Callable[..., Job], start: Start) -> None:
     """ "Keep-alive": interval times attempts, as this agent was configured, whatever the job says."""
-    job = new_job(replicas=2, rendezvous={"workerLostSeconds": 600})
+    job = new_job(replicas=2, rendezvous={"workerLostSeconds": 600, "rejoinSeconds": 601})
     one, other = job.pods(2)
     survivor, silent = start(one), start(other, keep_alive_interval="5", keep_alive_max_attempt="2")
     form([survivor, silent])

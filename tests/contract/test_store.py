@@ -139,6 +139,28 @@ def test_200_connections_at_once(round: Round) -> None:
     assert [client.add("count", 1) for client in clients] == list(range(1, 201))
 
 
+def test_threads_share_a_store(stores: tuple[Store, Store]) -> None:
+    far, near = stores
+    sums = [in_background(lambda: [far.add("sum", 1) for _ in range(50)]) for _ in range(8)]
+    assert sorted(number for one in sums for number in one.result(DEADLINE)) == list(range(1, 401))
+    assert near.add("sum", 0) == 400
+
+
+@pytest.mark.skipif(not hasattr(Store, "clone"), reason="this torch's stores have no clones")
+def test_threads_have_a_clone_each(round: Round) -> None:
+    store = round.agent()
+    clones = [store.clone() for _ in range(2)]
+    waits = in_background(lambda: clones[0].get("late"))
+    clones[1].set("late", "came")
+    assert waits.result(DEADLINE) == b"came"
+
+
+def test_threads_that_use_a_store_first_make_one_connection(round: Round) -> None:
+    store = round.agent()
+    made = [in_background(store.connect) for _ in range(4)]
+    assert len({id(one.result(DEADLINE)) for one in made}) == 1
+
+
 # --- the beginning
 
 

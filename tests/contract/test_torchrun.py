@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from contract.agents import SECONDS, Agent, until
 from contract.plane import Job, View, rendezvous
-from contract.trainers import trainers
+from contract.trainers import WORKER, trainers
 
 NewJob = Callable[..., Job]
 
@@ -44,6 +47,19 @@ def test_the_same_members_again_on_a_fresh_store(new_job: NewJob, tmp_path: Path
         assert [event["counted"] for event in runs.events()] == [2, 2, 2, 2]
         runs.order("finish")
         job.closed("Complete")
+
+
+def test_what_failed_reaches_the_jobs_reason(new_job: NewJob, tmp_path: Path) -> None:
+    """With c10d the peers learn nothing of it, and whoever looks has to find the log."""
+    job = new_job(replicas=2, maxRestarts=1)
+    with trainers(job, tmp_path) as runs:
+        one, other = runs.group(2)
+        runs.order(f"fail-{one}")
+        assert runs.group(2, after=2) == [one, other]
+        assert "worker 0's processes failed (on node: local rank 0, exit code 3)" in rendezvous(job.view())["reason"]
+        runs.order(f"raise-{other}")
+        failed = "worker 1's processes failed (on node: rank 1, exit code 1: RuntimeError: no such data)"
+        assert job.closed("Failed")["reason"] == f"{failed}: failure 2, and maxRestarts is 1"
 
 
 def test_a_killed_torchrun_starts_again_in_its_pod(new_job: NewJob, tmp_path: Path) -> None:
@@ -100,6 +116,79 @@ def test_a_finished_agent_beside_a_restarting_one(new_job: NewJob, tmp_path: Pat
         runs.order("finish")
         job.closed("Complete")
         assert runs.codes(2) == [0, 0]
+
+
+@pytest.mark.parametrize("options", [[], ["--max-restarts=0"], ["--max-restarts=1"]])
+def test_who_counts_failures_is_the_job_alone(new_job: NewJob, tmp_path: Path, options: list[str]) -> None:
+    """torch 2.6 ends the rendezvous of an agent that is out of restarts as it ends that of one that has succeeded."""
+    job = new_job(replicas=1, maxRestarts=2)
+    with trainers(job, tmp_path, [*options, str(WORKER)]) as runs:
+        (pod,) = runs.group(1)
+        for failure in (1, 2):
+            runs.order(f"fail-{pod}")
+            (pod,) = runs.group(1, after=failure)
+            assert job.view()["job"]["status"]["restarts"] == failure
+        runs.order(f"fail-{pod}")
+        assert job.closed("Failed")["reason"].endswith("failure 3, and maxRestarts is 2")
+
+
+@pytest.mark.parametrize("option", ["--nnodes=1", "--nnodes=5:7", "--nproc-per-node=1", "--nproc_per_node=auto"])
+def test_options_that_people_write_out_of_habit(new_job: NewJob, tmp_path: Path, option: str) -> None:
+    job = new_job(replicas=2)
+    with trainers(job, tmp_path, [option, str(WORKER)]) as runs:
+        assert runs.group(2) == [f"{job.name}-0-0", f"{job.name}-1-0"]
+        runs.order("finish")
+        job.closed("Complete")
+
+
+def test_no_rank_is_given_twice_when_workers_have_unequal_numbers_of_processes(new_job: NewJob, tmp_path: Path) -> None:
+    """As with --nproc-per-node=gpu on unequal nodes, though the job says that there is one in each."""
+    job = new_job(replicas=3)
+    with trainers(job, tmp_path) as runs:
+        for index, processes in enumerate((2, 1, 3)):
+            runs.of_pod[f"{job.name}-{index}-0"] = [f"--nproc-per-node={processes}", str(WORKER)]
+        until(lambda: len(runs.events()) == 6, f"six processes; started so far: {runs.events()}")
+        told = {int(event["RANK"]): (event["pod"], event["WORLD_SIZE"]) for event in runs.events()}
+        assert told == {rank: (f"{job.name}-{index}-0", "6") for rank, index in enumerate((0, 0, 1, 2, 2, 2))}
+        runs.order("finish")
+        job.closed("Complete")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_round_that_breaks_while_ranks_are_given_out(new_job: NewJob, tmp_path: Path, rank: int) -> None:
+    """torch's agent would end: what it reads from the store then comes from nobody any more."""
+    job = new_job(replicas=2, minReplicas=2, nprocPerNode="auto")
+    names = [f"{job.name}-{index}-0" for index in range(2)]
+    with trainers(job, tmp_path, ["--nproc-per-node=1", str(WORKER)]) as runs:
+        runs.not_yet.add(names[1 - rank])
+        with Agent(job.pods(2)[1 - rank]) as silent:
+            silent.join().result(SECONDS)
+            log = f"{names[rank]}-trainer"
+            until(lambda: f"round 1: rank {rank} of 2" in job.plane.log_of(log), "the other's rank")
+            silent.fail().result(SECONDS)
+        runs.not_yet.clear()
+        assert sorted(runs.group(2)) == names
+        assert runs.ended == []
+        runs.order("finish")
+        job.closed("Complete")
+
+
+def test_processes_that_ignore_sigterm_are_killed_in_the_jobs_time(new_job: NewJob, tmp_path: Path) -> None:
+    """torch waits for 30 seconds, also when one of a worker's processes has failed and the others shall go with it."""
+    job = new_job(replicas=2, rendezvous={"stopSeconds": 1})
+    with trainers(job, tmp_path, ["--nproc-per-node=2", str(WORKER)], STUBBORN="1") as runs:
+        first, second = runs.group(2)
+        until(lambda: len(runs.events()) == 4, "four processes")
+        began = time.monotonic()
+        job.scale(1)
+        assert runs.group(1, after=4) == [first]
+        until(lambda: len(runs.events()) == 6, "two processes")
+        runs.order(f"fail-{first}")
+        assert runs.group(1, after=6) == [first]
+        assert time.monotonic() - began < 28
+        assert runs.ended == [(second, 0)]
+        runs.order("finish")
+        job.closed("Complete")
 
 
 def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Trainers:
     def __init__(self, job: Job, directory: Path, command: Sequence[str] = (str(WORKER),), **environment: str) -> None:
         self.job, self.directory, self.command = job, directory, list(command)
         self.of_pod: dict[str, list[str]] = {}  # another command for some pods
+        self.not_yet: set[str] = set()  # pods whose torchrun is not to be started yet
         self.ended: list[tuple[str, int]] = []
         self._environment = environment
         self._running: dict[str, BaseProcess] = {}
@@ -114,6 +115,8 @@ class Trainers:
                     os.kill(self._running[name].pid or 0, signal.SIGTERM)
             elif pod["runs"]:
                 self.job.exited(name, 143)
+        elif name in self.not_yet:
+            return
         elif pod["runs"] and self._started.get(name, 0) < pod["starts"] and name not in self._running:
             self._started[name] = pod["starts"]
             self._running[name] = self._run(pod)
@@ -157,6 +160,7 @@ def _torchrun(command: list[str], environment: dict[str, str], log: Path) -> Non
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())
     os.environ.update(environment)
+    sys.argv = ["torchrun", *command]
     from torch.distributed.run import main
 
     try:

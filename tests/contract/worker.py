@@ -2,11 +2,13 @@
 
 Without torch, so that a worker starts in milliseconds; but with PROCESS_GROUP it first makes one of that kind, and says
 how many workers are in it. It appends a line to `events` in the directory CONTRACT, and
-ends when there is a file `finish`, or `finish-<pod>` or `fail-<pod>`, which is removed.
+ends when there is a file `finish`, or `finish-<pod>`, `fail-<pod>` or `raise-<pod>`, which is removed. With STUBBORN it
+ignores SIGTERM.
 """
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,8 +18,16 @@ CONTRACT, POD = Path(os.environ["CONTRACT"]), os.environ["CONTRACT_POD"]
 
 
 def main() -> None:
+    if os.environ.get("STUBBORN"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     names = ("GROUP_RANK", "GROUP_WORLD_SIZE", "RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID")
-    event = {"pod": POD, "counted": count_workers(), **{name: os.environ[name] for name in names}}
+    identical = os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL")
+    event = {
+        "pod": POD,
+        "counted": count_workers(),
+        "identical": identical,
+        **{name: os.environ[name] for name in names},
+    }
     with (CONTRACT / "events").open("a") as events:
         events.write(json.dumps(event) + "\n")
     give_up = time.monotonic() + SECONDS
@@ -26,7 +36,9 @@ def main() -> None:
         if (CONTRACT / "finish").exists() or took(f"finish-{POD}"):
             return
         if took(f"fail-{POD}"):
-            sys.exit(1)
+            sys.exit(3)
+        if took(f"raise-{POD}"):
+            raise RuntimeError("no such data")
         time.sleep(0.02)
     sys.exit("nobody said how to end")
 

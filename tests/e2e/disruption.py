@@ -4,7 +4,6 @@ Processes are signalled from their node: inside of a container the kernel protec
 """
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -114,11 +113,18 @@ def forget_history() -> None:
     header = json.loads(succeed(*etcd, '{"key": "AA=="}', "https://127.0.0.1:2379/v3/kv/range"))["header"]
     body = json.dumps({"revision": header["revision"], "physical": True})
     succeed(*etcd, body, "https://127.0.0.1:2379/v3/kv/compaction")
-    server = Namespace("kube-system").get("pod", f"kube-apiserver-{CONTROL_PLANE}")
-    killed = datetime.now(UTC)
-    kill_container(server, "kube-apiserver")
-    time.sleep(1)
-    wait_for_node(CONTROL_PLANE, killed)
+    name = "kube-apiserver"
+    command = ["kubectl", "get", "pod", f"{name}-{CONTROL_PLANE}", "--namespace=kube-system", "--output=json"]
+    server = json.loads(succeed(*command))
+
+    def restarted() -> bool:
+        said = run(*command, "--request-timeout=5s")
+        now = server if said.code else json.loads(said.output)
+        return container_status(now, name)["restartCount"] > container_status(server, name)["restartCount"]
+
+    kill_container(server, name)
+    wait_until("the API server to be started again", restarted, BACK_SECONDS)
+    wait_for_node(CONTROL_PLANE, datetime.now(UTC))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ IMAGE = "elasticjob/digits:dev"
 STARTED_SECONDS = 120  # pods made, torch imported several times over, on a machine of two busy cores
 ROUND_SECONDS = 90
 TRAINING_SECONDS = 60
+TOLD_SECONDS = 30  # for what is told after it has happened: events, logs, a container's state
 
 NODE = "elasticjob-worker"  # any of them: they share the directory
 CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
@@ -146,9 +147,17 @@ class Job:
         return {int(pod["metadata"]["labels"]["elasticjob.io/index"]): pod for pod in alive}
 
     def member_pods(self) -> list[Object]:
-        """The pods of the current round's members, in rank order."""
-        pods = self.pods()
-        return [pods[member.index] for member in Incarnations.read(self.rendezvous["participants"])]
+        """The pods of the current round's members, in rank order.
+
+        The kubelet may tell of their containers, and the watch of pods, later than the job's status of the round.
+        """
+
+        def started() -> list[Object] | None:
+            pods, members = self.pods(), Incarnations.read(self.rendezvous["participants"])
+            found = [pods[member.index] for member in members if member.index in pods]
+            return found if len(found) == len(members) and all(map(has_started, found)) else None
+
+        return wait_until("the members' pods to be seen", started, TOLD_SECONDS, lambda: (self.summary(), self.pods()))
 
     def condition(self, kind: str) -> Object:
         found = [condition for condition in self.status.get("conditions", ()) if condition["type"] == kind]
@@ -166,6 +175,11 @@ class Job:
     def log(self, pod: Object) -> TrainerLog:
         """What the trainer in `pod` printed in its newest life."""
         return TrainerLog.read(self.namespace, pod["metadata"]["name"], TRAINER)
+
+    def logged(self, pod: Object, text: str) -> float:
+        """When the trainer in `pod` printed it; the kubelet's log may be behind what the API server tells."""
+        what = f"{pod['metadata']['name']} to log {text!r}"
+        return wait_until(what, lambda: self.log(pod).when(text), TOLD_SECONDS)
 
     def events(self) -> list[Object]:
         selector = f"involvedObject.kind=ElasticJob,involvedObject.name={self.name}"
@@ -205,6 +219,15 @@ class Job:
             return condition if condition["status"] == status else None
 
         return wait_until(f"condition {kind}={status} of job {self.name}", met, seconds, self.summary)
+
+    def wait_for_event(self, reason: str, text: str = "") -> Object:
+        """The event of this reason whose message has `text`; events are written after the status."""
+
+        def told() -> Object | None:
+            found = (event for event in self.events() if event["reason"] == reason and text in event["message"])
+            return next(found, None)
+
+        return wait_until(f"the event {reason} ({text})", told, TOLD_SECONDS, self.events)
 
     def wait_for_training(
         self, world_size: int, other_than: Training | None = None, seconds: float = TRAINING_SECONDS
@@ -267,6 +290,12 @@ def wall(moment: float) -> float:
 def status_of(sighting: Sighting) -> Object:
     status: Object = sighting.body.get("status", {})
     return status
+
+
+def has_started(pod: Object, container: str = TRAINER) -> bool:
+    """Whether the kubelet has told of the container."""
+    statuses = pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", [])
+    return any(one["name"] == container and one.get("containerID") for one in statuses)
 
 
 def restarts(pod: Object, container: str = TRAINER) -> int:

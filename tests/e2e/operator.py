@@ -19,7 +19,11 @@ def leader(operator: Namespace) -> Object:
     for pod in held_back:
         operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", "--ignore-not-found")
     operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=50s")
-    return operator.get("pod", holder(operator))
+
+    def leading() -> Object | None:
+        return next((pod for pod in operator.list("pods") if pod["metadata"]["name"] == holder(operator)), None)
+
+    return wait_until("the Lease to name one of the operators", leading, 60)
 
 
 def holder(operator: Namespace) -> str:

@@ -1,4 +1,5 @@
-"""A day of faults in ten minutes: `make soak SECONDS=600`. Workers are scaled, killed and deleted at random.
+"""A day of faults in ten minutes: `make soak SECONDS=600`. Workers are scaled, killed and deleted at random, the job is
+annotated and labelled, and its script reports all the time.
 
 Worker 0 and the operators are left alone, so that a growth of their memory would show. Afterwards the recorded
 statuses are judged by the state machine's invariants.
@@ -24,6 +25,8 @@ CALM_EVERY = 8  # actions
 PAUSE_SECONDS = (0.5, 6.0)
 GROWTH = 1.15  # of the median of the last quarter over that of the second
 MAX_REPLICAS = 4
+NOTES = ("annotate", "label")  # of the job, which is nothing to its rounds
+KILLS = ("kill agent", "kill process")  # what counts as a failure of the training
 
 
 class Process(NamedTuple):
@@ -59,10 +62,12 @@ class Soak:
             "kill sidecar": lambda pod: kill_container(pod, SIDECAR),
             "kill process": lambda pod: kill_worker_process(self.job.namespace, pod, TRAINER),
         }
-        name = self.choice.choice(["scale", "scale", *actions])
+        name = self.choice.choice(["scale", "scale", *NOTES, *actions])
         if name == "scale":
             self.target = self.choice.randint(1, MAX_REPLICAS)
             self.job.scale(self.target)
+        elif name in NOTES:
+            self.job.namespace.kubectl(name, "elasticjob", self.job.name, f"soak=n{self.done.total()}", "--overwrite")
         elif victims := [pod for index, pod in sorted(self.job.pods().items()) if index != 0 and runs(pod)]:
             try:
                 actions[name](self.choice.choice(victims))
@@ -127,5 +132,7 @@ def test_soak(job: Job, operator: Namespace, request: pytest.FixtureRequest) -> 
 
     assert violations(job) == []
     assert job.pods()[0]["metadata"]["name"] == protected, "worker 0 was left alone"
+    assert job.status["restarts"] <= sum(soak.done[name] for name in KILLS), "nothing else counts as a failure"
+    assert job.status["progress"]["step"] > 0
     for name, series in soak.resident.items():
         assert growth(series) < GROWTH, f"memory of {name} grows: {series}"

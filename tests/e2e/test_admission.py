@@ -1,4 +1,7 @@
-"""What the API server refuses, each time with a sentence that names the field. No pod runs in these tests."""
+"""What kubectl says when the API server refuses: a sentence that names the field. No pod runs in these tests.
+
+What may be changed when is tested in `tests/api/test_admission.py`.
+"""
 
 from typing import Any
 
@@ -25,12 +28,23 @@ from e2e.kube import Failed, Namespace, kubectl
         ({"trainerContainer": ""}, "spec.trainerContainer: Invalid value"),
         ({"rendezvous": {"lastCallSeconds": 0}}, "spec.rendezvous.lastCallSeconds: Invalid value: 0"),
         (
-            {"rendezvous": {"saveSeconds": 75}},
-            "spec.rendezvous.saveSeconds: Invalid value: saveSeconds 75 must be less than rejoinSeconds 75",
+            {"rendezvous": {"saveSeconds": 65}},
+            "spec.rendezvous.saveSeconds: Invalid value: saveSeconds 65 and stopSeconds 10 together must be less than "
+            "rejoinSeconds 75",
         ),
-        ({"rendezvous": {"rejoinSeconds": 10}}, "saveSeconds 15 must be less than rejoinSeconds 10"),
+        (
+            {"rendezvous": {"rejoinSeconds": 25}},
+            "saveSeconds 15 and stopSeconds 10 together must be less than rejoinSeconds 25",
+        ),
+        ({"rendezvous": {"stopSeconds": 0}}, "spec.rendezvous.stopSeconds: Invalid value: 0"),
+        (
+            {"rendezvous": {"workerLostSeconds": 80, "rejoinSeconds": 80}},
+            "spec.rendezvous.workerLostSeconds: Invalid value: workerLostSeconds 80 must be less than rejoinSeconds 80",
+        ),
+        ({"rendezvous": {"workerLostSeconds": 75}}, "workerLostSeconds 75 must be less than rejoinSeconds 75"),
         ({"template": None}, "spec.template: Required value"),
         ({"template": "none"}, "spec.template: Invalid value"),
+        ({"template": {"metadata": {"labels": ["a"]}, "spec": {}}}, "spec.template.metadata.labels: Invalid value"),
         ({"minReplica": 1}, 'unknown field "spec.minReplica"'),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
@@ -50,12 +64,9 @@ def test_a_name_that_is_too_long_for_a_label_is_refused(module_namespace: Namesp
 
 @pytest.fixture(scope="module")
 def idle(module_namespace: Namespace) -> Namespace:
-    """A namespace with the job `idle`, 2 of 2 to 4 workers and no pod by its template, and `asleep`, suspended."""
+    """A namespace with the job `idle`, 2 of 2 to 4 workers and no pod by its template."""
     template = {"spec": {"containers": [{"name": "not-the-trainer", "image": "none"}]}}
-    module_namespace.apply(
-        manifest("idle", minReplicas=2, maxReplicas=4, template=template),
-        manifest("asleep", suspend=True),
-    )
+    module_namespace.apply(manifest("idle", minReplicas=2, maxReplicas=4, template=template))
     return module_namespace
 
 
@@ -68,38 +79,6 @@ def test_kubectl_scale_beyond_the_bounds_is_refused(idle: Namespace, replicas: i
     refusal = idle.refusal("scale", "elasticjob/idle", f"--replicas={replicas}")
     assert f"spec.replicas: Invalid value: {sentence}" in refusal.replace('"', "")
     assert idle.get("elasticjob", "idle")["spec"]["replicas"] == 2
-
-
-CHANGES = pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("template", '{"metadata": {"labels": {"a": "b"}}}'),
-        ("nprocPerNode", "2"),
-        ("trainerContainer", '"main"'),
-    ],
-    ids=["template", "nprocPerNode", "trainerContainer"],
-)
-
-
-@CHANGES
-def test_what_running_pods_were_made_from_cannot_be_changed(idle: Namespace, field: str, value: str) -> None:
-    patch = f'{{"spec": {{"{field}": {value}}}}}'
-    refusal = idle.refusal("patch", "elasticjob", "idle", "--type=merge", f"--patch={patch}")
-    assert f"spec.{field}" in refusal
-    assert f"{field} can be changed only while the job is suspended: set spec.suspend to true first" in refusal
-
-
-@CHANGES
-def test_it_can_be_changed_while_the_job_is_suspended(idle: Namespace, field: str, value: str) -> None:
-    patch = f'{{"spec": {{"{field}": {value}}}}}'
-    idle.kubectl("patch", "elasticjob", "asleep", "--type=merge", f"--patch={patch}", "--dry-run=server")
-
-
-def test_suspend_and_template_change_in_one_edit_are_refused(idle: Namespace) -> None:
-    """The pods that run would be those of another template than the one that the job then shows."""
-    patch = '{"spec": {"suspend": true, "nprocPerNode": 2}}'
-    refusal = idle.refusal("patch", "elasticjob", "idle", "--type=merge", f"--patch={patch}", "--dry-run=server")
-    assert "nprocPerNode can be changed only while the job is suspended" in refusal
 
 
 @pytest.mark.parametrize(

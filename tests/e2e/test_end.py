@@ -18,8 +18,8 @@ def test_a_job_completes_when_its_last_worker_has(job: Job) -> None:
     assert job.rendezvous["phase"] == "Closed"
     assert job.rendezvous["outcome"] == "Complete"
     assert job.rounds() == [first], "the end of one worker is no loss to the others"
-    assert "saved" in job.namespace.kubectl("logs", "train-0-0", "--container", TRAINER)
-    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Complete", "--timeout=5s")
+    job.logged(job.pods()[0], "saved")
+    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Complete", "--timeout=30s")
 
     def phases() -> list[str]:
         return [pod["status"]["phase"] for _, pod in sorted(job.pods().items())]

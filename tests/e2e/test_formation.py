@@ -2,8 +2,8 @@
 
 import re
 
-from e2e.job import SIDECAR, TRAINER, Job, container_status
-from e2e.kube import Namespace, wait_until
+from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, container_status
+from e2e.kube import Namespace, Object, wait_until
 from elasticjob.incarnations import Incarnations
 
 
@@ -16,28 +16,53 @@ def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:
     assert module_job.status["phase"] == "Running"
 
 
-def test_the_trainer_keeps_its_image_and_command(module_job: Job) -> None:
+def test_the_trainer_runs_the_templates_command_and_keeps_the_images_pythonpath(module_job: Job) -> None:
     for pod in module_job.member_pods():
         (trainer,) = pod["spec"]["containers"]
-        assert (trainer["name"], trainer["command"]) == (TRAINER, ["torchrun", "/test/train.py"])
+        assert (trainer["name"], trainer["command"][-2:]) == (TRAINER, ["torchrun", "/test/train.py"])
         assert pod["spec"]["restartPolicy"] == "OnFailure"
+        command, environment = first_process(module_job, pod)
+        assert command[-2:] == ["/opt/torch/bin/torchrun", "/test/train.py"]
+        assert environment["PYTHONPATH"] == "/elasticjob/trainer:/app"
+
+
+def test_a_pythonpath_that_comes_from_a_config_map_is_kept(job: Job) -> None:
+    """Of which the operator sees the ConfigMap's name and no more."""
+    data = {"PYTHONPATH": "/test:/from/a/config map"}
+    job.namespace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": data})
+    job.apply(replicas=1, trainer={"envFrom": [{"configMapRef": {"name": "settings"}}]})
+    job.wait_for_training(1)
+    _, environment = first_process(job, job.pods()[0])
+    assert environment["PYTHONPATH"] == f"/elasticjob/trainer:{data['PYTHONPATH']}"
+
+
+def first_process(job: Job, pod: Object) -> tuple[list[str], dict[str, str]]:
+    """The words and the variables of a trainer container's first process."""
+    name = pod["metadata"]["name"]
+    show = ["cat", "/proc/1/cmdline", "/proc/1/environ"]
+    words = job.namespace.kubectl("exec", name, "--container", TRAINER, "--", *show).split("\0")
+    command = [word for word in words if "=" not in word and word]
+    return command, dict(word.split("=", 1) for word in words if "=" in word)
 
 
 def test_kubectl_wait_works_on_the_conditions(module_job: Job) -> None:
     module_job.namespace.kubectl(
-        "wait", "elasticjob/train", "--for=condition=Rendezvoused", "--for=condition=TemplateValid", "--timeout=5s"
+        "wait", "elasticjob/train", "--for=condition=Rendezvoused", "--for=condition=TemplateValid", "--timeout=30s"
     )
 
 
 def test_an_event_tells_of_the_round(module_job: Job) -> None:
+    module_job.wait_for_event("RoundFormed")
     (formed,) = [event for event in module_job.events() if event["reason"] == "RoundFormed"]
     assert formed["type"] == "Normal"
     assert formed["message"].startswith("round 1 formed with 2 workers in ")
 
 
+GROWING = {"STEP": "", "AGE": ""}
+
+
 def test_kubectl_get_shows_jobs_and_workers(module_job: Job) -> None:
-    job = row(module_job.namespace, "ej", "train")
-    assert job | {"AGE": ""} == {
+    shown = {
         "NAME": "train",
         "PHASE": "Running",
         "ROUND": "1",
@@ -45,8 +70,13 @@ def test_kubectl_get_shows_jobs_and_workers(module_job: Job) -> None:
         "WAITING": "0",
         "READY": "2",
         "TARGET": "2",
-        "AGE": "",
+        **GROWING,
     }
+
+    def job() -> dict[str, str]:
+        return row(module_job.namespace, "ej", "train") | GROWING
+
+    wait_until("the job's row", lambda: job() == shown, TOLD_SECONDS, job)  # READY follows the kubelet
     wanted = {
         "NAME": "train-1-0",
         "JOB": "train",
@@ -54,14 +84,14 @@ def test_kubectl_get_shows_jobs_and_workers(module_job: Job) -> None:
         "ROUND": "1",
         "REQUEST": "Join",
         "NODE": module_job.pods()[1]["spec"]["nodeName"],
-        "AGE": "",
+        **GROWING,
     }
 
     def worker() -> dict[str, str]:
-        return row(module_job.namespace, "ew", "train-1-0") | {"AGE": ""}
+        return row(module_job.namespace, "ew", "train-1-0") | GROWING
 
     # a worker's round and rank are written with its next heartbeat, after the round was formed
-    wait_until("the worker's round and rank", lambda: worker() == wanted, 15, worker)
+    wait_until("the worker's round and rank", lambda: worker() == wanted, TOLD_SECONDS, worker)
 
 
 def row(namespace: Namespace, kind: str, name: str) -> dict[str, str]:

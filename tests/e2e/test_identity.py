@@ -41,9 +41,20 @@ def pods(operator: Namespace, module_namespace: Namespace) -> Pods:
         here.apply(idle_pod(name, f"{name.split('-', 1)[0]}-worker"))
     made = Pods(here, *(here.get("pod", name) for name in ("train-0-0", "train-1-0", "other-0-0")))
     for pod in (made.zero, made.one):
-        answer = made.caller(pod).create(here, record_of(pod))
-        assert answer.status == 201, answer
+        create_record(made, pod)
     return made
+
+
+def create_record(pods: Pods, pod: Object) -> None:
+    """As the pod's sidecar does; a role that was just made counts a little later."""
+    caller = pods.caller(pod)
+
+    def answered() -> Answer | None:
+        answer = caller.create(pods.namespace, record_of(pod))
+        return answer if answer.status != 403 else None
+
+    answer = wait_until("the role binding to count", answered, 30)
+    assert answer.status == 201, answer
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from test_fuzz_records import STATUSES, specs
 
 from e2e.identity import Caller, path
 from e2e.job import Job
-from e2e.kube import Namespace, wait_until
+from e2e.kube import Namespace
 from elasticjob.api import ElasticWorker
 
 ELSEWHERE = "10.255.255.1:29402"
@@ -31,11 +31,8 @@ def test_an_invalid_record_costs_its_own_pod_and_nobody_elses(job: Job) -> None:
     assert pods[1]["metadata"]["name"] == f"{job.name}-1-1"
     assert job.status.get("restarts", 0) == 0
 
-    def told() -> list[str]:
-        return [event["message"] for event in job.events() if event["reason"] == "InvalidRecord"]
-
-    wait_until("the event of the invalid record", told, 10)
-    assert [one.startswith("worker 1's ElasticWorker: spec.address is ") for one in told()] == [True]
+    job.wait_for_event("InvalidRecord", "worker 1's ElasticWorker: spec.address is ")
+    assert [event["reason"] for event in job.events()].count("InvalidRecord") == 1
 
 
 @pytest.fixture(scope="module")

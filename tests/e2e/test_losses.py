@@ -1,8 +1,9 @@
-"""Trainers that never join."""
+"""Trainers that never join, and some that only seem to have finished."""
 
 import pytest
 
-from e2e.job import Job
+from e2e.disruption import kill_worker_process
+from e2e.job import IMAGE, TRAINER, Job
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,23 @@ def test_a_trainer_that_ends_without_joining_is_told(job: Job, command: str, sen
     job.apply(replicas=1, maxRestarts=0, trainer={"command": ["sh", "-c", command]})
     assert sentence in job.wait_for_condition("Failed")["message"]
     job.wait_for_the_end_of_all_pods()
+
+
+def test_pods_that_fail_by_themselves_have_an_end(job: Job) -> None:
+    container = {"name": TRAINER, "image": IMAGE, "command": ["sleep", "600"]}
+    job.apply(replicas=1, maxRestarts=1, template={"spec": {"activeDeadlineSeconds": 2, "containers": [container]}})
+    sentence = (
+        "worker 0's pods failed 2 times in a row before they were in any round, and maxRestarts is 1: its pod failed"
+    )
+    message = job.wait_for_condition("Failed")["message"]
+    assert message.startswith(f"{sentence} (DeadlineExceeded")
+
+
+def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(job: Job) -> None:
+    job.apply(replicas=2, trainer={"command": ["sh", "-c", "torchrun /test/train.py; exit 0"]})
+    first = job.wait_for_round(2)
+    kill_worker_process(job.namespace, job.pods()[1], TRAINER)
+    new = job.wait_for_round(2, after=first)
+    assert (new.number, new.members, new.reason) == (2, (0, 1), "worker 1 left: AgentLost")
+    assert job.pods()[1]["metadata"]["name"] == "train-1-1"
+    assert job.status["restarts"] == 1

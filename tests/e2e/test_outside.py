@@ -98,7 +98,10 @@ def test_it_says_where_it_belongs(pods: Namespace, name: str, sentence: str) -> 
         return terminated
 
     terminated = wait_until(f"pod {name} to end", ended, 120, lambda: pods.kubectl("logs", name))
-    said = pods.kubectl("logs", name).splitlines()
+
+    def said() -> list[str]:
+        return pods.kubectl("logs", name).splitlines()
+
+    wait_until(f"{sentence!r} as the last words", lambda: said()[-1:] and said()[-1].startswith(sentence), 30, said)
     assert terminated["exitCode"] == 1
-    assert said[-1].startswith(sentence)
-    assert not any("Traceback" in line for line in said)
+    assert not any("Traceback" in line for line in said())

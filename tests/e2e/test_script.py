@@ -1,6 +1,7 @@
 """A script's own view: it reports, it is asked to save before a planned change, and no step is lost by one."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from e2e.test_formation import row
 from e2e.trainer_log import Step
 
 SCRIPT = Path(__file__).with_name("saving_train.py")
+WRITTEN_SECONDS = 75  # an agent whose sidecar is silent for 30 takes it for gone
 REPORTED_SECONDS = 30  # to the sidecar, with its heartbeat to the API, from there into the job's status
 
 
@@ -65,12 +67,32 @@ def test_what_a_script_reports_is_shown(saving: Job) -> None:
     wait_until("each worker's own", lambda: ranks_reported(saving.namespace) == [0, 1], REPORTED_SECONDS)
     saving.finish_training()
     saving.wait_for_condition("Complete")
-    last = max(step.step for pod in saving.pods().values() for step in saving.log(pod).steps())
+
+    def last() -> int:
+        return max(step.step for pod in saving.pods().values() for step in saving.log(pod).steps())
 
     def told() -> bool:
-        return bool(saving.status["progress"]["step"] == last)
+        return bool(saving.status["progress"]["step"] == last())
 
-    wait_until(f"the last step, {last}", told, REPORTED_SECONDS, lambda: saving.status["progress"])
+    wait_until("the last step", told, REPORTED_SECONDS, lambda: (last(), saving.status["progress"]))
+
+
+def test_a_job_that_reports_and_is_written_to_stays_in_one_round(saving: Job) -> None:
+    """Each write of the job rings in all sidecars, and most change nothing that an agent waits for: it has to hear from
+    its sidecar all the same, or it takes it for gone after 30 seconds."""
+    saving.apply(replicas=2)
+    saving.wait_for_round(2)
+    before = saving.wait_for_training(2)
+    end, number = time.monotonic() + WRITTEN_SECONDS, 0
+    while time.monotonic() < end:
+        number += 1
+        for verb in ("annotate", "label"):
+            saving.namespace.kubectl(verb, "elasticjob", saving.name, f"written={number}", "--overwrite")
+        time.sleep(1)
+    assert number > WRITTEN_SECONDS / 10
+    saving.wait_for_steps(before, int(WRITTEN_SECONDS / 2))  # the same group: no process was started again
+    assert [one.number for one in saving.rounds()] == [1]
+    assert saving.status["restarts"] == 0
 
 
 def ranks_reported(namespace: Namespace) -> list[int]:

@@ -1,8 +1,8 @@
 """A training that only counts: each step is one all-reduce over all workers, and rank 0 saves the count.
 
 Every line that it prints names the group of workers that took the step together, so that a test can tell the
-training after a new round from the one before. `touch /tmp/finish` in any worker ends it in success everywhere,
-`touch /tmp/grow` lets that one take 4 GiB.
+training after a new round from the one before. Each step is reported as well. `touch /tmp/finish` in any worker ends
+it in success everywhere, `touch /tmp/grow` lets that one take 4 GiB.
 """
 
 import os
@@ -12,6 +12,11 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+try:
+    import elasticjob_torch
+except ImportError:  # plain torchrun, for comparison
+    elasticjob_torch = None
 
 STEP_SECONDS = 0.2
 STEPS = int(os.environ.get("STEPS", "1000000"))
@@ -34,6 +39,8 @@ def main() -> None:
         dist.all_reduce(sums)
         workers, finish = sums.tolist()
         print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
+        if elasticjob_torch:
+            elasticjob_torch.report(step=step, total=STEPS)
         if step == FAIL_AT_STEP:
             raise RuntimeError(f"FAIL_AT_STEP is {step}")
         if rank == 0 and step % SAVE_EVERY == 0:

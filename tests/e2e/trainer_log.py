@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from e2e.kube import Namespace
 
+STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) (.*)")
 STEP = re.compile(r"group=(\w+) world_size=(\d+) rank=(\d+) step=(\d+)")
 COMPLETE = "Rendezvous complete for workers"  # of an agent, with LOGLEVEL=INFO
 # of examples/digits, which only rank 0 prints
@@ -51,8 +52,9 @@ class TrainerLog:
 
     @classmethod
     def parse(cls, text: str) -> "TrainerLog":
-        stamped = (line.split(" ", 1) for line in text.splitlines())
-        return cls(tuple(Line(datetime.fromisoformat(at).timestamp(), rest) for at, rest in stamped))
+        """Lines of `kubectl logs --timestamps`. A progress bar makes several of one, and only the first is stamped."""
+        found = (STAMPED.fullmatch(line) for line in text.splitlines())
+        return cls(tuple(Line(datetime.fromisoformat(one[1]).timestamp(), one[2]) for one in found if one))
 
     def when(self, text: str) -> float | None:
         """The moment of the first line with `text` in it."""

@@ -3,7 +3,7 @@ stands, and which pods are made and deleted for it."""
 
 from collections.abc import Iterable, Iterator
 
-from elasticjob.rendezvous import Decision, Spec, State, Worker, violations
+from elasticjob.rendezvous import Decision, PodState, Spec, State, Worker, violations
 from elasticjob.rendezvous.roster import ENDED, STUCK, current, is_current
 from elasticjob.terms import RendezvousPhase, RequestType
 from model.search import Finding
@@ -12,9 +12,15 @@ Places = tuple[tuple[int, int], ...]
 
 
 def check_step(
-    spec: Spec, before: State, workers: tuple[Worker, ...], decision: Decision, new: Places, old: tuple[Worker, ...]
+    spec: Spec,
+    before: State,
+    workers: tuple[Worker, ...],
+    decision: Decision,
+    now: float,
+    new: Places,
+    old: tuple[Worker, ...],
 ) -> None:
-    """`new` are the pods to be made after the step, `old` those to be deleted. Raises Finding."""
+    """`new` are the pods to be made after the step at `now`, `old` those to be deleted. Raises Finding."""
     after = decision.state
     wrong = [
         *violations(spec, before, workers, decision),
@@ -22,6 +28,7 @@ def check_step(
         *_victims(after, workers),
         *_failures(before, after),
         *_made(spec, after, workers, new),
+        *_not_too_soon(after, now, new),
         *_new_names(before, new),
         *_deleted(after, old),
     ]
@@ -38,6 +45,8 @@ def _members(state: State, workers: Iterable[Worker]) -> Iterator[str]:
         if member.index in state.done:
             continue
         worker = present.get(member.index)
+        if worker is not None and worker.pod is PodState.SUCCEEDED and worker.place in state.clocks.invalid:
+            continue  # what it has to say is awaited
         if worker is None or worker.member != member or worker.deleting or worker.pod in STUCK | ENDED:
             yield f"round {state.round} stands although worker {member.index} is gone"
         elif worker.request is None or worker.request.type is not RequestType.JOIN:
@@ -73,9 +82,21 @@ def _new_names(before: State, new: Places) -> Iterator[str]:
 def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: Places) -> Iterator[str]:
     names = {(worker.index, worker.replacement) for worker in workers}
     yield from (f"pod {index}-{number} is made, and is there already" for index, number in names.intersection(new))
-    alive = [w for w in workers if is_current(state, w) and not w.deleting and w.pod not in ENDED]
+    alive = [w for w in workers if is_current(state, w) and not w.deleting and w.pod not in ENDED and not w.outdated]
     if new and (len(alive) + len(new) > spec.replicas or spec.suspend or state.phase is RendezvousPhase.CLOSED):
         yield f"{len(new)} pods are made beside {len(alive)} for {spec.replicas} workers"
+
+
+def _not_too_soon(state: State, now: float, new: Places) -> Iterator[str]:
+    """Who has failed by itself twice is made anew after 10 s, then after 20, 40, and at most 300."""
+    delays = (0.0, 0.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+    for index, number in new:
+        known = state.clocks.failures.get(index)
+        if known is None:
+            continue
+        delay = delays[known.row] if known.row < len(delays) else 300.0
+        if now - known.since < delay:
+            yield f"pod {index}-{number} is made {now - known.since:g} s after failure {known.row} in a row"
 
 
 def _deleted(state: State, old: tuple[Worker, ...]) -> Iterator[str]:
@@ -86,6 +107,7 @@ def _deleted(state: State, old: tuple[Worker, ...]) -> Iterator[str]:
 
 def is_wanted(state: State, worker: Worker) -> bool:
     """Whether its pod must stay: it trains or may do so, or has finished."""
-    if not is_current(state, worker) or worker.member in state.leaving:
+    number = state.replacements.get(worker.index, 0)
+    if worker.replacement != number or worker.member in state.leaving:
         return False
     return worker.index in state.done or not state.ended

@@ -46,6 +46,7 @@ def _pod(pod: Pod) -> tuple[Any, ...]:
         pod.read,
         pod.lag,
         pod.given,
+        pod.finished,
         pod.seen and pod.seen.number,
         pod.sidecar and _sidecar(pod.sidecar),
         pod.trainer and _trainer(pod.trainer),

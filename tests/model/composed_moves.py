@@ -26,6 +26,10 @@ IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
     "gone": ("is gone", lambda pod: pod._replace(gone=True, sidecar=None, trainer=None, lag=0)),
     "finish": ("its trainer has finished", pod_events.finishing),
     "kill": ("its trainer is killed", pod_events.killed),
+    "swallow": (
+        "its trainer is killed in a shell that exits with code 0",
+        lambda pod: pod_events.stopped(pod, PodState.SUCCEEDED),
+    ),
     "crash": ("its sidecar crashes and starts anew", pod_events.with_sidecar),
     "delete": ("is deleted", lambda pod: pod._replace(deleting=True)),
     "fail": ("its processes fail", lambda pod: pod_events.asking(pod, Cause.WORKER_FAILED)),
@@ -100,6 +104,8 @@ def _faults(pod: Pod) -> Iterator[str]:
         return
     yield "kill"
     yield "crash"
+    if not pod.deleting:
+        yield "swallow"
     if not trainer.connected:
         return
     if trainer.state in (JOINING, ENTERING):

@@ -16,7 +16,7 @@ from model.composed_world import NOW, Cluster, Old, World, heard, later, outdate
 from model.pods import Pod
 from model.search import Move, digest
 
-SPEC = Spec(replicas=2, min_replicas=1, max_restarts=1, last_call=10, join_timeout=40, rejoin=20)
+SPEC = Spec(replicas=2, min_replicas=1, max_restarts=1, last_call=10, join_timeout=40, rejoin=20, worker_lost=5)
 
 
 class ComposedScope:
@@ -89,7 +89,7 @@ class ComposedScope:
         match move:
             case ("wait",):
                 assert world.wake is not None
-                world = world._replace(state=later(world.state, world.wake))
+                return self._cluster.operate(world._replace(state=later(world.state, world.wake)), waited=True)
             case ("scale", replicas):
                 world = outdated(world._replace(spec=replace(world.spec, replicas=replicas)))
             case ("suspend",):

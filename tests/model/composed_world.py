@@ -84,10 +84,13 @@ class Cluster:
         state = State(clocks=Clocks(opened=NOW, formed=NOW))
         return self.operate(World(self._spec, state, history=(self.api.number(state),)))
 
-    def operate(self, world: World) -> World:
-        """The operator looks, writes what it has decided, and acts. Raises Finding."""
+    def operate(self, world: World, waited: bool = False) -> World:
+        """The operator looks, writes what it has decided, and acts; `waited`: in vain for what is not heard yet.
+        Raises Finding."""
         sights = tuple(pod.seen for pod in world.pods if pod.seen is not None)
         step = self._step(world.spec, world.state, sights)
+        if not waited:
+            _must_have_finished(world, step.decision.state)
         world = _with_pods(self._written(world, step.decision), step.new, step.gone)
         return world if step.idle else world._replace(looks=self._has_to_do(world))
 
@@ -108,7 +111,7 @@ class Cluster:
         for worker in gone:
             if is_wanted(world.state, worker):
                 raise Finding(f"an old operator deletes pod {worker.index}-{worker.replacement}, which is wanted")
-        world = _with_pods(world, pods_to_create(old.spec, decision.state, workers), gone)
+        world = _with_pods(world, pods_to_create(old.spec, decision.state, workers, NOW), gone)
         return world._replace(looks=self._has_to_do(world))
 
     def key_of(self, state: State) -> tuple[Any, ...]:
@@ -128,9 +131,9 @@ class Cluster:
         if key not in self._steps:
             workers = tuple(sight.worker for sight in sights)
             decision = decide(spec, state, workers, NOW)
-            new = pods_to_create(spec, decision.state, workers)
+            new = pods_to_create(spec, decision.state, workers, NOW)
             gone = pods_to_delete(spec, decision.state, workers, NOW)
-            check_step(spec, state, workers, decision, new, gone)
+            check_step(spec, state, workers, decision, NOW, new, gone)
             idle = agreed(decision.state) == agreed(state) and not new
             self._steps[key] = Step(decision, new, gone, idle)
         return self._steps[key]
@@ -186,8 +189,17 @@ def later(state: State, seconds: float) -> State:
         all_running=back(clocks.all_running),
         newcomer=back(clocks.newcomer),
         leaving={member: since - seconds for member, since in clocks.leaving.items()},
+        invalid={place: since - seconds for place, since in clocks.invalid.items()},
+        failures={index: known._replace(since=known.since - seconds) for index, known in clocks.failures.items()},
     )
     return replace(state, clocks=earlier)
+
+
+def _must_have_finished(world: World, state: State) -> None:
+    """Nobody is taken to have finished whose trainer has not said so. Raises Finding."""
+    for member in set(state.finished) - set(world.state.finished):
+        if not any(pod.finished for pod in world.pods if member.id.startswith(f"{pod.index}-{pod.number}-")):
+            raise Finding(f"worker {member.index} is taken to have finished, and its trainer has not")
 
 
 def _formed(before: Formed, state: State) -> Formed:

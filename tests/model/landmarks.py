@@ -21,6 +21,7 @@ JOB = Spec(
 )
 TWO = replace(JOB, replicas=2)
 NEEDS_TWO = replace(JOB, min_replicas=2)
+LATE = replace(JOB, worker_lost=60)
 
 
 def each(name: str, *indices: int) -> tuple[Move, ...]:
@@ -44,6 +45,10 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
     "one of two has finished where two must be": (
         replace(NEEDS_TWO, replicas=2),
         (*each("up", 0, 1), *each("finish", 0)),
+    ),
+    "two of three have failed, and the third is silent, where that is noticed late": (
+        LATE,
+        (*each("up", 0, 1, 2), *each("failed", 0, 1), ("time", 20.0, 2), ("time", 20.0, 2)),
     ),
     "two of three are lost where two must be": (NEEDS_TWO, (*each("up", 0, 1, 2), *each("deleted", 0, 1))),
 }

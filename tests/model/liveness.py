@@ -19,6 +19,7 @@ from math import inf
 from typing import NoReturn
 
 from elasticjob.rendezvous import PodState, Request, Roster, Spec, State, Worker, roster_of
+from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.roster import ENDED, has_joined, is_current, min_members
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 from model.operator_key import key_of
@@ -35,9 +36,14 @@ class Calm(Enum):
     WITHOUT_PODS = "no pod comes to run, and nobody joins any more"
 
 
-def bound(spec: Spec) -> float:
-    """Within how many seconds of calm a round is formed or the job has ended."""
-    return max(spec.last_call, spec.rejoin, spec.join_timeout)
+def bound(spec: Spec, state: State) -> float:
+    """Within how many seconds of calm a round is formed or the job has ended.
+
+    Who has not joined in time is replaced when it was seen to beat twice after that, and the new pod has its time; a
+    pod comes late where others failed before it.
+    """
+    late = max((delay_of(failures) for failures in state.clocks.failures.values()), default=0.0)
+    return max(spec.last_call, late + spec.rejoin + 2 * spec.worker_lost + spec.join_timeout)
 
 
 class Liveness:
@@ -53,7 +59,7 @@ class Liveness:
         self._later.clear()
         for calm in Calm if world.unseen or _waits_for_pods(world) else (Calm.WELL, Calm.SILENT):
             seconds = self._seconds_to_rest(world, calm)
-            if seconds > bound(world.spec):
+            if seconds > bound(world.spec, world.state):
                 raise Finding(f"{calm.value}: it takes {seconds:g} s to form a round or end")
             self.longest[calm] = max(self.longest[calm], seconds)
 

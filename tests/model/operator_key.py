@@ -12,10 +12,10 @@ from typing import Any
 from elasticjob.rendezvous import Member, Request
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_world import World
-from model.state_key import must_know
+from model.state_key import failures_key, must_know, stood_key
 
-# the models' joins name no limits of their own
-must_know(Request, "type after round cause last_call worker_lost")
+# the models' joins name no limits of their own; `detail` is for people, and no rule reads it
+must_know(Request, "type after round cause detail last_call worker_lost")
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
@@ -36,6 +36,7 @@ def key_of(world: World) -> tuple[Any, ...]:
         workers.append(
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
+                (worker.disrupted, worker.outdated),
                 min(worker.crashes, spec.max_restarts + 1),
                 names[worker.id],
                 _request(worker.request, last_formed, worker.id in members),
@@ -58,8 +59,13 @@ def key_of(world: World) -> tuple[Any, ...]:
         _age(clocks.min_reached, now, spec.last_call),
         _age(clocks.all_running, now, spec.join_timeout),
         _age(clocks.newcomer, now, spec.last_call),
-        _age(clocks.formed, now, spec.restart_reset) if state.phase is FORMED and state.restarts else 0.0,
+        stood_key(spec, state, now),
         [_age(since, now, spec.rejoin) for since in clocks.leaving.values()],
+        sorted(
+            (index, number - oldest.get(index, 0), _age(since, now, spec.worker_lost))
+            for (index, number), since in clocks.invalid.items()
+        ),
+        failures_key(spec, clocks, now),
     )
 
 

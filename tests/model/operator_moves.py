@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from elasticjob.rendezvous import Clocks, PodState, Request, Worker
-from elasticjob.rendezvous.roster import ENDED, STUCK, is_current
+from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
 from elasticjob.terms import Cause, RequestType
 from elasticjob_operator.status import state_of
 from model.api import stored
 from model.operator_key import address_of
-from model.operator_world import World, after_seconds
+from model.operator_world import World, after_seconds, looked
 from model.search import Move
 
 GONE = Worker(index=-1)
@@ -59,6 +59,14 @@ def starts_again(world: World, worker: Worker) -> Worker | None:
     return with_record(world, worker) if worker.id is not None or worker.pod is not PodState.RUNNING else None
 
 
+def is_evicted(world: World, worker: Worker) -> Worker | None:
+    return replace(worker, pod=PodState.FAILED, disrupted=True) if worker.pod not in ENDED else None
+
+
+def is_outdated(world: World, worker: Worker) -> Worker | None:
+    return None if worker.outdated else replace(worker, outdated=True)
+
+
 def is_deleted(world: World, worker: Worker) -> Worker | None:
     return replace(worker, deleting=True)
 
@@ -80,6 +88,8 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "finish": ("its trainer has finished", asks(RequestType.FINISH)),
     "close": ("its trainer closes the rendezvous", asks(RequestType.CLOSE)),
     "pod failed": ("its pod fails", becomes(PodState.FAILED, PodState.PENDING, PodState.RUNNING)),
+    "evicted": ("its pod is evicted", is_evicted),
+    "outdated": ("it is of another template than the job's", is_outdated),
     "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),
     "out of memory": ("its trainer runs out of memory", becomes(PodState.OOM_KILLED, PodState.RUNNING)),
     "stuck": ("its pod cannot be scheduled", becomes(PodState.UNSCHEDULABLE, PodState.PENDING)),
@@ -90,8 +100,9 @@ ALIVE: dict[str, tuple[str, Change]] = {
 }
 # what matters of pods that are on their way out, and of all after the end
 LEFT = ("join", "finish", "gone")
-# seconds that pass, and whose heartbeats go on meanwhile: of all, of none, or (a number) of all but one
+# seconds that pass, and whose heartbeats go on meanwhile: of all or of none; SILENT, those of all but one
 TIMES = ((10.0, "all"), (10.0, "none"), (20.0, "all"), (60.0, "all"))
+SILENT, HEARTBEAT = 20.0, 5.0
 
 
 def moves_of(world: World, left: int) -> Iterator[Move]:
@@ -100,15 +111,22 @@ def moves_of(world: World, left: int) -> Iterator[Move]:
     yield ("look",)
     yield ("restart",)
     yield from (("time", seconds, whose) for seconds, whose in TIMES)
-    yield from (("time", 10.0, w.index) for w in world.workers if w.heartbeat is not None and is_current(state, w))
+    yield from (("time", SILENT, w.index) for w in world.workers if w.heartbeat is not None and is_current(state, w))
     for seen in (True, False) if left > 1 and not world.unseen else (True,):
         yield from (("scale", size, seen) for size in range(spec.min_replicas, 4) if size != spec.replicas)
         yield ("suspend", seen)
+        yield from (("unknown", index, seen) for index in _without_unknown(world))
         for worker in world.workers:
             out = worker.deleting or worker.pod in ENDED or state.ended or not is_current(state, worker)
             for name in LEFT if out else ALIVE:
                 if ALIVE[name][1](world, worker) is not None:
                     yield (name, worker.index, worker.replacement, seen)
+
+
+def _without_unknown(world: World) -> set[int]:
+    """Of workers that have a pod, the first whose next pod nobody has made under the operator's hands."""
+    there = {worker.index for worker in world.workers if is_current(world.state, worker)}
+    return {min(there)} if there and not any(is_unknown(world.state, worker) for worker in world.workers) else set()
 
 
 def changed(world: World, move: Move) -> World:
@@ -120,10 +138,20 @@ def changed(world: World, move: Move) -> World:
         case ("restart",):
             fresh = Clocks(opened=world.now, formed=world.now)
             return world._replace(state=state_of(stored(world.state), fresh))
+        case ("time", seconds, "none"):
+            return after_seconds(world, seconds, "none")
         case ("time", seconds, whose):
-            return after_seconds(world, seconds, whose)
+            for _ in range(int(seconds / HEARTBEAT) - 1):
+                world = looked(after_seconds(world, HEARTBEAT, whose))
+            return after_seconds(world, HEARTBEAT, whose)
         case ("scale", replicas, _):
             return world._replace(spec=replace(world.spec, replicas=replicas))
+        case ("unknown", index, _):
+            number = world.state.replacements.get(index, 0) + 1
+            made = comes_up(world, Worker(index=index, replacement=number))
+            assert made is not None
+            workers = sorted((*world.workers, made), key=lambda worker: worker.place)
+            return world._replace(workers=tuple(workers), ids=world.ids + 1)
         case ("suspend", _):
             return world._replace(spec=replace(world.spec, suspend=not world.spec.suspend))
     name, index, number, _ = move

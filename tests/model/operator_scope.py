@@ -75,6 +75,8 @@ def in_words(move: Move) -> str:
             return "the operator starts anew"
         case ("scale", replicas, seen):
             text = f"scaled to {replicas}"
+        case ("unknown", index, seen):
+            text = f"somebody makes the next pod of worker {index}, and joins"
         case ("suspend", seen):
             text = "suspended, or resumed"
         case (name, index, number, seen):

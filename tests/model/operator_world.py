@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from elasticjob.rendezvous import Event, PodState, Spec, State, Worker, decide, pods_to_create, pods_to_delete
-from elasticjob.rendezvous.roster import ENDED, is_current
+from elasticjob.rendezvous.roster import ENDED
 from model.checks import check_step
 
 
@@ -40,9 +40,9 @@ def looked(world: World) -> World:
     spec, workers, now = world.spec, world.workers, world.now
     decision = decide(spec, world.state, workers, now)
     state = decision.state
-    new = pods_to_create(spec, state, workers)
+    new = pods_to_create(spec, state, workers, now)
     old = pods_to_delete(spec, state, workers, now)
-    check_step(spec, world.state, workers, decision, new, old)
+    check_step(spec, world.state, workers, decision, now, new, old)
     if old or new:
         workers = tuple(replace(worker, deleting=True) if worker in old else worker for worker in workers)
         made = (Worker(index=index, replacement=number, pod=PodState.PENDING) for index, number in new)
@@ -65,8 +65,12 @@ def after_seconds(world: World, seconds: float, whose: str | int) -> World:
 
 def _without_old_ones(state: State, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
     """Of the pods of an index that were given up only the newest is kept, or there would be ever more of them."""
-    newest_old = {worker.index: worker for worker in workers if not is_current(state, worker)}
-    return tuple(w for w in workers if is_current(state, w) or newest_old[w.index] is w)
+    newest_old = {worker.index: worker for worker in workers if is_old(state, worker)}
+    return tuple(w for w in workers if not is_old(state, w) or newest_old[w.index] is w)
+
+
+def is_old(state: State, worker: Worker) -> bool:
+    return worker.replacement < state.replacements.get(worker.index, 0)
 
 
 def lines_of(world: World) -> Iterator[str]:

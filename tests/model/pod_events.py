@@ -117,7 +117,7 @@ def finishing(pod: Pod) -> Pod:
     trainer = _trainer(pod)
     sidecar = copied(pod)
     sidecar.finish(trainer.name, trainer.used)
-    return _settled(pod, sidecar, trainer._replace(state=FINISHED))
+    return _settled(pod._replace(finished=True), sidecar, trainer._replace(state=FINISHED))
 
 
 def closing(pod: Pod) -> Pod:

@@ -41,7 +41,7 @@ class Trainer(NamedTuple):
 class Pod(NamedTuple):
     """`seen` is what the operator knows of it, None before its first sight. `read` is the number of the status that the
     sidecar knows, and `lag` how many were written since. `lives` and `starts` count its sidecars and its trainers;
-    `given` is the round last handed out in this pod, and to whom."""
+    `given` is the round last handed out in this pod, and to whom; `finished`: a trainer of its has said so."""
 
     index: int  # type: ignore[assignment]  # a field, and not the method of a tuple
     number: int
@@ -56,6 +56,7 @@ class Pod(NamedTuple):
     lag: int = 0
     trainer: Trainer | None = None
     given: tuple[int, str] = (0, "")
+    finished: bool = False
 
 
 def sight_of(pod: Pod) -> Sight:

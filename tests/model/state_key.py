@@ -4,28 +4,38 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from elasticjob.rendezvous import Clocks, Member, Spec, State, Worker
+from elasticjob.rendezvous import Clocks, Failures, Member, Spec, State, Worker
+from elasticjob.rendezvous.backoff import LONGEST_SECONDS, delay_of
 from elasticjob.terms import RendezvousPhase
 
 
 def must_know(kind: Any, names: str) -> None:
     """A field that a key leaves out by mistake would hide worlds: each is listed where keys are made."""
-    found, known = {field.name for field in fields(kind)}, set(names.split())
+    found = set(getattr(kind, "_fields", ())) or {field.name for field in fields(kind)}
+    known = set(names.split())
     if found != known:
         raise TypeError(f"{kind.__name__} has other fields than the models know: {sorted(found ^ known)}")
 
 
 must_know(
     State,
-    "clocks round phase participants leaving finished replacements restarts failure given_up planned "
+    "clocks round phase participants replicas leaving finished replacements restarts failure given_up planned "
     "waiting store outcome reason",
 )
-must_know(Clocks, "opened formed min_reached all_running newcomer beats leaving invalid")
-must_know(Worker, "index replacement pod deleting crashes id address request heartbeat detail invalid")
-must_know(Spec, "replicas min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost restart_reset")
+must_know(Clocks, "opened formed min_reached all_running newcomer beats leaving invalid failures")
+must_know(Failures, "row unused since why")
+must_know(
+    Worker, "index replacement pod deleting crashes id address request heartbeat detail invalid disrupted outdated"
+)
+must_know(
+    Spec,
+    "replicas min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost restart_reset "
+    "starts_torchrun",
+)
 
 
 # No record is invalid in the models: to the rules such a worker is one that has not come, and then one that is lost.
+# What `State.replicas` was makes a difference to texts only.
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:
@@ -55,7 +65,23 @@ def _ids(members: Iterable[Member]) -> tuple[str, ...]:
     return tuple(member.id for member in members)  # an id holds its index
 
 
-def _clocks(spec: Spec, state: State) -> tuple[float, ...]:
+def failures_key(spec: Spec, clocks: Clocks, now: float) -> tuple[tuple[float, ...], ...]:
+    """What matters of pods that failed by themselves, by index."""
+    return tuple(
+        (index, delay_of(known), min(known.unused, spec.max_restarts + 1), min(now - known.since, delay_of(known)))
+        for index, known in sorted(clocks.failures.items())
+    )
+
+
+def stood_key(spec: Spec, state: State, now: float) -> float:
+    """For how long the formed round has stood, as far as anything waits for that."""
+    if state.phase is not RendezvousPhase.FORMED or not (state.restarts or state.clocks.failures):
+        return 0.0
+    waits = (spec.restart_reset * (state.restarts > 0), LONGEST_SECONDS * bool(state.clocks.failures))
+    return min(now - state.clocks.formed, max(waits))
+
+
+def _clocks(spec: Spec, state: State) -> tuple[Any, ...]:
     clocks = state.clocks
     forming = state.phase is RendezvousPhase.FORMING
     return (
@@ -63,8 +89,10 @@ def _clocks(spec: Spec, state: State) -> tuple[float, ...]:
         _age(clocks.min_reached, spec.last_call),
         _age(clocks.all_running, spec.join_timeout),
         _age(clocks.newcomer, spec.last_call),
-        _age(clocks.formed, spec.restart_reset) if state.restarts and not forming else 0.0,
+        stood_key(spec, state, 0.0),
         *(_age(since, spec.rejoin) for since in clocks.leaving.values()),
+        *((*place, _age(since, spec.worker_lost)) for place, since in sorted(clocks.invalid.items())),
+        failures_key(spec, clocks, 0.0),
     )
 
 

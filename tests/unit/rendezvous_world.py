@@ -40,14 +40,15 @@ class World:
         self.state = decision.state
         self.log += [event.message for event in decision.events]
         self.told += [event.reason for event in decision.events]
-        for place in pods_to_create(self.spec, self.state, workers):
+        for place in pods_to_create(self.spec, self.state, workers, self.now):
             self.workers[place] = Worker(index=place[0], replacement=place[1], pod=PodState.PENDING)
         for worker in pods_to_delete(self.spec, self.state, self.workers.values(), self.now):
             del self.workers[worker.index, worker.replacement]
         return decision
 
     def place(self, index: int) -> Place:
-        return max(place for place in self.workers if place[0] == index)
+        agreed = self.state.replacements.get(index, 0)
+        return max(place for place in self.workers if place[0] == index and place[1] <= agreed)
 
     def change(self, index: int, **changes: object) -> None:
         place = self.place(index)
@@ -117,6 +118,10 @@ class World:
             if any(place[0] == index for place in self.workers):
                 worker = self.workers[self.place(index)]
                 self.change(index, heartbeat=(worker.heartbeat or 0) + 1)
+
+    def exit(self, index: int) -> None:
+        """Its trainer's container ends with exit code 0, whatever it has said before."""
+        self.change(index, pod=PodState.SUCCEEDED)
 
     def wait(self, seconds: float, beating: tuple[int, ...] = ()) -> None:
         """Time passes; the workers named go on beating."""

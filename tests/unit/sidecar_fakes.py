@@ -103,6 +103,8 @@ class FakeKube:
         await self._called("watch", {"from": resource_version})
         opened()
         queue: asyncio.Queue[Json | None] = asyncio.Queue()
+        if self.job is not None and int(self.job["metadata"]["resourceVersion"]) > int(resource_version):
+            queue.put_nowait({"type": "MODIFIED", "object": deepcopy(self.job)})  # between the last watch and this one
         self._watches.add(queue)
         try:
             async with asyncio.timeout(seconds):

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from elasticjob_operator.pods import SIDECAR_RESOURCES
+
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "elasticjob"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -50,8 +52,12 @@ def test_every_value_is_documented() -> None:
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
     assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
-    for name in ("image", "serviceAccount", "rbac", "admissionPolicy", "flowControl", "workerNetworkPolicy"):
+    for name in ("image", "sidecar", "serviceAccount", "rbac", "admissionPolicy", "flowControl", "workerNetworkPolicy"):
         assert set(SCHEMA["properties"][name]["properties"]) == set(VALUES[name])
+
+
+def test_the_sidecars_resources_are_the_operators_own_default() -> None:
+    assert VALUES["sidecar"]["resources"] == SIDECAR_RESOURCES
 
 
 def test_the_images_have_the_version_of_the_project() -> None:

@@ -104,3 +104,10 @@ def test_file_keeps_other_events_and_older_runs_until_there_are_new_ones(tmp_pat
 def test_tables_leave_out_what_an_interrupt_left_without_a_run() -> None:
     assert "pod-deleted" not in tables([row(ours=[5.0], c10d=[6.0]), Row("pod-deleted", 180)])
     assert tables([Row("pod-deleted", 180)]) == "no run was whole"
+
+
+def test_a_progress_bar_in_the_log() -> None:
+    """Its carriage returns part a line in several."""
+    log = TrainerLog.parse("2026-11-21T18:12:12.000Z \rWriting: 0%\rWriting: 100%\n2026-11-21T18:12:13.000Z saved\n")
+    assert [line.text for line in log.lines] == ["", "saved"]
+    assert log.when("saved") == NOON + 13

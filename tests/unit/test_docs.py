@@ -21,8 +21,8 @@ def test_the_defaults_in_the_api_page_are_the_models() -> None:
     for field in ElasticJobSpec.model_fields.values():
         if field.alias != "rendezvous":
             found[str(field.alias)] = "required" if field.is_required() else field.default
-    words = {name: "none" if value is None else str(value).lower() for name, value in found.items()}
-    assert told == words
+    words = {None: "none", False: "false"}
+    assert told == {name: words.get(value, str(value)) for name, value in found.items()}
 
 
 def test_the_readme_names_only_tests_and_folders_that_are_there() -> None:

@@ -16,9 +16,11 @@ import pytest
 from fuzzing import encoded, numbers, spoiled, texts, tried
 from hypothesis import given
 from hypothesis import strategies as st
+from sidecar_fakes import JOB_UID
 from test_sidecar_sockets import World, store, until, world
 
 from elasticjob_sidecar import transport, tunnel
+from elasticjob_sidecar.credentials import server_name
 
 assert world  # the fixture
 
@@ -86,7 +88,7 @@ def client_hello() -> bytes:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing, server_hostname="round-1.job").do_handshake()
+        context.wrap_bio(incoming, outgoing, server_hostname=server_name(JOB_UID, 1)).do_handshake()
     return outgoing.read()
 
 

@@ -11,6 +11,7 @@ from elasticjob.rendezvous import (
     Clocks,
     Decision,
     Event,
+    Failures,
     Member,
     PodState,
     Request,
@@ -54,6 +55,7 @@ HISTORY = {
     history.told_once: [
         (formed, replace(formed, participants=(A,)), NO_ROUND),
         (formed, replace(forming, participants=()), NO_ROUND),
+        (formed, replace(formed, replicas=3), NO_ROUND),
         (forming, replace(timeout, participants=()), NO_ROUND),
         (formed, replace(closing, participants=(A,)), NO_ROUND),
         (formed, replace(formed, store="b:1"), "the store of round 2 changed"),
@@ -151,6 +153,12 @@ def heard(state: State, *since: float) -> State:
     return replace(state, clocks=replace(new.clocks, beats=beats))
 
 
+def after_failures(unused: int) -> State:
+    """The job has failed, and before that the pods of index 1 so often."""
+    failures = {1: Failures(unused, unused, 0.0, "its pod failed")}
+    return replace(ended, clocks=replace(new.clocks, failures=failures))
+
+
 a, b, c = worker(A), worker(B), joins(C)
 a_told = replace(forming, leaving=(A,), replacements={0: 1})
 b_lost = replace(forming, replacements={1: 1})
@@ -159,9 +167,16 @@ a_done = replace(formed, finished=(A,))
 planned = replace(forming, planned=True)
 b_told = replace(planned, leaving=(B,), replacements={1: 1})
 ended = replace(failed, round=3, restarts=1)
+no_round = replace(new, phase=CLOSED, outcome=Outcome.FAILED, reason="not torchrun")
 pending, failing = replace(b, pod=PodState.PENDING), replace(b, pod=PodState.FAILED)
+evicted = replace(failing, disrupted=True)
+ended_well = replace(a, pod=PodState.SUCCEEDED)
+missed = replace(formed, clocks=replace(new.clocks, invalid={(0, 0): 0.0}))  # A's last word, for a while
 crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
 
+only_a = replace(again, participants=(A,))
+
+NOT_KNOWN = "round 3 was formed without worker 1, of which nobody knows that it is lost"
 ABOUT_TO_END = "round 2 was reopened, and a member had finished"
 STANDS = "round 2 stands, and a member no longer trains in it"
 NO_CAUSE = "round 2 was ended without a cause"
@@ -191,6 +206,9 @@ STEPS = {
         (step(forming, again, joins(A), worker(X)), "worker 1 is in round 3 without a join for it"),
         (step(forming, again, joins(A), joins(B), c), "worker 2 has joined, and is not in round 3"),
         (step(forming, replace(again, store="b:1"), joins(A), joins(B)), "the store of round 3 is not rank 0's"),
+    ],
+    invariants.formed_without_the_lost: [
+        (step(forming, only_a, joins(A), b), NOT_KNOWN),
     ],
     invariants.formed_between_the_bounds: [
         (step(forming, again, replicas=1), "a round of 2 was formed, and 1 to 1 may"),
@@ -244,6 +262,9 @@ STEPS = {
         (step(formed, forming, a, joins(B, Cause.STARTED)), DROPPED),
         (step(formed, forming, a, worker(B, LEAVE, Cause.AGENT_LOST)), DROPPED),
         (step(formed, b_lost, a, crashed), DROPPED),
+        (step(formed, b_lost, a, failing), DROPPED),
+        (step(formed, b_lost, a, worker(B, LEAVE, Cause.AGENT_LOST, pod=PodState.SUCCEEDED)), DROPPED),
+        (step(replace(waits, given_up=(A,)), replace(b_lost, failure=""), joins(A), b), DROPPED),
         (step(formed, b_lost, a, replace(b, pod=PodState.OOM_KILLED)), DROPPED),
         (step(formed, forming, joins(A, Cause.WORKER_FAILED), joins(B)), DROPPED),
         (step(waits, forming, a, b), DROPPED),
@@ -251,7 +272,7 @@ STEPS = {
         (step(formed, waits, joins(A), b), NO_FAILURE),
         (step(formed, waits, joins(A, Cause.WORKER_FAILED)), NO_FAILURE),
         (step(formed, waits, joins(A, Cause.WORKER_FAILED), worker(X)), NO_FAILURE),
-        (step(waits, replace(waits, replacements={1: 1}), joins(A), failing), NO_FAILURE),
+        (step(waits, replace(waits, replacements={1: 1}), joins(A), evicted), NO_FAILURE),
         (step(waits, waits, joins(A), worker(X)), NO_FAILURE),
         (step(waits, waits, joins(A)), NO_FAILURE),
         (step(waits, again, joins(A), joins(B)), NOT_COUNTED),
@@ -261,8 +282,10 @@ STEPS = {
     ],
     invariants.finished_in_success: [
         (step(formed, formed, worker(A, FINISH), b), FORGOTTEN),
-        (step(formed, formed, replace(a, pod=PodState.SUCCEEDED), b), FORGOTTEN),
         (step(formed, a_done, a, b), INVENTED),
+        (step(formed, a_done, ended_well, b), INVENTED),
+        (step(missed, replace(a_done, clocks=missed.clocks), replace(ended_well, disrupted=True), b), INVENTED),
+        (step(missed, replace(a_done, clocks=missed.clocks), joins(A, pod=PodState.SUCCEEDED), b), INVENTED),
         (step(formed, a_done, worker(A, FINISH, deleting=True), b), INVENTED),
         (step(formed, a_done, worker(A, FINISH), b, suspend=True), INVENTED),
     ],
@@ -277,12 +300,17 @@ STEPS = {
         (step(formed, forming, a, worker(B, deleting=True)), NOT_LOST),
         (step(formed, forming, a, failing), NOT_LOST),
         (step(formed, forming, a, crashed), NOT_LOST),
+        (step(formed, forming, a, worker(B, LEAVE, pod=PodState.SUCCEEDED)), NOT_LOST),
+        (step(formed, forming, a, joins(B, pod=PodState.SUCCEEDED)), NOT_LOST),
+        (step(forming, b_lost, joins(A), joins(B)), "worker 1 was given up without a cause"),
+        (step(forming, b_lost, joins(A), worker(B, LEAVE, Cause.AGENT_LOST)), "worker 1 was given up without a cause"),
         (step(formed, forming, a, worker(B, LEAVE, Cause.STORE_NOT_READY)), NOT_LOST),
     ],
     invariants.room_is_kept: [
         (step(formed, formed, a, b, c), "3 workers are kept, and there is room for 2"),
         (step(formed, a_told, a, b, replicas=1), WRONG_VICTIM),
         (step(formed, a_told, a, b, replace(c, id=None)), WRONG_VICTIM),
+        (step(formed, formed, a, replace(b, outdated=True)), "worker 1 is outdated, and was kept"),
         (step(c_told, replace(c_told, leaving=()), a, b, c), "worker 2 was told to leave, and no longer is"),
     ],
     invariants.ends_for_a_cause: [
@@ -297,6 +325,10 @@ STEPS = {
         (step(closing, replace(failed, restarts=1), worker(A, LEAVE), b), "Failed without a cause"),
         (step(forming, ended, a, crashed), "Failed without a cause"),
         (step(forming, ended, joins(A), replace(crashed, crashes=2)), "Failed without a cause"),
+        (step(forming, ended, joins(A), crashed, min_replicas=2), "Failed without a cause"),
+        (step(forming, after_failures(1), joins(A), min_replicas=2), "Failed without a cause"),
+        (step(forming, after_failures(2), joins(A), replicas=3, min_replicas=2), "Failed without a cause"),
+        (step(new, no_round, worker(A, LEAVE, pod=PodState.SUCCEEDED)), "Failed without a cause"),
         (step(forming, timeout, joins(A), b), "RendezvousTimeout without a cause"),
         (step(forming, timeout, joins(A), min_replicas=2), "RendezvousTimeout without a cause"),
         (step(forming, timeout, joins(A), pending, min_replicas=2), "RendezvousTimeout without a cause"),

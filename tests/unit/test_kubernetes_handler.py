@@ -1,10 +1,12 @@
 """What the kubernetes handler makes of its surroundings: torch's handler and the backend are stand-ins."""
 
+import gc
 import importlib
 import importlib.metadata
 import subprocess
 import sys
 import types
+import weakref
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,6 +49,17 @@ class Inner:
         return types.SimpleNamespace(run=lambda operation, deadline: self.calls.append(operation))
 
 
+class KeepAlive:
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
+
+    def start(self):
+        self.calls.append("heartbeats")
+
+    def stop(self):
+        self.calls.append("no heartbeats")
+
+
 class Store:
     def __init__(self) -> None:
         self.kept: list[list[str]] = []
@@ -62,15 +75,24 @@ def give(answer):
 
 
 @pytest.fixture
-def handler(torch):
+def make(torch):
     module = importlib.import_module("elasticjob_torch.kubernetes.handler")
     torch.dynamic_rendezvous._RendezvousExitOp = lambda: "leave"
-    settings = module.parse_settings("ns/name", {})
-    where = module.ConfigMap(None, "ns", "name")
-    made = module.KubernetesRendezvousHandler(Inner(), types.SimpleNamespace(seen=None), Store(), settings, where)
-    saw(made)
-    yield made
-    module.atexit.unregister(made._leave)
+
+    def make_handler():
+        settings = module.parse_settings("ns/name", {})
+        where = module.ConfigMap(None, "ns", "name")
+        inner, backend = Inner(), types.SimpleNamespace(seen=None)
+        made = module.KubernetesRendezvousHandler(inner, backend, Store(), KeepAlive(inner.calls), settings, where)
+        saw(made)
+        return made
+
+    return make_handler
+
+
+@pytest.fixture
+def handler(make):
+    return make()
 
 
 def saw(handler, round=0, participants=3, closed=False):
@@ -141,7 +163,7 @@ def test_join_timeout_names_its_key(handler, torch):
 def test_round_whose_rank_0_was_lost_is_passed_over(handler):
     handler._inner.joins.insert(0, DistStoreError)
     assert handler.next_rendezvous().world_size == 3
-    assert handler._inner.calls == ["join", "join"]
+    assert [call for call in handler._inner.calls if call == "join"] == ["join", "join"]
 
 
 def test_the_backend_is_patient_only_while_joining(handler):
@@ -164,13 +186,28 @@ def test_rank_0_forgets_the_keys_of_old_rounds(handler):
 
 def test_success_closes_the_run(handler):
     assert handler.shutdown()
-    assert handler._inner.calls == ["close"]
+    assert handler._inner.calls == ["close", "no heartbeats"]
 
 
 def test_failure_leaves_the_run_open(handler):
     with pytest.raises(ZeroDivisionError), shutting_down(handler):
         1 / 0  # noqa: B018
-    assert handler._inner.calls == ["stop heartbeats", "leave"]
+    assert handler._inner.calls == ["no heartbeats", "stop heartbeats", "leave"]
+
+
+def test_heartbeats_begin_before_the_join_and_are_not_torchs(handler):
+    handler.next_rendezvous()
+    assert handler._inner.calls == ["heartbeats", "join", "stop heartbeats"]
+
+
+def test_a_handler_that_is_dropped_leaves(make):
+    handler = make()
+    handler.next_rendezvous()
+    calls, there = handler._inner.calls, weakref.ref(handler)
+    del calls[:], handler
+    gc.collect()
+    assert there() is None
+    assert calls == ["no heartbeats", "stop heartbeats", "leave"]
 
 
 @contextmanager

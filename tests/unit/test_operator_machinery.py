@@ -1,7 +1,8 @@
 """The operator's moving parts, in virtual time: queue, cache, the leader's clock, the command line."""
 
 import asyncio
-from itertools import pairwise
+import json
+from itertools import islice, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +12,15 @@ from operator_objects import job, pod, record
 
 from elasticjob_operator import workqueue
 from elasticjob_operator.cache import Cache, Key
-from elasticjob_operator.events import Announcer
 from elasticjob_operator.handlers import settings
 from elasticjob_operator.kube import Listing
 from elasticjob_operator.leader import LeaseClock
 from elasticjob_operator.options import parse
+from elasticjob_operator.pods import SIDECAR_RESOURCES
 from elasticjob_operator.workqueue import LONGEST_RETRY_SECONDS, WorkQueue
 
 KEY = Key("ml", "digits")
+WITH_IMAGE = ["--sidecar-image", "x", "--lease-namespace", "ops"]
 
 
 @pytest.mark.looptime
@@ -125,6 +127,16 @@ class TestWorkQueue:
         await queue.stop()
         assert "a: TimeoutError; again in 0.05 s" in caplog.text
 
+    async def test_nothing_is_kept_of_a_key_whose_work_is_done(self) -> None:
+        async def work(_: str) -> None: ...
+
+        queue = WorkQueue(work)
+        empty = {name: len(value) for name, value in vars(queue).items() if isinstance(value, dict)}
+        for number in range(100):
+            queue.add(f"job {number}", number)
+        await asyncio.sleep(200)
+        assert {name: len(value) for name, value in vars(queue).items() if isinstance(value, dict)} == empty
+
     async def test_work_that_is_woken_as_the_queue_stops_is_not_done(self) -> None:
         runs = 0
 
@@ -211,20 +223,12 @@ def test_kopf_copies_no_object_to_find_changes() -> None:
     assert storage.fetch(body=body) is None
 
 
-@pytest.mark.looptime
-async def test_events_are_posted_in_the_order_in_which_they_were_told() -> None:
-    posted: list[str] = []
-
-    class SlowAtFirst:
-        async def request(self, method: str, path: str, body: dict[str, Any]) -> None:
-            await asyncio.sleep(0 if posted else 5)
-            posted.append(body["reason"])
-
-    announcer = Announcer(SlowAtFirst(), "operator-0")  # type: ignore[arg-type]
-    for reason in ("RoundBroken", "RoundFormed", "Complete"):
-        announcer.tell(job(), reason, "a sentence")
-    await asyncio.sleep(10)
-    assert posted == ["RoundBroken", "RoundFormed", "Complete"]
+def test_no_refusal_ends_a_watch() -> None:
+    """A namespace that vanished is refused, and one that failed for good kopf would never watch again."""
+    backoffs = settings().networking.error_backoffs
+    for _ in range(2):
+        found = list(islice(backoffs, 10_000))
+        assert (len(found), max(found)) == (10_000, 10)
 
 
 class TestLeaseClock:
@@ -277,3 +281,26 @@ class TestOptions:
         options = parse(["--sidecar-image", "b", "--namespaces", "ml, dev"], found)
         assert (options.sidecar_image, options.lease_namespace, options.identity) == ("b", "ops", "one")
         assert options.namespaces == ("ml", "dev")
+
+    def test_the_sidecars_resources_have_a_default(self) -> None:
+        assert parse(WITH_IMAGE, {}).sidecar_resources == SIDECAR_RESOURCES
+        given = '{"requests": {"cpu": 1, "memory": "1.5Gi"}, "limits": {}}'
+        assert parse([*WITH_IMAGE, "--sidecar-resources", given], {}).sidecar_resources == json.loads(given)
+
+    @pytest.mark.parametrize(
+        ("given", "sentence"),
+        [
+            ("{", "is no JSON: Expecting property name"),
+            ("[]", 'must be an object of "requests" and "limits"'),
+            ('{"limit": {}}', 'must be an object of "requests" and "limits"'),
+            ('{"limits": 1}', "limits must be quantities such as"),
+            ('{"limits": {"cpu": "much"}}', "limits must be quantities such as"),
+            ('{"limits": {"cpu": true}}', "and is {'cpu': True}"),
+        ],
+    )
+    def test_wrong_resources_are_named(self, given: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            parse([*WITH_IMAGE, "--sidecar-resources", given], {})
+        said = capsys.readouterr().err
+        assert f"--sidecar-resources {given!r}: " in said
+        assert sentence in said

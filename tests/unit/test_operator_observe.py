@@ -8,11 +8,13 @@ from operator_objects import ID, Object, job, pod, record, trainer
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.cache import JobView
-from elasticjob_operator.observe import Observer, is_ready, nodes_of_index, pod_state
+from elasticjob_operator.observe import Observer, is_ready, nodes_of_indices, pod_state
+from elasticjob_operator.waiting import wait_of
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:
-    return pod_state(pod(**status), "trainer")
+    body = pod(**status)
+    return pod_state(body, "trainer", wait_of(body, "trainer"))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,13 @@ def test_a_join_with_limits_of_its_own() -> None:
     assert seen(pod(0), asked).request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
 
 
+def test_what_failed_is_told_with_its_node_on_one_line() -> None:
+    failed = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": "rank 3, exit code 1:\n\x1b[31mValueError"}
+    request = seen(pod(0), record(0, node="node-b", request=failed)).request
+    assert request is not None
+    assert request.detail == "on node-b: rank 3, exit code 1: [31mValueError"
+
+
 def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
     worker = seen(pod(0), record(0, 0, "another-pod", id="not hex"))
     assert (worker.id, worker.invalid) == (None, "")
@@ -99,9 +108,30 @@ def test_ready_is_the_pods_own_condition() -> None:
     assert not is_ready(pod())
 
 
+@pytest.mark.parametrize(
+    ("conditions", "disrupted"),
+    [
+        ([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}], True),
+        ([{"type": "DisruptionTarget", "status": "False"}], False),
+        ([{"type": "Ready", "status": "True"}], False),
+    ],
+)
+def test_a_pod_that_the_cluster_ends_is_known_by_its_condition(conditions: list[Object], disrupted: bool) -> None:
+    worker = seen(pod(phase="Failed", reason="Evicted", conditions=conditions), None)
+    assert (worker.pod, worker.disrupted) == (PodState.FAILED, disrupted)
+
+
 def test_where_the_older_pods_of_an_index_linger() -> None:
     old, unscheduled, other = pod(1, 0), pod(1, 1), pod(0, 0)
     old["spec"], unscheduled["spec"], other["spec"] = {"nodeName": "node-b"}, {}, {"nodeName": "node-a"}
     view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (old, unscheduled, other)})
-    assert nodes_of_index(view, 1) == {"node-b"}
-    assert nodes_of_index(view, 2) == set()
+    assert nodes_of_indices(view) == {"0": {"node-a"}, "1": {"node-b"}}
+
+
+def test_a_pod_of_another_template_is_outdated() -> None:
+    older, current, other = pod(0), pod(1), pod(2)
+    current["metadata"]["annotations"] = {"elasticjob.io/template-hash": "ab"}
+    other["metadata"]["annotations"] = {"elasticjob.io/template-hash": "cd"}
+    view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (older, current, other)})
+    workers = Observer("trainer", "ab").observe(view)[0]
+    assert [worker.index for worker in workers if worker.outdated] == [2]

@@ -75,7 +75,8 @@ async def test_the_operator_goes_on_while_counters_and_progress_wait(monkeypatch
     monkeypatch.setattr(reconciler, "time", SimpleNamespace(monotonic=lambda: clock.now))
     kube, leadership = Statuses(), SimpleNamespace(term=5)
     made = Reconciler(cast(Any, kube), Cache(), cast(Any, leadership), cast(Any, None), SidecarImage("x", "Always"))
-    memory = Memory("uid", 0, Clocks(opened=0, formed=0))
+    none = cast(Any, None)
+    memory = Memory("uid", 0, Clocks(opened=0, formed=0), grants=none, template=none, pods=none)
 
     async def written(state: State, progress: Progress) -> int:
         before = kube.written[-1] if kube.written else ElasticJobStatus()

@@ -7,9 +7,10 @@ import pytest
 from operator_objects import job
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob.rendezvous import Clocks, Decision, Member, PodState, State, Worker
+from elasticjob.rendezvous import Clocks, Decision, Failures, Member, Spec, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.status import Report, state_of, status_of
+from elasticjob_operator.status import Report, state_of, status_of, waits_of
+from elasticjob_operator.waiting import Reason, Wait
 
 NOW = "2026-01-02T03:04:05Z"
 CLOCKS = Clocks(opened=0, formed=0)
@@ -18,6 +19,7 @@ FORMED = State(
     round=3,
     phase=RendezvousPhase.FORMED,
     participants=(Member(1, "b"), Member(0, "a")),
+    replicas=2,
     leaving=(Member(2, "c"),),
     finished=(Member(3, "d"),),
     replacements={1: 2},
@@ -40,6 +42,7 @@ def status(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         refusal=changes.pop("refusal", None),
         term=5,
         now=changes.pop("now", NOW),
+        waits=changes.pop("waits", {}),
     )
     return status_of(report)
 
@@ -69,11 +72,60 @@ def test_a_formed_round_is_running_and_rendezvoused() -> None:
     assert found.selector == "elasticjob.io/job=digits"
 
 
-def test_what_holds_the_group_up_is_in_the_condition() -> None:
-    blocked = Worker(index=0, pod=PodState.BLOCKED, detail="ErrImagePull: no such image: nowhere/x")
-    found = condition(status(State(clocks=CLOCKS), workers=(blocked,)), "Rendezvoused")
-    assert (found.status, found.reason) == ("False", "InsufficientMembers")
-    assert "worker 0: ErrImagePull: no such image: nowhere/x" in found.message
+NO_IMAGE = Wait(Reason.IMAGE_PULL, "ErrImagePull: no such image: nowhere/x")
+STARTING = Wait(Reason.POD_STARTING, "no scheduler has placed its pod yet")
+
+
+def test_what_holds_the_group_up_is_in_the_condition_and_its_word_in_the_column() -> None:
+    found = status(State(clocks=CLOCKS), waits={0: STARTING, 2: NO_IMAGE, 7: NO_IMAGE})
+    told = condition(found, "Rendezvoused")
+    assert (found.phase, found.reason, told.status, told.reason) == ("Pending", "ImagePull", "False", "ImagePull")
+    assert "; workers 2, 7: ErrImagePull: no such image: nowhere/x; name an image that" in told.message
+
+
+def test_the_worst_comes_first() -> None:
+    waits = {index: Wait(Reason.UNSCHEDULABLE, f"0/{index} nodes") for index in range(9)} | {9: NO_IMAGE}
+    message = condition(status(State(clocks=CLOCKS), waits=waits), "Rendezvoused").message
+    assert message.split("; ")[1] == "worker 9: ErrImagePull: no such image: nowhere/x"
+
+
+def test_of_many_that_wait_for_the_same_the_first_few_are_named() -> None:
+    found = status(State(clocks=CLOCKS), waits=dict.fromkeys(range(1000), NO_IMAGE))
+    assert "; workers 0, 1, 2 and 997 more: ErrImagePull" in condition(found, "Rendezvoused").message
+
+
+def test_a_group_that_trains_without_somebody_says_why() -> None:
+    found = status(FORMED, waits={2: NO_IMAGE})
+    assert (found.phase, found.reason) == ("Running", "ImagePull")
+    assert "; worker 2: ErrImagePull" in condition(found, "Rendezvoused").message
+    starting = status(FORMED, waits={2: STARTING})
+    assert starting.reason == "PodStarting"
+    assert condition(starting, "Rendezvoused").message == "round 3 of 2: scaled from 1 to 2"
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "word"),
+    [
+        (State(clocks=CLOCKS), {}, "InsufficientMembers"),
+        (State(clocks=CLOCKS), {"problem": "name one so"}, "TemplateInvalid"),
+        (State(clocks=CLOCKS), {"refusal": "exceeded quota: small", "waits": {0: STARTING}}, "PodRefused"),
+        (State(clocks=CLOCKS), {"workers": (Worker(index=0, invalid="spec.id is no id"),)}, "InvalidRecord"),
+        (State(clocks=CLOCKS), {"spec": {"suspend": True}, "waits": {0: STARTING}}, "Suspended"),
+        (FORMED, {}, ""),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE), {}, "AllFinished"),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.TIMEOUT), {}, "RendezvousTimeout"),
+    ],
+)
+def test_every_wait_and_end_has_a_word(state: State, changes: dict[str, Any], word: str) -> None:
+    assert status(state, **changes).reason == word
+
+
+def test_a_place_that_is_held_back_says_why() -> None:
+    failures = {1: Failures(1, 1, 0.0, "its pod failed"), 2: Failures(3, 3, 0.0, "no room in /dev/shm")}
+    clocks = replace(CLOCKS, failures=failures)
+    found = waits_of(Spec(replicas=4), State(clocks=clocks), (Worker(index=0),), {})
+    assert found == {2: Wait(Reason.POD_BACK_OFF, "its pods failed 3 times in a row: no room in /dev/shm")}
+    assert status(State(clocks=clocks), waits=found).reason == "PodBackOff"
 
 
 def test_a_bad_template_is_a_condition() -> None:
@@ -83,7 +135,7 @@ def test_a_bad_template_is_a_condition() -> None:
 
 def test_a_refused_pod_is_in_the_condition() -> None:
     found = condition(status(State(clocks=CLOCKS), refusal="exceeded quota: small"), "Rendezvoused")
-    assert found.message.endswith("a pod was refused: exceeded quota: small")
+    assert found.message.endswith("a pod cannot be made: exceeded quota: small")
 
 
 def test_complete_and_failed() -> None:

@@ -1,5 +1,7 @@
 """Templates that are refused, and the pods that come of good ones."""
 
+import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from operator_objects import JOB_UID, job
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.access import render_access
-from elasticjob_operator.pods import SIDECAR, SidecarImage, render_pod
+from elasticjob_operator.pods import SIDECAR, SidecarImage, hash_of, place_of, pod_name, render_pod, template_hash
 from elasticjob_operator.template import problem
 
 IMAGE = SidecarImage("registry.example/sidecar:1", "IfNotPresent")
@@ -57,25 +59,81 @@ def test_the_pod_is_named_after_its_place_and_owned_by_the_job() -> None:
     assert meta["ownerReferences"][0]["uid"] == JOB_UID
 
 
-def test_the_trainer_keeps_its_image_and_command_and_gets_its_rendezvous_by_environment() -> None:
+@pytest.mark.parametrize("number", [0, 999_999_999, 10**9, 10**15 - 1])
+def test_a_place_is_read_from_the_longest_name_too(number: int) -> None:
+    """A pod that somebody made and deleted may have raised the number."""
+    job_name = "a" * 63
+    name = pod_name(job_name, 4095, number)
+    assert place_of(job_name, name) == (4095, number)
+    assert len(name) <= 253
+    assert place_of(job_name, pod_name(job_name, 0, 10**15)) is None
+
+
+def test_the_sidecar_has_the_resources_that_the_operator_was_given() -> None:
+    whole = {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 1, "memory": "1Gi"}}
+    image = SidecarImage("registry.example/sidecar:1", "IfNotPresent", whole)
+    (sidecar,) = render_pod(job(), spec(), 0, 0, image, batch="9f3c01d2")["spec"]["initContainers"]
+    assert sidecar["resources"] == whole
+
+
+def test_the_trainer_keeps_its_image_and_gets_its_rendezvous_by_environment() -> None:
     trainer = render(spec(nprocPerNode=2, maxReplicas=8))["spec"]["containers"][0]
-    assert (trainer["image"], trainer["command"]) == ("busybox", ["torchrun", "train.py"])
+    assert trainer["image"] == "busybox"
     found = environment(trainer)
     assert found["PET_RDZV_BACKEND"] == "elasticjob"
     assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == ("1:8", "2")
-    assert found["TORCH_ELASTIC_WORKER_IDENTICAL"] == "1"
 
 
-def test_ranks_are_agreed_through_the_store_when_process_counts_may_differ() -> None:
-    trainer = render(spec(nprocPerNode="gpu"))["spec"]["containers"][0]
-    assert "TORCH_ELASTIC_WORKER_IDENTICAL" not in environment(trainer)
+def test_the_trainer_is_told_how_long_processes_may_take_to_stop() -> None:
+    trainer = render(spec(rendezvous={"stopSeconds": 25}))["spec"]["containers"][0]
+    assert environment(trainer)["ELASTICJOB_STOP_SECONDS"] == "25"
 
 
-def test_the_users_own_environment_stays_with_the_plugin_before_their_pythonpath() -> None:
-    given = {"env": [{"name": "PYTHONPATH", "value": "/app/lib"}, {"name": "EPOCHS", "value": "3"}]}
-    found = environment(render(spec(given))["spec"]["containers"][0])
-    assert found["PYTHONPATH"] == "/elasticjob/trainer:/app/lib"
-    assert found["EPOCHS"] == "3"
+SHOW = ["python3", "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"]
+
+
+@pytest.mark.parametrize(
+    ("of_the_image", "expected"),
+    [
+        (None, "/elasticjob/trainer"),
+        ("", "/elasticjob/trainer"),
+        ("/app:/my lib", "/elasticjob/trainer:/app:/my lib"),
+    ],
+)
+def test_the_images_own_pythonpath_is_extended_when_the_container_starts(
+    of_the_image: str | None, expected: str
+) -> None:
+    trainer = render(spec({"command": [*SHOW, "a b", "$HOME"], "args": ["*"]}))["spec"]["containers"][0]
+    assert "PYTHONPATH" not in environment(trainer)
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    given |= {} if of_the_image is None else {"PYTHONPATH": of_the_image}
+    words = [*trainer["command"], *trainer["args"]]
+    said = subprocess.run(words, env=given, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said == f"{expected} ['a b', '$HOME', '*']\n"
+
+
+def test_the_command_stays_the_containers_first_process() -> None:
+    command = ["python3", "-c", "import os; print(os.getpid())"]
+    trainer = render(spec({"command": command}))["spec"]["containers"][0]
+    with subprocess.Popen(trainer["command"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.communicate(timeout=60)[0] == f"{process.pid}\n"
+
+
+def test_without_a_command_the_images_entry_point_finds_the_plugin() -> None:
+    trainer = render(spec({"command": None}))["spec"]["containers"][0]
+    assert trainer["command"] is None
+    assert environment(trainer)["PYTHONPATH"] == "/elasticjob/trainer"
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [("$(HOME_OF_APP)/lib", "/elasticjob/trainer:$(HOME_OF_APP)/lib"), ("", "/elasticjob/trainer")]
+)
+def test_with_a_pythonpath_of_the_template_the_command_stays(own: str, expected: str) -> None:
+    """And the value is behind the variables that it names, without which the kubelet would not know them."""
+    given = [{"name": "HOME_OF_APP", "value": "/app"}, {"name": "PYTHONPATH", "value": own}]
+    trainer = render(spec({"env": given}))["spec"]["containers"][0]
+    assert trainer["command"] == ["torchrun", "train.py"]
+    assert trainer["env"][-2:] == [given[0], {"name": "PYTHONPATH", "value": expected}]
 
 
 def test_the_sidecar_alone_gets_a_token() -> None:
@@ -90,6 +148,13 @@ def test_the_sidecar_starts_last_of_the_init_containers_and_stays() -> None:
     pod = render(spec(pod={"initContainers": [{"name": "fetch"}]}))["spec"]
     assert [one["name"] for one in pod["initContainers"]] == ["fetch", SIDECAR]
     assert pod["initContainers"][-1]["restartPolicy"] == "Always"
+
+
+def test_whichever_container_fails_the_end_of_its_log_is_kept() -> None:
+    own = {"name": "fetch", "terminationMessagePolicy": "File"}
+    pod = render(spec(pod={"initContainers": [{"name": "move"}, own]}))["spec"]
+    policies = [one["terminationMessagePolicy"] for one in (*pod["initContainers"], pod["containers"][0])]
+    assert policies == ["FallbackToLogsOnError", "File", "FallbackToLogsOnError", "FallbackToLogsOnError"]
 
 
 def test_the_sidecar_is_told_the_jobs_times() -> None:
@@ -148,3 +213,14 @@ def test_a_replacement_prefers_other_nodes_than_its_lost_predecessors() -> None:
         "nodeAffinity": {kind: [own, {"weight": 100, "preference": elsewhere}]},
     }
     assert "affinity" not in render(spec())["spec"]
+
+
+def test_the_pod_says_what_it_was_made_from() -> None:
+    made = {template_hash(spec(**given)) for given in ({}, {"trainer": {"image": "b"}}, {"nprocPerNode": 2})}
+    assert len(made) == 3
+    assert template_hash(spec(replicas=1)) == template_hash(spec(replicas=2, minReplicas=2, suspend=True))
+    wanted = spec()
+    assert hash_of(render(wanted)) == template_hash(wanted)
+    given = ElasticJobSpec.parse(job(template={**wanted.template, "metadata": {"annotations": {"a": "b"}}})["spec"])
+    assert render(given)["metadata"]["annotations"] == {"a": "b", "elasticjob.io/template-hash": template_hash(given)}
+    assert hash_of({"metadata": {}}) is None

@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 from rendezvous_world import World, formed
 
-from elasticjob.rendezvous import Clocks, PodState
+from elasticjob.rendezvous import Clocks, PodState, Request, Worker
 from elasticjob.rendezvous.transitions import MOVES, TABLE, IllegalMove, moved
-from elasticjob.terms import Cause, Outcome, RendezvousPhase
+from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
 
 class TestMoves:
@@ -108,9 +108,9 @@ class TestBarrier:
         world = formed(3, min_replicas=1)
         world.delete(2)
         world.rejoin(0)
-        world.wait(74, beating=(0, 1))
+        world.wait(75, beating=(0, 1))
         assert world.phase == "2 Forming"
-        world.wait(1, beating=(0, 1))
+        world.wait(5, beating=(0, 1))
         assert (world.phase, world.ranks) == ("2 Formed", [0])
 
     def test_join_timeout_runs_only_while_every_missing_worker_has_a_running_pod(self) -> None:
@@ -414,6 +414,12 @@ class TestLosses:
         world.spoil(0)
         assert world.step().wake_at == world.now + 15
 
+    def test_a_record_that_is_not_found_any_more_is_named(self) -> None:
+        world = formed(2)
+        world.change(1, id=None, address="", request=None, heartbeat=None)
+        said = "worker 1's ElasticWorker was deleted, or lost its labels or its owner"
+        assert (world.phase, world.state.reason) == ("2 Forming", said)
+
     def test_a_restarted_sidecar_is_another_incarnation(self) -> None:
         world = formed(2)
         world.start(1)
@@ -455,6 +461,15 @@ class TestFailureBudget:
         assert world.state.reason == "worker 1's processes failed: failure 2, and maxRestarts is 1"
         assert world.workers == {}
 
+    def test_what_failed_is_in_the_reason_to_the_end(self) -> None:
+        world = formed(1, max_restarts=0)
+        request = Request(
+            type=RequestType.JOIN, after=1, cause=Cause.WORKER_FAILED, detail="rank 0: ValueError: no data"
+        )
+        world.change(0, request=request)
+        failed = "worker 0's processes failed (rank 0: ValueError: no data)"
+        assert world.state.reason == f"{failed}: failure 1, and maxRestarts is 0"
+
     def test_a_killed_agent_counts_and_restarts_in_its_pod(self) -> None:
         world = formed(2)
         world.leave(1)
@@ -494,11 +509,11 @@ class TestFailureBudget:
         "loss",
         [
             lambda job: job.delete(1),
-            lambda job: job.change(1, pod=PodState.FAILED),
+            lambda job: job.change(1, pod=PodState.FAILED, disrupted=True),
             lambda job: (job.workers.pop((1, 0)), job.step()),
             lambda job: job.start(1),
         ],
-        ids=["deleted", "failed", "vanished", "sidecar restarted"],
+        ids=["deleted", "evicted", "vanished", "sidecar restarted"],
     )
     def test_what_befell_a_member_explains_a_failure_that_was_seen_before_it(
         self, loss: Callable[[World], object]
@@ -572,6 +587,7 @@ class TestFailureBudget:
         for number in (1, 2, 3):
             world.change(0, pod=pod, crashes=1, detail="OOMKilled")
             assert world.state.failure.startswith("worker 0 lost: its ")
+            world.wait(20)
             world.up(0)
             assert world.state.restarts == number
         assert world.state.outcome is Outcome.FAILED
@@ -605,12 +621,320 @@ class TestFailureBudget:
             "worker 0 ended 3 times before it joined, and maxRestarts is 2: exit code 2: no such file: train.py"
         )
 
+    def test_what_is_no_torchrun_is_not_started_a_third_time(self) -> None:
+        """The kubelet would hold back each further start for longer, and none could join."""
+        world = World(replicas=1, max_restarts=3, starts_torchrun=False)
+        world.start(0)
+        world.change(0, pod=PodState.CRASH_LOOP, crashes=1, detail="exit code 1: RANK expected; it must be torchrun")
+        assert world.state.outcome is Outcome.FAILED
+        assert world.state.reason == "worker 0 ended before it joined: exit code 1: RANK expected; it must be torchrun"
+
     def test_a_long_unbroken_round_starts_the_count_anew(self) -> None:
         world = formed(1, restart_reset=3600)
         world.join(0, cause=Cause.WORKER_FAILED)
         assert world.state.restarts == 1
         world.wait(3600, beating=(0,))
         assert world.state.restarts == 0
+
+
+class TestBackOff:
+    """Pods that fail by themselves are made anew at once, then after 10, 20, 40, ... 300 s."""
+
+    FAULTS: ClassVar[dict[str, Callable[[World], object]]] = {
+        "failed": lambda job: job.change(1, pod=PodState.FAILED, detail="UnexpectedAdmissionError"),
+        "out of memory": lambda job: job.change(1, pod=PodState.OOM_KILLED),
+        "exit code 0": lambda job: job.exit(1),
+        "store not ready": lambda job: (job.start(1), job.leave(1, Cause.STORE_NOT_READY)),
+    }
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_each_pod_that_fails_by_itself_comes_later_than_the_one_before(self, fault: str) -> None:
+        world = formed(1, max_restarts=1000)
+        world.scale(2)
+        for number, delay in enumerate([0, 10, 20, 40, 80, 160, 300, 300], start=1):
+            self.FAULTS[fault](world)
+            if delay:
+                assert (1, number) not in world.workers
+                assert world.log[-1].endswith(f"failure {number} in a row, and the next pod is made in {delay} s")
+                assert 0 < (world.step().wake_at or 0) <= world.now + delay
+                world.wait(delay - 1, beating=(0,))
+                assert (1, number) not in world.workers
+                world.wait(1, beating=(0,))
+            assert (1, number) in world.workers
+        assert world.phase == "1 Formed"
+
+    @pytest.mark.parametrize(
+        "end",
+        [
+            lambda job: job.delete(1),
+            lambda job: job.change(1, pod=PodState.FAILED, disrupted=True),
+            lambda job: job.change(1, pod=PodState.SUCCEEDED, disrupted=True),
+        ],
+        ids=["deleted", "evicted", "evicted with exit code 0"],
+    )
+    def test_a_pod_that_others_end_is_made_anew_at_once(self, end: Callable[[World], object]) -> None:
+        world = formed(2, max_restarts=0)
+        for number in range(1, 6):
+            end(world)
+            assert (1, number) in world.workers
+            world.rejoin(0)
+            world.up(1)
+        assert (world.state.outcome, world.state.restarts) == (None, 0)
+
+    def test_a_failure_is_forgotten_once_a_pod_has_stood_in_a_round(self) -> None:
+        world = formed(1)
+        world.scale(2)
+        for _ in range(2):
+            world.change(1, pod=PodState.FAILED)
+        world.wait(10, beating=(0,))
+        world.up(1)
+        world.rejoin(0)
+        world.wait(299, beating=(0, 1))
+        assert set(world.state.clocks.failures) == {1}
+        world.wait(1, beating=(0, 1))
+        assert world.state.clocks.failures == {}
+
+    def test_a_member_that_failed_is_the_trainings_failure(self) -> None:
+        world = formed(2)
+        world.change(1, pod=PodState.FAILED, detail="exceeded its ephemeral storage")
+        why = "worker 1 lost: its pod failed (exceeded its ephemeral storage)"
+        assert (world.phase, world.state.failure) == ("2 Forming", why)
+        world.rejoin(0)
+        world.up(1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 1)
+
+    @pytest.mark.parametrize("pod", [PodState.FAILED, PodState.OOM_KILLED])
+    def test_pods_that_fail_before_they_join_end_the_job(self, pod: PodState) -> None:
+        world = World(replicas=2, min_replicas=2, max_restarts=2)
+        world.up(0)
+        for _ in range(3):
+            assert world.state.outcome is None
+            world.wait(20, beating=(0,))
+            world.change(1, pod=pod, detail="TopologyAffinityError")
+        assert world.state.outcome is Outcome.FAILED
+        assert world.state.reason == (
+            "worker 1's pods failed 3 times in a row before they were in any round, and maxRestarts is 2: "
+            "its pod failed (TopologyAffinityError)"
+        )
+
+    def test_who_fails_again_and_again_costs_a_group_nothing_that_can_do_without(self) -> None:
+        world = formed(2, min_replicas=2, max_restarts=1)
+        world.scale(3)
+        for _ in range(4):
+            world.wait(40, beating=(0, 1))
+            world.change(2, pod=PodState.FAILED)
+        world.delete(0)  # for a moment too few are there
+        world.rejoin(1)
+        world.up(0)
+        world.wait(30, beating=(0, 1))
+        assert (world.phase, world.ranks) == ("2 Formed", [1, 0])
+
+    def test_a_crash_loop_costs_a_group_nothing_that_can_do_without(self) -> None:
+        world = formed(2, min_replicas=2, max_restarts=1)
+        world.scale(3)
+        world.start(2)
+        world.change(2, pod=PodState.CRASH_LOOP, crashes=7)
+        world.delete(0)
+        assert world.state.outcome is None
+        world.rejoin(1)
+        world.up(0)
+        assert (world.phase, world.ranks) == ("2 Formed", [1, 0])
+
+    def test_the_failures_of_members_count_against_the_budget_alone(self) -> None:
+        """They may yet be explained by what befell another."""
+        world = formed(2, min_replicas=2, max_restarts=0)
+        world.change(1, pod=PodState.CRASH_LOOP, crashes=1)
+        assert (world.phase, world.state.outcome) == ("2 Forming", None)
+        world.delete(0)
+        world.up(0, 1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 0)
+
+
+class TestHungAgents:
+    def test_a_member_that_neither_joins_nor_leaves_is_replaced(self) -> None:
+        world = formed(3, min_replicas=3, max_restarts=0)
+        world.delete(2)
+        world.rejoin(0)
+        world.up(2)
+        world.wait(75, beating=(0, 1, 2))
+        assert (1, 1) not in world.workers
+        world.wait(5, beating=(0, 1, 2))
+        assert "worker 1 lost: its trainer has neither joined again nor left within 75 s" in world.log
+        assert (1, 1) in world.workers
+        world.up(1)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1, 2], 0)
+
+    def test_a_group_that_can_do_without_goes_on_and_grows_again(self) -> None:
+        world = formed(2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.wait(80, beating=(0, 1))
+        assert (world.phase, world.ranks) == ("2 Formed", [0])
+        world.up(1)
+        world.rejoin(0)
+        assert (world.phase, world.ranks) == ("3 Formed", [0, 1])
+
+    def test_a_hang_does_not_explain_a_failure(self) -> None:
+        """The processes of one crash, and those of another cannot be stopped any more."""
+        world = formed(2, min_replicas=2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.wait(80, beating=(0, 1))
+        assert (world.state.failure, (1, 1) in world.workers) == ("worker 0's processes failed", True)
+        world.up(1)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 1)
+
+    @pytest.mark.parametrize(
+        "waits",
+        [
+            lambda job: job.leave(1),
+            lambda job: job.change(1, pod=PodState.CRASH_LOOP, crashes=1),
+            lambda job: job.rejoin(1),
+        ],
+        ids=["left, and starts again", "its trainer is held back", "joined"],
+    )
+    def test_who_has_a_reason_not_to_join_does_not_hang(self, waits: Callable[[World], object]) -> None:
+        world = formed(3, min_replicas=3, join_timeout=10_000)
+        world.delete(2)
+        world.rejoin(0)
+        waits(world)
+        world.wait(300, beating=(0, 1))
+        assert not [line for line in world.log if "has neither joined" in line]
+
+    def test_a_new_operator_gives_them_their_time_anew(self) -> None:
+        world = formed(2, min_replicas=2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.wait(70, beating=(0, 1))
+        world.state = replace(world.state, clocks=Clocks(opened=world.now, formed=world.now))
+        world.step()
+        world.wait(75, beating=(0, 1))
+        assert (1, 0) in world.workers
+        world.wait(5, beating=(0, 1))
+        assert (1, 0) not in world.workers
+
+    def test_who_comes_back_from_a_silence_of_all_may_beat_before_it_joins(self) -> None:
+        world = formed(2, min_replicas=2, worker_lost=15)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.wait(300)  # nobody is heard
+        world.beat(1)
+        assert (1, 0) in world.workers
+        world.rejoin(1)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 1)
+
+    def test_whose_node_is_lost_meanwhile_does_not_hang(self) -> None:
+        world = formed(2, min_replicas=2, worker_lost=60)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.wait(60, beating=(0, 1))
+        world.wait(60, beating=(0,))
+        assert "worker 1 lost: no heartbeat for 60 s" in world.log
+
+
+class TestLargeGroups:
+    """Where a loss takes long to be noticed, a round waits for that: else a lost node would count as a failure."""
+
+    @pytest.mark.parametrize("named", [None, 256.0])
+    def test_no_round_forms_before_a_silent_workers_loss_is_known(self, named: float | None) -> None:
+        world = World(replicas=3, min_replicas=2, max_restarts=0, worker_lost=15 if named else 256, rejoin=75)
+        world.up(0, 1)
+        world.start(2)
+        world.join(2, **({"worker_lost": named} if named else {}))
+        assert world.phase == "1 Formed"
+        world.join(0, 1, cause=Cause.WORKER_FAILED)  # as worker 2's node is lost
+        world.wait(255, beating=(0, 1))
+        assert (world.phase, world.state.failure) == ("2 Forming", "worker 0's processes failed")
+        world.wait(5, beating=(0, 1))
+        assert "worker 2 lost: no heartbeat for 256 s" in world.log
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 0)
+
+
+class TestOutdatedPods:
+    def test_a_pod_of_another_template_is_told_to_leave_and_replaced(self) -> None:
+        world = formed(2, max_restarts=0)
+        old = world.member(0)
+        world.change(0, outdated=True)
+        assert (world.phase, world.state.planned) == ("2 Forming", True)
+        assert (world.state.reason, world.state.leaving) == ("spec.template was changed", (old,))
+        assert {(0, 0), (0, 1), (1, 0)} == set(world.workers)
+        world.rejoin(1)
+        world.workers[0, 0] = replace(world.workers[0, 0], pod=PodState.SUCCEEDED)
+        world.step()
+        world.up(0)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [1, 0], 0)
+
+    def test_one_that_has_not_started_is_replaced_at_once(self) -> None:
+        world = World(replicas=2)
+        world.up(0)
+        world.change(1, outdated=True)
+        assert ((1, 0) in world.workers, (1, 1) in world.workers) == (False, True)
+        assert world.state.leaving == ()
+
+    def test_a_finished_one_stays_finished(self) -> None:
+        world = formed(2)
+        world.finish(1)
+        world.change(1, outdated=True)
+        assert (world.phase, set(world.workers)) == ("1 Formed", {(0, 0), (1, 0)})
+
+
+class TestUnknownPods:
+    """A pod whose number is not the agreed one was made by somebody else."""
+
+    @staticmethod
+    def forged(world: World, number: int) -> None:
+        join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.STARTED)
+        forged = Worker(index=1, replacement=number, id="f0", address="10.9.9.9:29402", request=join, heartbeat=0)
+        world.workers[1, number] = forged
+        world.step()
+
+    @pytest.mark.parametrize("number", [1, 50, 999_999_999])
+    def test_it_is_no_worker_and_goes(self, number: int) -> None:
+        world = formed(2, worker_lost=15)
+        self.forged(world, number)
+        assert (world.phase, world.state.waiting, world.told.count("UnknownPod")) == ("1 Formed", 0, 1)
+        assert world.step().wake_at == world.now + 15
+        world.wait(14, beating=(0, 1))
+        assert (1, number) in world.workers, "the status may be older than what is known of the pods"
+        world.wait(1, beating=(0, 1))
+        assert set(world.workers) == {(0, 0), (1, 0)}
+        assert world.state.replacements == {}
+
+    def test_no_replacement_has_the_number_of_a_pod_that_is_there(self) -> None:
+        world = formed(2)
+        self.forged(world, 1)
+        world.workers[1, 0] = replace(world.workers[1, 0], deleting=True)
+        world.step()
+        assert world.state.replacements == {1: 2}
+        assert (1, 2) in world.workers
+        world.rejoin(0)
+        world.up(1)
+        assert [member.id for member in world.state.participants if member.index == 1] != ["f0"]
+
+
+class TestReasons:
+    def test_a_replacement_is_no_scaling(self) -> None:
+        world = formed(2)
+        world.delete(1)
+        world.change(1, pod=PodState.UNSCHEDULABLE)
+        world.rejoin(0)
+        assert (world.phase, world.ranks) == ("2 Formed", [0])
+        world.up(1)
+        assert (world.phase, world.state.reason) == ("3 Forming", "worker 1 joined")
+
+    def test_room_that_was_found_later_is_no_scaling(self) -> None:
+        world = World(replicas=3, min_replicas=1, last_call=30)
+        world.up(0)
+        world.change(1, pod=PodState.UNSCHEDULABLE)
+        world.change(2, pod=PodState.UNSCHEDULABLE)
+        assert world.phase == "1 Formed"
+        world.start(1, 2)
+        world.join(1, 2)
+        assert (world.phase, world.state.reason) == ("2 Forming", "workers 1, 2 joined")
+
+    def test_a_scaling_is_told_by_what_was_wanted(self) -> None:
+        world = formed(3)
+        world.delete(2)
+        world.change(2, pod=PodState.UNSCHEDULABLE)
+        world.rejoin(0, 1)
+        assert world.ranks == [0, 1]
+        world.scale(1)
+        assert world.state.reason == "scaled from 3 to 1"
 
 
 class TestFinish:
@@ -624,11 +948,87 @@ class TestFinish:
         assert world.state.outcome is Outcome.COMPLETE
 
     def test_a_pod_that_succeeded_has_finished_even_if_its_last_word_was_lost(self) -> None:
-        world = formed(2)
-        world.change(0, pod=PodState.SUCCEEDED)
-        world.change(1, pod=PodState.SUCCEEDED)
+        world = formed(2, worker_lost=15)
+        world.exit(0)
+        world.exit(1)
+        assert world.step().wake_at == world.now + 15
+        world.wait(14)
+        assert world.state.finished == ()
+        world.wait(1)
         assert world.state.outcome is Outcome.COMPLETE
         assert set(world.workers) == {(0, 0), (1, 0)}
+
+    @pytest.mark.parametrize("cause", [Cause.AGENT_LOST, Cause.TRAINER_LEFT, Cause.WORKER_FAILED])
+    @pytest.mark.parametrize("pod_first", [False, True])
+    def test_exit_code_0_after_a_failure_is_no_success(self, cause: Cause, pod_first: bool) -> None:
+        """`bash -c "torchrun train.py | tee log"`, and torchrun is killed. Pod and record are seen in any order."""
+        world = formed(2, worker_lost=15)
+        if pod_first:
+            world.exit(1)
+            world.wait(14, beating=(0, 1))
+            assert world.phase == "1 Formed"
+        world.leave(1, cause)
+        if not pod_first:
+            world.exit(1)
+        assert (world.phase, world.state.finished) == ("2 Forming", ())
+        assert (1, 1) in world.workers
+        world.rejoin(0)
+        world.up(1)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 1)
+        world.wait(100, beating=(0, 1))
+        assert world.state.outcome is None
+
+    @pytest.mark.parametrize("last_word", [Cause.POD_STOPPING, Cause.MEMBERSHIP_CHANGED, None])
+    def test_exit_code_0_between_two_rounds_is_no_success(self, last_word: Cause | None) -> None:
+        """An agent that is killed while it waits for the next round: the last word is the pod's, or still its join."""
+        world = formed(3)
+        world.delete(2)
+        world.rejoin(1)
+        if last_word is not None:
+            world.leave(1, last_word)
+        world.exit(1)
+        assert (world.state.finished, (1, 1) in world.workers) == ((), True)
+        world.rejoin(0)
+        world.up(1, 2)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1, 2])
+
+    def test_an_agent_that_is_killed_before_the_first_round_gets_a_new_pod(self) -> None:
+        world = World(replicas=2)
+        world.up(0)
+        world.start(1)
+        world.leave(1, Cause.AGENT_LOST)
+        world.exit(1)
+        assert (1, 1) in world.workers
+        world.up(1)
+        assert (world.phase, world.state.restarts) == ("1 Formed", 0)
+
+    def test_exit_code_0_of_a_newcomer_is_no_success(self) -> None:
+        """The command was changed while the job was suspended, and is no torchrun any more."""
+        world = formed(1)
+        world.scale(2)
+        world.start(1)
+        world.exit(1)
+        assert (world.phase, world.state.finished) == ("1 Formed", ())
+        assert (1, 1) in world.workers
+
+    def test_no_round_is_formed_while_a_members_last_word_is_awaited(self) -> None:
+        world = formed(3, min_replicas=1, last_call=5)
+        world.delete(2)
+        world.rejoin(0)
+        world.wait(70, beating=(0, 1))
+        world.exit(1)
+        world.wait(14, beating=(0, 2))
+        assert world.phase == "2 Forming"
+        world.finish(1)
+        assert (world.phase, world.ranks, len(world.state.done)) == ("2 Formed", [0], 1)
+
+    def test_who_closes_and_finishes_is_not_lost_before_its_close_is_read(self) -> None:
+        world = formed(2)
+        world.exit(0)
+        world.close(0)
+        assert world.state.outcome is Outcome.CLOSED
+        world.finish(0, 1)
+        assert world.state.outcome is Outcome.COMPLETE
 
     def test_a_finished_member_is_neither_awaited_nor_replaced_in_the_next_round(self) -> None:
         world = formed(3, min_replicas=3)
@@ -673,9 +1073,25 @@ class TestFinish:
     def test_success_without_a_rendezvous_is_a_mistake_of_the_command(self) -> None:
         world = World(replicas=1)
         world.start(0)
-        world.change(0, pod=PodState.SUCCEEDED)
+        world.exit(0)
         assert world.state.outcome is Outcome.FAILED
-        assert "--standalone" in world.state.reason
+        assert world.state.reason == (
+            "worker 0: its trainer ended with exit code 0 without joining a round: its command must be torchrun, "
+            "without --standalone and --rdzv-backend, and a shell around it must pass on its exit code"
+        )
+        assert set(world.workers) == {(0, 0)}, "its log is kept"
+
+    @pytest.mark.parametrize("record", ["none", "asks for nothing", "the pod stops"])
+    def test_a_command_that_exits_at_once_makes_one_pod(self, record: str) -> None:
+        """`["true"]` may end before its sidecar has written a record, or after that was told to stop."""
+        world = World(replicas=1)
+        if record != "none":
+            world.start(0)
+        if record == "the pod stops":
+            world.leave(0, Cause.POD_STOPPING)
+        world.exit(0)
+        assert world.state.outcome is Outcome.FAILED
+        assert "its command must be torchrun" in world.state.reason
 
     def test_after_the_end_nothing_is_replaced(self) -> None:
         world = formed(1)
@@ -707,8 +1123,9 @@ class TestClose:
         world.close(0)
         world.suspend(True)
         world.finish(0)
-        world.change(0, pod=PodState.SUCCEEDED)
-        world.change(1, pod=PodState.SUCCEEDED)
+        world.exit(0)
+        world.exit(1)
+        world.wait(15)
         assert world.state.outcome is Outcome.COMPLETE
 
     @pytest.mark.parametrize("last_word", ["join", "finish"])
@@ -743,6 +1160,12 @@ class TestSuspend:
         assert world.state.reason == "worker 0 lost: its pod ended while the job was suspended"
         world.suspend(False)
         assert set(world.workers) == {(0, 1)}
+
+    def test_a_finish_in_the_moment_of_suspension_is_not_completion(self) -> None:
+        world = formed(1)
+        world.spec = replace(world.spec, suspend=True)
+        world.finish(0)
+        assert (world.state.outcome, world.state.finished, world.state.reason) == (None, (), "suspended")
 
     def test_a_suspended_job_starts_no_pod(self) -> None:
         world = World(replicas=2, suspend=True)

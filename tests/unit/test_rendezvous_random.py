@@ -131,6 +131,28 @@ class JobLife(RuleBasedStateMachine):
 
     @has_pods
     @rule(number=NUMBER)
+    def pod_evicted(self, number: int) -> None:
+        self.set(self.some(number), pod=PodState.FAILED, disrupted=True)
+
+    @has_pods
+    @rule(number=NUMBER)
+    def template_changes(self, number: int) -> None:
+        self.set(self.some(number), outdated=True)
+
+    @has_pods
+    @rule(number=NUMBER, ahead=st.integers(1, 2))
+    def somebody_makes_a_pod(self, number: int, ahead: int) -> None:
+        """By the name of one that may come next, and it joins."""
+        world, index = self.world, self.some(number).index
+        place = (index, world.state.replacements.get(index, 0) + ahead)
+        if place not in world.workers:
+            world.ids += 1
+            join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.STARTED)
+            world.workers[place] = Worker(index=index, replacement=place[1], id=f"{world.ids:x}", request=join)
+            self.look()
+
+    @has_pods
+    @rule(number=NUMBER)
     def pod_deleted(self, number: int) -> None:
         self.set(self.some(number), deleting=True)
 

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncIterator
+from copy import deepcopy
 
 import pytest
 from sidecar_fakes import FakeKube, Json
@@ -271,6 +272,31 @@ async def test_a_record_that_somebody_else_claimed_is_claimed_back() -> None:
     assert kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
 
 
+STRIPPED = [{"labels": {"elasticjob.io/job": None}}, {"labels": {"elasticjob.io/index": "7"}}, {"ownerReferences": []}]
+
+
+@pytest.mark.parametrize("policy", [False, True], ids=["taken as it is", "refused by the admission policy"])
+@pytest.mark.parametrize("change", STRIPPED, ids=["job", "index", "owner"])
+async def test_what_somebody_takes_from_its_metadata_is_put_back(change: Json, policy: bool) -> None:
+    """The operator finds a worker's record by its labels and believes it by its owner."""
+    kube = FakeKube()
+    record = record_of(kube)
+    async with running(record):
+        record.want(JOIN)
+        await record.written()
+        before = deepcopy(kube.workers["job-0-0"])
+        kube.patch("job-0-0", {"metadata": change})
+        if policy:
+            kube.fail["status"] = [Denied("the API server answered 403: metadata", 403)]
+        await asyncio.sleep(15)
+        after = kube.workers["job-0-0"]
+        assert {key: after["metadata"][key] for key in ("labels", "ownerReferences")} == {
+            key: before["metadata"][key] for key in ("labels", "ownerReferences")
+        }
+        assert after["spec"] == before["spec"]
+        assert record.established
+
+
 async def test_a_refusal_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     kube = FakeKube()
@@ -294,3 +320,17 @@ async def test_a_record_that_stays_missing_is_told(caplog: pytest.LogCaptureFixt
     assert [entry.message for entry in caplog.records] == [
         "cannot write ElasticWorker job-0-0: the API server answered 404: no such kind"
     ]
+
+
+async def test_requests_that_follow_each_other_do_not_put_the_report_off_for_ever() -> None:
+    """Rounds that break again and again are others' doing; each request is a sign of life, but no report."""
+    kube = FakeKube()
+    record = record_of(kube)
+    async with running(record):
+        record.report(Progress(step=7))
+        for second in range(30):
+            record.want(LEAVE if second % 2 else JOIN)
+            await asyncio.sleep(1)
+    times = [at for (operation, _), at in zip(kube.calls, kube.times, strict=True) if operation == "status"]
+    assert len(times) >= 2
+    assert max(later - earlier for earlier, later in itertools.pairwise([0.0, *times, 30.0])) <= 10.1  # two heartbeats

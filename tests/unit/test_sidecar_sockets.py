@@ -303,6 +303,20 @@ async def test_the_record_of_a_join_names_its_limits_also_when_it_is_renewed(wor
     asked.cancel()
 
 
+async def test_the_record_of_a_join_says_what_failed_in_few_plain_words(world: World) -> None:
+    world.job("Forming", 1)
+    zero, _ = world.workers
+    await zero.stream()
+    detail = "rank 3, exit code 1: ValueError:\n\x00 no data\u2028" + 9000 * "!"
+    asked = asyncio.create_task(
+        zero.call("POST", "rendezvous", trainer=zero.trainer, cause="WorkerFailed", detail=detail)
+    )
+    await until(lambda: world.kube.request("job-0-0") is not None)
+    told = world.kube.request("job-0-0")["detail"]
+    assert (told[:44], len(told)) == ("rank 3, exit code 1: ValueError: no data !!!", 300)
+    asked.cancel()
+
+
 async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_api, "BODY_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)

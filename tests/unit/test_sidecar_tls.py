@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from datetime import datetime
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -107,7 +108,13 @@ async def test_a_certificate_that_is_no_members(formed: World, caplog: pytest.Lo
 )
 async def test_another_server_name(formed: World, name: str | None, caplog: pytest.LogCaptureFixture) -> None:
     zero, one = formed.workers
-    assert "CALLBACK_FAILED" in await refusal(caplog, zero, name, own(one))
+    assert "does not ask for round 1 of this job" in await refusal(caplog, zero, name, own(one))
+
+
+async def test_another_server_name_that_tells_of_the_right_one(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+    """What is looked at before TLS is no more than a look: TLS itself goes by the whole name."""
+    zero, one = formed.workers
+    assert "CALLBACK_FAILED" in await refusal(caplog, zero, f"{NAME}.elsewhere", own(one))
 
 
 async def test_a_certificate_that_a_member_has_signed(formed: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -219,8 +226,28 @@ async def test_the_next_round_does_not_wait_for_the_trouble_of_this_one(
     assert await ask(zero, server_name(JOB_UID, 2), own(one)) == "NotYet"
 
 
-async def test_a_certificate_under_another_id_is_of_no_use(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.kube.workers["job-1-0"]["spec"]["id"] = "f"
+async def test_what_rings_meanwhile_does_not_end_the_pause_before_the_next_try(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
+    world.kube.fail["list workers"] = [Unreachable("away")]
+    zero, one = world.workers
+    for waiting in range(20):
+        world.job("Formed", 1, zero, one, waiting=waiting)
+        await until(lambda: zero.machine.job is not None and zero.machine.job.waiting == waiting)  # noqa: B023
+        await asyncio.sleep(0)
+    assert world.kube.count("list workers") == 1
+
+
+async def test_a_certificate_under_another_id_is_of_no_use(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = world.kube.list_workers
+
+    async def with_another_id(*asked: Any) -> list[Json]:
+        return [{**record, "spec": {**record["spec"], "id": "f"}} for record in await listed(*asked)]
+
+    monkeypatch.setattr(world.kube, "list_workers", with_another_id)
     await world.form()
     zero, one = world.workers
     async with store() as server:

@@ -83,6 +83,18 @@ async def test_an_ended_watch_goes_on_from_where_it_was() -> None:
     assert starts[-1] != starts[0]  # the bookmark moved it on
 
 
+async def test_what_happened_between_two_watches_is_not_missed() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        kube.end_watches()
+        await asyncio.sleep(0.001)
+        kube.set_job(at(2))  # in the pause before the next watch
+        await asyncio.sleep(1)
+    assert rounds == [1, 2]
+    assert kube.count("list") == 1
+
+
 async def test_an_expired_version_is_listed_anew() -> None:
     kube = FakeKube()
     kube.set_job(at(1))

@@ -3,10 +3,15 @@
 The sidecar is real HTTP. The store is a dictionary, shared by all clients of its port as a TCPStore is.
 """
 
+import argparse
 import importlib
+import os
+import signal
 import sys
 import threading
+import time
 import types
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
@@ -16,6 +21,7 @@ from trainer_sidecar import RUN_ID, handed, refusal
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
 MEMBERS = "torchelastic/agent/terminal_state/num_members"
+LOADED_ANEW = tuple(f"elasticjob_torch.{name}" for name in ("agent", "failures", "handler", "store"))
 LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 
@@ -73,17 +79,67 @@ class SignalException(Exception):
         self.sigval = sigval
 
 
+def new_process_failure():
+    """torch's dataclass of a process that failed, cut down to what is read of it."""
+
+    @dataclass
+    class ProcessFailure:
+        local_rank: int
+        exitcode: int
+        error_file: str = "<N/A>"
+        message: object = "To enable traceback see: ..."
+        timestamp: int = 0
+
+        def __post_init__(self):
+            self.made = True
+
+        def signal_name(self):
+            return signal.Signals(-self.exitcode).name
+
+    return ProcessFailure
+
+
+def args_parser():
+    """torchrun's, as far as these tests use it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nnodes")
+    parser.add_argument("--nproc-per-node", "--nproc_per_node", default=os.environ.get("PET_NPROC_PER_NODE", "1"))
+    parser.add_argument("training_script")
+    parser.add_argument("training_script_args", nargs=argparse.REMAINDER)
+    return parser
+
+
+def rendezvous(agent, worker_group):
+    """Ask the handler, then give out the ranks, as torch's agent does."""
+    info = worker_group.handler.next_rendezvous()
+    worker_group.ranks = info.store.get(f"ranks/{info.rank}")
+
+
+def close(context, death_sig=None, timeout=30):
+    context.closed = (death_sig, timeout)
+
+
 def fake_modules():
     names = {
         "torch": {"__version__": "2.15.0+cpu"},
         "torch.distributed": {
+            "run": types.SimpleNamespace(get_args_parser=args_parser),
             "DistNetworkError": DistNetworkError,
             "DistStoreError": DistStoreError,
             "Store": FakeStore,
             "TCPStore": FakeTCPStore,
         },
         "torch.distributed.elastic": {},
-        "torch.distributed.elastic.multiprocessing": {"SignalException": SignalException},
+        "torch.distributed.elastic.agent": {},
+        "torch.distributed.elastic.agent.server": {},
+        "torch.distributed.elastic.agent.server.api": {
+            "SimpleElasticAgent": type("Agent", (), {"_rendezvous": rendezvous})
+        },
+        "torch.distributed.elastic.multiprocessing": {
+            "SignalException": SignalException,
+            "PContext": type("PContext", (), {"close": close}),
+        },
+        "torch.distributed.elastic.multiprocessing.errors": {"ProcessFailure": new_process_failure()},
         "torch.distributed.elastic.rendezvous": {
             **{
                 f"Rendezvous{name}Error": type(f"Rendezvous{name}Error", (Exception,), {})
@@ -108,12 +164,12 @@ def torch(monkeypatch):
     """The stand-in modules; the plug-in's own modules that import torch are loaded anew over them."""
     for name, module in fake_modules():
         monkeypatch.setitem(sys.modules, name, module)
-    for name in ("elasticjob_torch.handler", "elasticjob_torch.store"):
+    for name in LOADED_ANEW:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(FakeTCPStore, "servers", {})
     monkeypatch.setattr(FakeTCPStore, "down", set())
     yield sys.modules["torch.distributed.elastic.rendezvous"]
-    for name in ("elasticjob_torch.handler", "elasticjob_torch.store"):
+    for name in LOADED_ANEW:
         sys.modules.pop(name, None)
 
 
@@ -162,6 +218,35 @@ def test_rank_0_serves_the_store_and_all_use_the_forwarded_address(sidecar, hand
     assert info.bootstrap_store_info == ("127.0.0.1", 29400)
     info.store.set("key", "value")
     assert info.store.get("key") == b"value"
+
+
+def failed(local_rank, exitcode, **known):
+    """torch's agent sees that a process has failed."""
+    made = sys.modules["torch.distributed.elastic.multiprocessing.errors"].ProcessFailure(local_rank, exitcode, **known)
+    assert made.made
+
+
+def test_a_join_after_a_failure_says_what_failed_first(sidecar, handler):
+    enter(sidecar, handler, 1)
+    recorded = {"message": "ValueError: no data", "extraInfo": {"rank": "3", "timestamp": "1"}}
+    failed(0, -9, timestamp=8)
+    failed(1, 1, error_file="/tmp/error.json", message=recorded, timestamp=7)
+    failed(2, 1, timestamp=7)
+    enter(sidecar, handler, 2)
+    failed(1, -11)
+    enter(sidecar, handler, 3)
+    enter(sidecar, handler, 4)
+    told = [body.get("detail") for body in sidecar.said(JOIN)]
+    assert told == [None, "rank 3, exit code 1: ValueError: no data", "local rank 1, SIGSEGV", None]
+
+
+def test_a_failure_with_a_long_and_broken_message_spoils_no_join(sidecar, handler):
+    enter(sidecar, handler, 1)
+    failed(0, 1, error_file="/tmp/error.json", message="no file \udcff" + 100_000 * "!")
+    enter(sidecar, handler, 2)
+    detail = sidecar.said(JOIN)[-1]["detail"]
+    assert detail.startswith("local rank 0, exit code 1: no file ?!!")
+    assert len(detail) == 1000
 
 
 def test_names(handler):
@@ -232,6 +317,21 @@ def test_a_finished_agent_does_not_wait_long_for_a_store_it_never_used(sidecar, 
     assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
 
 
+@pytest.mark.usefixtures("identical_workers")
+def test_a_finished_agent_does_not_connect_to_a_store_that_went_with_the_job(sidecar, handler):
+    """All have finished before this agent's first use of the store, which rank 0 has taken with it."""
+    sidecar.answers[JOIN] = [handed(3, rank=1)]
+    store = handler.next_rendezvous().store
+    sidecar.default = lambda path: (200, {"host": "127.0.0.1", "port": 40000}) if path == STORE else (204, {})
+    told = threading.Timer(0.05, sidecar.tell, kwargs={"phase": "Closed", "closed": True, "outcome": "Complete"})
+    told.start()
+    began = time.monotonic()
+    assert store.add(MEMBERS, 1) == 0
+    store.wait([LAST_MEMBER])
+    assert time.monotonic() - began < 20
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
+
+
 @pytest.mark.parametrize("answer", [refusal(410, "Leaving"), refusal(410, "Closed", outcome="Complete")])
 def test_a_worker_that_is_not_needed_exits_0(sidecar, handler, answer):
     sidecar.answers[JOIN] = [answer]
@@ -285,9 +385,20 @@ def test_set_closed(torch, sidecar, handler):
 
 
 def test_shutdown_after_success_finishes(sidecar, handler):
+    store = enter(sidecar, handler, 5).store
+    sidecar.answers["POST /v1/finish"] = [refusal(504, "ApiServerAway")]
+    store.add(MEMBERS, 1)
+    assert handler.shutdown()
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [5, 5]
+    assert sidecar.said("POST /v1/leave") == []
+
+
+def test_shutdown_without_the_exit_barrier_leaves(sidecar, handler):
+    """Some agents call it while no exception is in flight though the workers have failed."""
     enter(sidecar, handler, 5)
     assert handler.shutdown()
-    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [5]
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["TrainerLeft"]
+    assert sidecar.said("POST /v1/finish") == []
 
 
 @pytest.mark.parametrize(
@@ -324,7 +435,7 @@ def test_a_wait_has_the_stores_timeout(sidecar, handler):
     store = enter(sidecar, handler, 1).store
     assert store.timeout == timedelta(seconds=300)
     store.set_timeout(timedelta(seconds=0.01))
-    with pytest.raises(DistStoreError, match=r"waited 0\.01 s for key"):
+    with pytest.raises(DistStoreError, match=r"wait timeout after 0\.01 s: key did not come"):
         store.wait(["key"])
 
 
@@ -371,6 +482,95 @@ def test_a_finished_agent_does_not_mind_that_the_store_has_ended(sidecar, handle
     store.wait([LAST_MEMBER])
     with pytest.raises(RuntimeError, match="closed"):
         store.check(["key"])
+
+
+# --- what is wrapped in torch's agent
+
+
+def test_an_agent_joins_again_when_the_round_breaks_while_ranks_are_given_out(sidecar, handler):
+    sidecar.answers[JOIN] = [handed(1), handed(2)]
+    serves(sidecar)
+    group = types.SimpleNamespace(handler=handler)
+    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent()
+
+    def break_round():
+        sidecar.await_(lambda: sidecar.said("POST /v1/store"), "round 1 to be in use")
+        sidecar.tell(round=2, phase="Forming")
+        sidecar.await_(lambda: len(sidecar.said("POST /v1/store")) == 2, "round 2 to be in use")
+        FakeTCPStore.servers[sidecar.said("POST /v1/store")[1]["port"]]["ranks/0"] = b"mine"
+
+    breaker = threading.Thread(target=break_round)
+    breaker.start()
+    agent._rendezvous(group)
+    breaker.join()
+    assert group.ranks == b"mine"
+    assert [(body["after"], body["cause"]) for body in sidecar.said(JOIN)] == [(0, "Started"), (1, "MembershipChanged")]
+
+
+def test_other_errors_of_an_agent_are_its_own(handler):
+    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent()
+    with pytest.raises(AttributeError, match="handler"):
+        agent._rendezvous(types.SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [((), (None, 7)), ((15,), (15, 7)), ((15, 60), (15, 7)), ((15, 3), (15, 3))]
+)
+def test_processes_are_stopped_within_the_jobs_time(plugin, sidecar, monkeypatch, given, expected):
+    context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
+    for seconds in ("20", "7"):  # the newest counts
+        monkeypatch.setenv("ELASTICJOB_STOP_SECONDS", seconds)
+        plugin.create_handler(parameters(sidecar)).shutdown()
+    context.close(*given)
+    assert context.closed == expected
+
+
+def test_an_agent_stopped_by_a_signal_gives_its_processes_torchs_time(plugin, sidecar, monkeypatch):
+    monkeypatch.setenv("ELASTICJOB_STOP_SECONDS", "7")
+    plugin.create_handler(parameters(sidecar)).shutdown()
+    context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
+    try:
+        raise SignalException("stopped", 15)  # noqa: TRY301
+    except SignalException:
+        context.close(15)
+    assert context.closed == (15, 30)
+
+
+@pytest.mark.parametrize(
+    ("command", "of_the_job", "identical"),
+    [
+        ("/usr/bin/torchrun train.py", "8", "1"),
+        ("/lib/python3/torch/distributed/run.py --nnodes=2 train.py --nproc-per-node=3", "8", "1"),
+        ("torchrun --nproc-per-node=8 train.py", "8", None),
+        ("torchrun --nproc_per_node gpu train.py", "1", None),
+        ("torchrun --nproc=gpu train.py", "1", None),
+        ("torchrun train.py", "gpu", None),
+        ("torchrun train.py", "", None),
+        ("torchrun --unknown=1 train.py", "8", None),
+        ("/usr/bin/accelerate launch train.py", "8", None),
+    ],
+)
+def test_workers_are_identical_if_torchrun_takes_the_number_from_the_job(
+    plugin, sidecar, monkeypatch, capfd, command, of_the_job, identical
+):
+    monkeypatch.setattr(sys, "argv", command.split())
+    monkeypatch.setenv("PET_NPROC_PER_NODE", of_the_job)
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "")
+    monkeypatch.delenv("TORCH_ELASTIC_WORKER_IDENTICAL")
+    plugin.create_handler(parameters(sidecar)).shutdown()
+    assert os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL") == identical
+    assert "usage" not in capfd.readouterr().err
+
+
+def test_what_the_user_says_of_identical_workers_counts(plugin, sidecar, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["torchrun", "train.py"])
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "8")
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "0")
+    plugin.create_handler(parameters(sidecar)).shutdown()
+    assert os.environ["TORCH_ELASTIC_WORKER_IDENTICAL"] == "0"
+
+
+# --- one function
 
 
 @pytest.mark.parametrize(

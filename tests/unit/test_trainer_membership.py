@@ -1,5 +1,6 @@
 """One agent's membership: which cause it gives, what it reports as changed, and how it ends."""
 
+import gc
 import threading
 import time
 
@@ -23,7 +24,7 @@ def member(sidecar):
     membership = make(sidecar)
     membership.open()
     yield membership
-    membership.end(success=False, stopped=True)
+    membership.end(stopped=True)
 
 
 def enter(sidecar, member, number):
@@ -57,7 +58,7 @@ def test_a_join_names_the_limits_in_place_of_the_jobs(sidecar):
     enter(sidecar, membership, 3)
     (said,) = sidecar.said(JOIN)
     assert (said["lastCall"], said["workerLost"]) == (5, 20)
-    membership.end(success=False, stopped=True)
+    membership.end(stopped=True)
 
 
 def test_a_change_that_was_reported_is_the_cause(sidecar, member):
@@ -105,7 +106,7 @@ def test_a_victim_leaves_without_blame(sidecar, member):
     sidecar.answers[JOIN] = [refusal(410, "Leaving")]
     with pytest.raises(Leaving):
         member.join(None)
-    assert member.end(success=False)
+    assert member.end()
     assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["PodStopping"]
 
 
@@ -117,7 +118,7 @@ def test_a_close_is_only_asked_once_the_sidecar_knows_this_trainer(sidecar):
     membership.open()
     membership.close()
     assert len(sidecar.said("POST /v1/close")) == 1
-    membership.end(success=False, stopped=True)
+    membership.end(stopped=True)
 
 
 def test_closed_tells_how(sidecar, member):
@@ -129,7 +130,7 @@ def test_closed_tells_how(sidecar, member):
 
 def test_failure_is_a_leave(sidecar, member):
     enter(sidecar, member, 1)
-    assert member.end(success=False)
+    assert member.end()
     assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["TrainerLeft"]
     sidecar.await_(lambda: sidecar.streams == 0, "the end of the stream")
 
@@ -137,7 +138,7 @@ def test_failure_is_a_leave(sidecar, member):
 def test_success_is_told_once(sidecar, member):
     enter(sidecar, member, 4)
     assert member.finish()
-    assert member.end(success=True)
+    assert member.end()
     assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [4]
     assert sidecar.said("POST /v1/leave") == []
 
@@ -146,13 +147,38 @@ def test_success_that_was_not_recorded_is_told_again(sidecar, member):
     enter(sidecar, member, 4)
     sidecar.answers["POST /v1/finish"] = [refusal(504, "ApiServerAway")]
     assert not member.finish()
-    assert member.end(success=True)
+    assert member.end()
     assert len(sidecar.said("POST /v1/finish")) == 2
+
+
+def test_success_is_only_what_was_told(sidecar, member):
+    """A later round is another work, and no exception tells of its failure."""
+    enter(sidecar, member, 4)
+    assert member.finish()
+    enter(sidecar, member, 5)
+    assert member.end()
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["TrainerLeft"]
+
+
+def test_the_end_is_told_once(sidecar, member):
+    enter(sidecar, member, 1)
+    sidecar.answers["POST /v1/leave"] = [refusal(504, "ApiServerAway")]
+    assert [member.end(), member.end(stopped=True)] == [False, False]
+    assert len(sidecar.said("POST /v1/leave")) == 1
+
+
+def test_a_membership_that_is_dropped_lets_the_sidecar_go(sidecar):
+    dropped = make(sidecar)
+    dropped.open()
+    sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+    del dropped
+    gc.collect()
+    sidecar.await_(lambda: sidecar.streams == 0, "the end of the stream")
 
 
 def test_a_stop_by_signal_announces_nothing(sidecar, member):
     enter(sidecar, member, 1)
-    assert member.end(success=False, stopped=True)
+    assert member.end(stopped=True)
     assert sidecar.said("POST /v1/leave") == []
 
 
@@ -160,7 +186,7 @@ def test_the_end_never_raises(sidecar):
     member = make(sidecar, close_timeout="0.2")
     member.open()
     sidecar.stop()
-    assert not member.end(success=False)
+    assert not member.end()
 
 
 def test_join_timeout(sidecar, member):
@@ -186,9 +212,9 @@ def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
     member = make(sidecar, sidecar_timeout="0.3")
     member.open()
     sidecar.default = lambda path: refusal(409, "NoTrainer", "the pod is being stopped") if path == JOIN else (204, {})
-    with pytest.raises(SidecarUnavailable, match=r"refuses a join, for 0\.3 s: the pod is being stopped"):
+    with pytest.raises(SidecarUnavailable, match=r"refuses a join, for [0-9.]+ s: the pod is being stopped"):
         member.join(None)
-    member.end(success=False, stopped=True)
+    member.end(stopped=True)
 
 
 @pytest.fixture
@@ -223,7 +249,7 @@ def test_a_sidecar_that_falls_silent_ends_a_join(sidecar):
     threading.Timer(0.05, sidecar.stop).start()
     with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 0\.1 s"):
         member.join(None)
-    member.end(success=False, stopped=True)
+    member.end(stopped=True)
 
 
 def test_no_sidecar_is_one_sentence(sidecar):

@@ -1,16 +1,19 @@
 """What the plug-in does with its process: orphans of a killed agent, stop signals, calls that hang."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from elasticjob_torch import orphans, stopping
 from elasticjob_torch.calls import CallThread, Interrupted
 
+RUN = f"run-{os.getpid()}"  # another test process has other orphans
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
     sys.executable,
@@ -55,40 +58,40 @@ def living_agent(pid=None):
 
 
 def test_workers_of_a_dead_agent_are_ended(start, dead_agent):
-    orphan = start(f"{dead_agent}:run:1")
-    assert orphans.end_orphans("run:1") == 1
+    orphan = start(f"{dead_agent}:{RUN}:1")
+    assert orphans.end_orphans(f"{RUN}:1") == 1
     assert orphan.wait(timeout=5) == -signal.SIGTERM
 
 
 def test_one_that_ignores_sigterm_is_killed(start, dead_agent, monkeypatch):
     monkeypatch.setattr(orphans, "_TERM_SECONDS", 0.1)
-    orphan = start(f"{dead_agent}:run", STUBBORN)
-    assert orphans.end_orphans("run") == 1
+    orphan = start(f"{dead_agent}:{RUN}", STUBBORN)
+    assert orphans.end_orphans(RUN) == 1
     assert orphan.wait(timeout=5) == -signal.SIGKILL
 
 
 def test_others_are_spared(start, dead_agent):
     kept = [
-        start(f"{living_agent()}:run"),  # a worker of an agent that lives
+        start(f"{living_agent()}:{RUN}"),  # a worker of an agent that lives
         start(f"{dead_agent}:another-run"),
         start(""),
         start("nonsense"),
     ]
-    assert orphans.end_orphans("run") == 0
+    assert orphans.end_orphans(RUN) == 0
     assert [process.poll() for process in kept] == [None] * len(kept)
 
 
 def test_a_reused_pid_is_no_living_agent(start):
-    orphan = start(f"{os.getpid()}:1:run")
-    assert orphans.end_orphans("run") == 1
+    orphan = start(f"{os.getpid()}:1:{RUN}")
+    assert orphans.end_orphans(RUN) == 1
     assert orphan.wait(timeout=5) == -signal.SIGTERM
 
 
 def test_the_mark_reaches_children(monkeypatch):
     monkeypatch.setenv(orphans.MARK, "")
-    orphans.leave_mark("run")
+    orphans.leave_mark(RUN)
     shown = subprocess.run(["printenv", orphans.MARK], capture_output=True, text=True, check=True).stdout.strip()
-    assert shown == f"{living_agent()}:run"
+    assert shown == f"{living_agent()}:{RUN}"
 
 
 class Stopped(Exception):
@@ -153,12 +156,49 @@ def test_a_hanging_call_is_given_up_when_the_round_ends(release):
         calls.call(threading.Event().wait, 60)
 
 
-def test_a_hanging_call_has_a_deadline_and_bars_later_ones(release):
+def test_a_hanging_call_has_a_deadline_and_bars_others_until_it_returns(release):
     calls = CallThread(lambda: False)
-    with pytest.raises(Interrupted, match=r"did not answer within 0\.01 s"):
+    with pytest.raises(Interrupted, match=r"timeout: the store did not answer within 0\.01 s"):
         calls.call(release.wait, 0.01)
     with pytest.raises(Interrupted, match="an earlier call"):
         calls.call(lambda: 42, 5)
+    release.set()
+    assert calls._done.wait(5)
+    assert calls.call(lambda: 42, 5) == 42
+
+
+def test_callers_on_several_threads_take_turns(release):
+    calls, returned = CallThread(lambda: False), []
+    first = threading.Thread(target=lambda: returned.append(calls.call(lambda: release.wait(5) and "first", 5)))
+    first.start()
+    while calls._done.is_set():  # until the first is on its way
+        first.join(0.001)
+    second = threading.Thread(target=lambda: returned.append(calls.call(lambda: "second", 5)))
+    second.start()
+    release.set()
+    for caller in (first, second):
+        caller.join(5)
+    assert returned == ["first", "second"]
+
+
+def test_a_caller_in_the_queue_is_given_up_when_the_round_ends(release):
+    ended = threading.Event()
+    calls = CallThread(ended.is_set)
+    with ThreadPoolExecutor(2) as callers:
+        waiting = [callers.submit(calls.call, release.wait, 60) for _ in range(2)]
+        ended.set()
+        for caller in waiting:
+            assert isinstance(caller.exception(5), Interrupted)
+
+
+def test_a_thread_ends_when_nobody_can_call_any_more():
+    calls = CallThread(lambda: False)
+    thread = calls.call(threading.current_thread, 5)
+    assert thread.is_alive()
+    del calls
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 def test_the_last_call_comes_after_all_others(release):

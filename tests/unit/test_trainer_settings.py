@@ -12,6 +12,14 @@ def test_defaults():
     assert (settings.close_timeout, settings.sidecar_timeout) == (30, 30)
     assert settings.ignored == ()
     assert settings.limits == {}
+    assert settings.stop_timeout is None
+
+
+@pytest.mark.parametrize("value", ["", "0", "soon"])
+def test_the_jobs_stop_seconds(value):
+    assert parse_settings("", "uid", {}, "10").stop_timeout == 10
+    with pytest.raises(SettingsError, match=f"^ELASTICJOB_STOP_SECONDS={value} is not a positive number of seconds"):
+        parse_settings("", "uid", {}, value)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +35,11 @@ def test_defaults():
 def test_endpoint(endpoint, expected):
     settings = parse_settings(endpoint, "uid", {})
     assert (settings.host, settings.port) == expected
+
+
+def test_what_accelerate_makes_of_several_machines_is_refused_in_its_words():
+    with pytest.raises(SettingsError, match="--num_machines"):
+        parse_settings("None:29500", "uid", {})
 
 
 @pytest.mark.parametrize("endpoint", ["10.0.0.1:29401", "trainer-0", "127.0.0.1:0", "127.0.0.1:http", "[::1]:29401"])
@@ -79,7 +92,8 @@ def test_a_silence_that_the_heartbeats_cannot_keep_is_refused(config):
 
 
 def test_keys_of_torchs_own_backends_are_accepted_and_explained():
-    settings = parse_settings("", "uid", {"heartbeat": "5", "heartbeat_timeout": 5, "is_host": "1", "timeout": 900})
+    config = {"heartbeat": "5", "heartbeat_timeout": 5, "is_host": "1", "cas_backoff_max_seconds": "2", "timeout": 900}
+    settings = parse_settings("", "uid", config)
     told = (
         "has no effect with this backend: the sidecar writes the heartbeats, and tries each again until it is written"
     )
@@ -87,4 +101,6 @@ def test_keys_of_torchs_own_backends_are_accepted_and_explained():
         f"--rdzv-conf heartbeat {told}",
         f"--rdzv-conf heartbeat_timeout {told}",
         "--rdzv-conf is_host has no effect with this backend",
+        "--rdzv-conf cas_backoff_max_seconds has no effect with this backend: the operator alone writes the state of "
+        "the rendezvous",
     )

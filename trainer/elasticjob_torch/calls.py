@@ -2,7 +2,8 @@
 
 torch's TCPStore blocks without limit, deaf to signals, on a connection that stays open but silent. The agent's
 main thread therefore waits here, in Python, where a signal or the end of the round interrupts it. A call that
-hangs keeps its thread; the thread is a daemon and serves nothing else afterwards.
+hangs keeps its thread; the thread is a daemon and serves nothing else afterwards. Callers on several threads take
+turns, as on a TCPStore itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class _Task(Generic[T]):
 
 
 class CallThread:
-    """One daemon thread that makes calls in order.
+    """One daemon thread that makes calls in order. It ends with `end`, or when this object is dropped.
 
     Args:
         has_ended: asked ten times a second during a call; True gives the call up.
@@ -53,29 +55,30 @@ class CallThread:
 
     def __init__(self, has_ended: Callable[[], bool]) -> None:
         self._has_ended = has_ended
-        self._stuck = False
+        self._turn = threading.Lock()
+        self._done = threading.Event()  # of the last call
+        self._done.set()
         self._tasks: queue.SimpleQueue[_Task[Any] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="elasticjob-store", daemon=True)
-        self._thread.start()
+        threading.Thread(target=_work, args=(self._tasks,), name="elasticjob-store", daemon=True).start()
+        weakref.finalize(self, self._tasks.put, None).atexit = False
 
     def call(self, run: Callable[[], T], seconds: float) -> T:
         """Make the call and return its result, or raise what it raised.
 
         Raises:
-            Interrupted: the round ended, or the call took more than ``seconds``.
+            Interrupted: the round ended, or the call and the calls before it took more than ``seconds``.
         """
-        if self._stuck:
-            raise Interrupted("an earlier call to the store has not returned")
-        task = _Task(run)
         give_up = time.monotonic() + seconds
-        self._stuck = True  # until the result is here: an interruption leaves the thread busy
-        self._tasks.put(task)
-        while not task.done.wait(_SLICE_SECONDS):
-            if self._has_ended():
-                raise Interrupted("the round ended")
-            if time.monotonic() > give_up:
-                raise Interrupted(f"the store did not answer within {seconds:g} s")
-        self._stuck = False
+        self._await(lambda: self._turn.acquire(timeout=_SLICE_SECONDS), give_up, seconds)
+        try:
+            if not self._done.is_set():  # it was given up, and keeps the thread busy
+                raise Interrupted("an earlier call to the store has not returned")
+            task = _Task(run)
+            self._done = task.done
+            self._tasks.put(task)
+            self._await(lambda: task.done.wait(_SLICE_SECONDS), give_up, seconds)
+        finally:
+            self._turn.release()
         return task.outcome()
 
     def end(self, last: Callable[[], None]) -> None:
@@ -83,10 +86,16 @@ class CallThread:
         self._tasks.put(_Task(last))
         self._tasks.put(None)
 
-    def _work(self) -> None:
-        while True:
-            task = self._tasks.get()
-            if task is None:
-                return
-            task.execute()
-            del task  # a held result would keep a store, and its server, alive
+    def _await(self, came: Callable[[], bool], give_up: float, seconds: float) -> None:
+        while not came():
+            if self._has_ended():
+                raise Interrupted("the round ended")
+            if time.monotonic() > give_up:
+                raise Interrupted(f"timeout: the store did not answer within {seconds:g} s")
+
+
+def _work(tasks: queue.SimpleQueue[_Task[Any] | None]) -> None:
+    """Refers to nothing but the queue, so that the thread keeps nobody from being dropped."""
+    while (task := tasks.get()) is not None:
+        task.execute()
+        del task  # a held result would keep a store, and its server, alive

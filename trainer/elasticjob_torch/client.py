@@ -143,14 +143,16 @@ class SidecarClient:
         timeout: float,
         still_waiting: Callable[[float], None] = lambda _: None,
         limits: Mapping[str, int] = MappingProxyType({}),
+        detail: str = "",
     ) -> Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
         ``after`` is the last round that this trainer has used (0: none). ``still_waiting`` is told once a minute
         for how long the answer has been awaited, and may raise to give up. ``limits`` (``lastCall``, ``workerLost``)
-        are seconds in place of the job's.
+        are seconds in place of the job's. ``detail`` says what failed, for people.
         """
         body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
+        body |= {"detail": detail} if detail else {}
         within = timeout + _MARGIN_SECONDS
         answer = self._call("POST", "/v1/rendezvous", body, answer_within=within, still_waiting=still_waiting)
         try:

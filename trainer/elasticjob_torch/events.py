@@ -109,10 +109,14 @@ class Stream(ABC):
         """Open the stream; returns at once."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the stream for good; returns within a second."""
+    def let_go(self) -> None:
+        """End the stream for good; returns at once."""
         self._stopping.set()
         _shut(self._socket)
+
+    def stop(self) -> None:
+        """End the stream for good; returns when it has ended, within a second."""
+        self.let_go()
         if self._thread.is_alive():
             self._thread.join(timeout=1)
 

@@ -26,6 +26,12 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
+from elasticjob_torch.agent import (
+    join_again_when_ranks_break,
+    note_identical_workers,
+    ranks_come_through_the_store,
+    stop_processes_within,
+)
 from elasticjob_torch.client import (
     Closed,
     JoinTimeout,
@@ -37,9 +43,10 @@ from elasticjob_torch.client import (
     SidecarUnavailable,
     Superseded,
 )
+from elasticjob_torch.failures import Failures
 from elasticjob_torch.membership import Membership, Misplaced
 from elasticjob_torch.orphans import end_orphans, leave_mark
-from elasticjob_torch.settings import Settings, SettingsError, parse_settings
+from elasticjob_torch.settings import STOP_SECONDS, Settings, SettingsError, parse_settings
 from elasticjob_torch.stopping import hear_signals
 from elasticjob_torch.store import AgentStore
 
@@ -61,7 +68,7 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     _show_log()
     hear_signals(_signal_error)
     try:
-        settings = parse_settings(params.endpoint, params.run_id, params.config)
+        settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ.get(STOP_SECONDS))
         for sentence in settings.ignored:
             log.warning(sentence)
         membership = Membership(settings)
@@ -70,6 +77,10 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
         raise SystemExit(f"{BACKEND}: {error}") from None
     end_orphans(settings.run_id)
     leave_mark(settings.run_id)
+    note_identical_workers(sys.argv, os.environ)
+    join_again_when_ranks_break()
+    if settings.stop_timeout is not None:
+        stop_processes_within(settings.stop_timeout)
     return ElasticJobRendezvousHandler(settings, membership)
 
 
@@ -80,6 +91,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._settings = settings
         self._membership = membership
         self._store: AgentStore | None = None
+        self._failures = Failures()
+        self._failures.hear()
 
     def get_backend(self) -> str:
         """Return the value of ``--rdzv-backend``."""
@@ -156,19 +169,19 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def shutdown(self) -> bool:
         """End this agent's membership: finish after success, else leave; the job itself goes on.
 
-        torch calls this in its ``finally``, so the exception in flight tells how the agent ended.
-        Raises nothing, and returns whether it is recorded. Takes milliseconds; while the API server is away at most
-        ``close_timeout`` seconds (30) for a leave and 300 for a finish, which is lost with this process.
+        Success is what torch's agent says of it, by entering its exit barrier, and nothing else: some versions call
+        this while no exception is in flight though the workers have failed. Raises nothing, may be called again, and
+        returns whether the end is recorded. Takes milliseconds; while the API server is away at most ``close_timeout``
+        seconds (30) for a leave and 300 for a finish, which is lost with this process.
         """
         kind = sys.exc_info()[0]
-        stopped = kind is not None and issubclass(kind, SignalException)
-        recorded = self._membership.end(success=kind is None, stopped=stopped)
+        recorded = self._membership.end(stopped=kind is not None and issubclass(kind, SignalException))
         self._drop_store()
         return recorded
 
     def _join(self, deadline: float | None) -> Round:
         try:
-            return self._membership.join(deadline)
+            return self._membership.join(deadline, self._failures.take())
         except Leaving as error:
             log.info("this worker ends: %s", error)
             raise SystemExit(0) from None
@@ -200,7 +213,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         )
         if handed.rank == 0:
             membership.post_store(handed, store.serve())
-        elif _ranks_come_through_the_store():
+        elif ranks_come_through_the_store(os.environ):
             store.connect()
         membership.use(handed)
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
@@ -210,11 +223,6 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         store, self._store = self._store, None
         if store is not None:
             store.close()
-
-
-def _ranks_come_through_the_store() -> bool:
-    """torch's agent assigns them so, unless all workers have as many processes (`_assign_worker_ranks`)."""
-    return os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL", "0") != "1"
 
 
 def _signal_error(number: signal.Signals) -> Exception:

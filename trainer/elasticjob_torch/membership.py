@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+import weakref
 from typing import TYPE_CHECKING
 
 from elasticjob_torch.client import (
@@ -50,11 +51,15 @@ class Membership:
         trainer = uuid.uuid4().hex
         self._settings = settings
         self._events = EventStream(settings.host, settings.port, trainer)
+        # an agent that is dropped without an end is gone, as a killed one is
+        weakref.finalize(self, self._events.let_go).atexit = False
         self._client = SidecarClient(settings.host, settings.port, trainer, settings.sidecar_timeout)
         self._used = 0  # the last round that this trainer has used or given up
         self._told = False  # the agent was told that its round ended
         self._departed = False  # told that there is no next round: the end is no failure of this worker
-        self._finished = 0  # the round whose work is done
+        self._succeeded = 0  # the round whose work is done
+        self._recorded = 0  # the same, once it is recorded
+        self._ended: bool | None = None  # whether the end is recorded, once it was told
 
     def open(self) -> None:
         """Make sure that a sidecar of the right job answers, and open the event stream.
@@ -98,8 +103,10 @@ class Membership:
         view = self._events.view
         return view is not None and view.closed and view.outcome in ("Complete", "Failed")
 
-    def join(self, deadline: float | None) -> Round:
+    def join(self, deadline: float | None, failure: str = "") -> Round:
         """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
+
+        ``failure`` says what failed in this worker's processes, if that is why it joins again.
 
         Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
         are pods to wait for. What a join waits for is told once a minute.
@@ -114,13 +121,16 @@ class Membership:
         """
         self._await_stream()  # first, as it may bring the news that decides the cause
         cause = self._cause()
+        detail = failure if cause == "WorkerFailed" else ""
         refused_until = 0.0
         while True:
             self._await_stream()
             left = LONGEST_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
             seconds = min(left, LONGEST_SECONDS)
             try:
-                handed = self._client.join(self._used, cause, seconds, self._still_waiting, self._settings.limits)
+                handed = self._client.join(
+                    self._used, cause, seconds, self._still_waiting, self._settings.limits, detail
+                )
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
                 now = time.monotonic()
                 refused_until = refused_until or now + self._settings.sidecar_timeout
@@ -181,14 +191,15 @@ class Membership:
 
         Waits at most ``seconds`` (default: the setting ``close_timeout``).
         """
-        if self._finished == self._used:
+        self._succeeded = self._used
+        if self._recorded == self._used:
             return True
         try:
             self._client.finish(self._used, seconds or self._settings.close_timeout)
         except SidecarError as error:
             log.warning("could not record the success of round %d: %s", self._used, error)
             return False
-        self._finished = self._used
+        self._recorded = self._used
         return True
 
     def close(self) -> None:
@@ -196,25 +207,30 @@ class Membership:
         self._await_stream()  # without it the sidecar would not know whose word it is
         self._client.close(self._settings.close_timeout)
 
-    def end(self, *, success: bool, stopped: bool = False) -> bool:
+    def end(self, *, stopped: bool = False) -> bool:
         """End the membership in the way that fits; return whether it is recorded. Never raises.
 
+        Only what `finish` told is a success. The second call and later ones do nothing.
+
         Args:
-            success: the agent's work is done.
             stopped: the agent was stopped by a signal; the sidecar sees the pod's end by itself.
         """
+        if self._ended is None:
+            try:
+                self._ended = stopped or self._tell_end()
+            finally:
+                self._events.stop()
+        return self._ended
+
+    def _tell_end(self) -> bool:
+        if self._used and self._succeeded == self._used:
+            return self.finish(_FINISH_SECONDS)
         try:
-            if success and self._used:
-                return self.finish(_FINISH_SECONDS)
-            if stopped or self._finished:
-                return True
             self._client.leave("PodStopping" if self._departed else "TrainerLeft", self._settings.close_timeout)
-            return True
         except SidecarError as error:
             log.warning("could not record the leave: %s", error)
             return False
-        finally:
-            self._events.stop()
+        return True
 
     def _cause(self) -> str:
         if not self._used:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 MOST_METRICS = 16
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
-_MOST = 2**63  # the API server's integers
+_MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,12 @@ def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = N
 
     Sent at most once a second and once at exit, the last values only; what a call leaves out stays as it was. The job's
     status has the values of rank 0's worker, each ElasticWorker its own. Of several processes of one worker that
-    report, the lowest local rank's count. A metric that is infinite, or no number any more, is not shown.
+    report, the lowest local rank's count. No value of a number ends a training: a step or total beyond 0 and 2**53 - 1
+    is shown as the nearer of them, and a metric that is infinite, or no number any more, is not shown.
 
     Raises:
-        TypeError, ValueError: an argument cannot be shown; the message names it.
+        TypeError: an argument is no number; the message names it.
+        ValueError: a metric's name cannot be shown, or there are too many.
     """
     global _progress
     known = _progress
@@ -133,9 +135,7 @@ def _count(name: str, value: SupportsIndex) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"report(): {name} must be a whole number, not {type(value).__name__}") from None
-    if not 0 <= number < _MOST:
-        raise ValueError(f"report(): {name} must be at least 0 and fit into 63 bits, not {number}")
-    return number
+    return min(max(number, 0), _MOST)
 
 
 def _metric(name: str, value: SupportsFloat) -> float:
@@ -148,7 +148,7 @@ def _metric(name: str, value: SupportsFloat) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise ValueError(f"report(): {name} does not fit into a float") from None
+        return math.inf
 
 
 def _seen(view: ScriptView | None) -> Current:

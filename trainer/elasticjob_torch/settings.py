@@ -1,4 +1,4 @@
-"""What a handler is told by torchrun: endpoint, run id and ``--rdzv-conf``.
+"""What a handler is told by torchrun: endpoint, run id and ``--rdzv-conf``; and by the job, in its environment.
 
 Pure: no environment, no sockets, no torch. Every error names the option at fault.
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_PORT = 29401
+STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
 
 # Keys that a command line written for torch's own backends may carry; refusing them would break such a command line.
 _WITHOUT_EFFECT = {
@@ -22,6 +23,8 @@ _WITHOUT_EFFECT = {
     "read_timeout": "",
     "is_host": "",
     "store_type": "",
+    # how long to wait after somebody else's write of the state was faster
+    "cas_backoff_max_seconds": ": the operator alone writes the state of the rendezvous",
 }
 _WAITS = ("join_timeout", "close_timeout", "sidecar_timeout")
 _NUMBERS = ("last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt")
@@ -58,6 +61,8 @@ class Settings:
     worker_lost: int | None = None
     """``keep_alive_interval`` times ``keep_alive_max_attempt``: for how long this worker may be silent before it is
     lost. None (the default): as long as the job's own ``spec.rendezvous.workerLostSeconds``."""
+    stop_timeout: float | None = None
+    """How long processes may take to end at SIGTERM when their round is over. None: as long as torch gives them."""
     ignored: tuple[str, ...] = ()
     """Sentences about keys that were accepted but have no effect."""
 
@@ -68,12 +73,12 @@ class Settings:
         return {name: seconds for name, seconds in named.items() if seconds is not None}
 
 
-def parse_settings(endpoint: str, run_id: str, config: Mapping[str, Any]) -> Settings:
-    """Check torchrun's options and return them as `Settings`.
+def parse_settings(endpoint: str, run_id: str, config: Mapping[str, Any], stop_seconds: str | None = None) -> Settings:
+    """Check torchrun's options, and the job's ``ELASTICJOB_STOP_SECONDS``, and return them as `Settings`.
 
     Raises:
-        SettingsError: the endpoint is not on loopback, or a key of --rdzv-conf is unknown or its value not a
-            number that it can have.
+        SettingsError: the endpoint is not on loopback, a key of --rdzv-conf is unknown, or a value is not a number
+            that it can have.
     """
     host, port = _parse_endpoint(endpoint)
     for key in config:
@@ -91,8 +96,9 @@ def parse_settings(endpoint: str, run_id: str, config: Mapping[str, Any]) -> Set
         run_id=run_id,
         last_call_timeout=numbers.get("last_call_timeout"),
         worker_lost=_worker_lost(numbers),
+        stop_timeout=None if stop_seconds is None else _parse_seconds(STOP_SECONDS, stop_seconds),
         ignored=tuple(ignored),
-        **{key: _parse_seconds(key, config[key]) for key in _WAITS if key in config},
+        **{key: _parse_seconds(f"--rdzv-conf {key}", config[key]) for key in _WAITS if key in config},
     )
 
 
@@ -105,21 +111,21 @@ def _parse_endpoint(endpoint: str) -> tuple[str, int]:
         host = "127.0.0.1"
     if not host.startswith("127."):
         raise SettingsError(
-            f"--rdzv-endpoint '{endpoint}' is not the sidecar's loopback address; "
-            f"leave the option out, or use 127.0.0.1:{DEFAULT_PORT}"
+            f"--rdzv-endpoint '{endpoint}' is not the sidecar's loopback address; leave the option out (of accelerate "
+            f"launch: --num_machines and --main_process_ip), or use 127.0.0.1:{DEFAULT_PORT}"
         )
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
         raise SettingsError(f"--rdzv-endpoint '{endpoint}' has no valid port; use 127.0.0.1:{DEFAULT_PORT}")
     return host, int(text)
 
 
-def _parse_seconds(key: str, value: Any) -> float:
+def _parse_seconds(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = 0.0
     if not 0 < number < float("inf"):
-        raise SettingsError(f"--rdzv-conf {key}={value} is not a positive number of seconds")
+        raise SettingsError(f"{name}={value} is not a positive number of seconds")
     return number
 
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import threading
 import time
+import weakref
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -95,7 +97,7 @@ class AgentStore(Store):  # type: ignore[misc]
         on_finish: called once, before this agent enters the exit barrier.
 
     Every method raises `StoreBroken` when the round has ended or its store is gone; those that wait raise torch's
-    own ``DistStoreError`` after ``timeout``, which is torch's own too.
+    own ``DistStoreError``, which says "timeout", after ``timeout``, which is torch's own too. Threads may share it.
     """
 
     def __init__(
@@ -113,15 +115,21 @@ class AgentStore(Store):  # type: ignore[misc]
         self._is_over = is_over
         self._on_finish = on_finish
         self._serves = self._closed = False
-        self._inner: TCPStore | None = None
-        self._thread = CallThread(has_ended)
-        self._clones: list[AgentStore] = []
+        self._connecting = threading.Lock()
+        self._exiting = exiting = threading.Event()
+        self._is_gone: Callable[[], bool] = lambda: has_ended() or (exiting.is_set() and is_over())
+        self._inner: list[TCPStore] = []  # one, once there is a connection
+        self._thread = CallThread(self._is_gone)
+        self._clones: list[AgentStore] = []  # a PrefixStore's clone does not keep the Python half of its inner one
+        # the destructor of torch's store waits for the server's thread: not where this one is closed or dropped
+        self._let_go = weakref.finalize(self, self._thread.end, self._inner.clear)
+        self._let_go.atexit = False
 
     def serve(self) -> int:
         """Start the round's server in this process; return its loopback port. Raises `StoreBroken`."""
         self._serves = True
-        self._inner = self._run(serve_store)
-        return int(self._inner.port)
+        self._inner.append(self._run(serve_store))
+        return int(self._inner[0].port)
 
     def connect(self, seconds: float = _STORE_SECONDS) -> TCPStore:
         """Connect to the round's server, unless that is done or it is in this process.
@@ -129,25 +137,30 @@ class AgentStore(Store):  # type: ignore[misc]
         Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds``, or when the round has ended.
         """
         give_up = time.monotonic() + seconds
-        while self._inner is None:
-            # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
-            address = self._find(give_up - time.monotonic())
-            try:
-                self._inner = self._run(partial(connect_store, address.host, address.port))
-            except StoreBroken:
-                raise
-            except RuntimeError as error:
-                log.info("connecting to the round's store again: %s", error)
-                time.sleep(0.1)
-        return self._inner
+        with self._connecting:
+            while not self._inner:
+                # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
+                address = self._find(give_up - time.monotonic())
+                try:
+                    self._inner.append(self._run(partial(connect_store, address.host, address.port)))
+                except StoreBroken:
+                    raise
+                except RuntimeError as error:
+                    if self._is_gone():
+                        raise StoreBroken(f"the round ended: {error}") from error
+                    log.info("connecting to the round's store again: %s", error)
+                    time.sleep(0.1)
+            held = self._inner[:1]  # closed meanwhile by another thread, perhaps
+        if not held:
+            raise StoreBroken("the round's store is closed")
+        return held[0]
 
     def close(self) -> None:
         """Let go of the connection, and of the server if it is here. Returns at once; raises nothing."""
         self._closed = True
         while self._clones:
             self._clones.pop().close()
-        held, self._inner = [self._inner], None
-        self._thread.end(held.clear)  # its destructor waits for the server's thread: not here
+        self._let_go()
 
     def set(self, key: str, value: str | bytes) -> None:
         """Write a key."""
@@ -163,12 +176,15 @@ class AgentStore(Store):  # type: ignore[misc]
         if not key.startswith(_EXIT_BARRIER):
             return int(self._pass_on(lambda inner: inner.add(key, amount)))
         self._on_finish()
+        self._exiting.set()  # rank 0 may have ended by now, and its store with it, if that was the end of all
         try:
             self._connected(_EXIT_SECONDS)
             return int(self._pass_on(lambda inner: inner.add(key, amount)))
         except RuntimeError as error:
             log.info("the other agents go on without this one, whose work is done (%s)", error)
             return 0  # torch then waits for the last member, which returns at once
+        finally:
+            self._exiting.clear()
 
     def check(self, keys: Sequence[str]) -> bool:
         """Say whether all the keys exist."""
@@ -251,7 +267,7 @@ class AgentStore(Store):  # type: ignore[misc]
             """Return a second connection to the round's store, which is closed with this one."""
             inner = self._pass_on(lambda inner: inner.clone())
             clone = AgentStore(self._find, self._world_size, self._has_ended, self._is_over, self._on_finish)
-            clone._inner = inner
+            clone._inner.append(inner)
             clone.set_timeout(self.timeout)
             self._clones.append(clone)
             return clone
@@ -267,7 +283,8 @@ class AgentStore(Store):  # type: ignore[misc]
                     lambda inner: inner.barrier(key, world_size, limit), limit.total_seconds() + _CALL_SECONDS
                 )
             finally:
-                self._clones.remove(clone)
+                with contextlib.suppress(ValueError):  # closed meanwhile, with this store
+                    self._clones.remove(clone)
                 clone.close()
 
     def _wait_for(self, what: str, met: Callable[[], bool], limit: float) -> None:
@@ -275,14 +292,14 @@ class AgentStore(Store):  # type: ignore[misc]
             return
         if self._has_ended():
             raise StoreBroken(f"the round ended while waiting for {what}")
-        raise DistStoreError(f"waited {limit:g} s for {what} in the round's store")
+        raise DistStoreError(f"wait timeout after {limit:g} s: {what} did not come into the round's store")
 
     def _wait_at_exit(self, keys: Sequence[str], limit: float) -> None:
         """Wait for the other agents' success; their failure is no concern of this one, whose work is done.
 
         The agent that serves the store stays as long as the round stands: others may still be saving.
         """
-        if self._inner is None:
+        if not self._inner:
             return  # not reached when this agent told that it is done
         try:
             seconds = float("inf") if self._serves else limit

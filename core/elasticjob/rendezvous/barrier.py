@@ -2,10 +2,11 @@
 
 - all wanted workers have joined; or
 - at least the minimum has, and nobody else is on the way; or
-- the last call, from the moment the minimum was there, has run out. Live members of the last round are
-  waited for longer (`rejoin`): they may still be stopping their processes.
+- the last call, from the moment the minimum was there, has run out. Members of the last round that run and have
+  not left are waited for longer, until they join or are lost: they may still be stopping their processes.
 
-The join timeout runs only while every missing worker has a running pod: without pods the job waits.
+The join timeout runs only while every missing worker has a running pod: without pods the job waits. It fails when so
+many workers fail before they join, again and again, that the minimum cannot be reached without them.
 """
 
 from collections.abc import Iterable
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import Roster, min_members, roster_of
-from elasticjob.terms import Outcome, RequestType
+from elasticjob.rendezvous.roster import Roster, is_stopping, lacks_last_word, min_members, roster_of
+from elasticjob.terms import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ def judge(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Ve
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    if roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not _awaited(spec, state, roster, now)):
+    if roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not _awaited(state, roster)):
         return Verdict(members=in_rank_order(state, roster.joined))
     return Verdict(min_reached=since)
 
@@ -46,24 +47,19 @@ def in_rank_order(state: State, joined: Iterable[Worker]) -> tuple[Worker, ...]:
     return tuple(sorted(joined, key=lambda w: (ranks.get(w.member, last) if w.member else last, w.index)))
 
 
-def _awaited(spec: Spec, state: State, roster: Roster, now: float) -> bool:
-    """Whether a live member of the last round may still be stopping its processes."""
+def _awaited(state: State, roster: Roster) -> bool:
+    """Whether a member of the last round has still to join, to leave, to say its last word, or to be known as lost."""
     members = set(state.participants)
-    stopping = [
-        worker
+    return any(
+        worker.member in members and (is_stopping(state, worker) or lacks_last_word(state, worker))
         for worker in roster.missing
-        if worker.member in members and worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE)
-    ]
-    return bool(stopping) and now - state.clocks.opened < spec.rejoin
+    )
 
 
 def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -> Verdict:
-    looping = [w for w in roster.missing if w.pod is PodState.CRASH_LOOP and w.crashes > spec.max_restarts]
-    if looping:
-        worker = looping[0]
-        detail = f": {worker.detail}" if worker.detail else ""
-        why = f"worker {worker.index} ended {worker.crashes} times before it joined"
-        return Verdict(failure=(Outcome.FAILED, f"{why}, and maxRestarts is {spec.max_restarts}{detail}"))
+    failing = _failing(spec, state, roster)
+    if failing and roster.wanted - len(failing) < least:
+        return Verdict(failure=(Outcome.FAILED, failing[min(failing)]))
     if roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing):
         return Verdict()
     since = now if state.clocks.all_running is None else state.clocks.all_running
@@ -72,3 +68,20 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
         why = f"{len(roster.joined)} of at least {least} workers joined within {spec.join_timeout:g} s"
         return Verdict(failure=(Outcome.TIMEOUT, f"{why}; missing: {missing}"))
     return Verdict(all_running=since)
+
+
+def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
+    """By index, what is told of wanted workers that failed too often before they joined."""
+    failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
+    for worker in roster.missing:
+        if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes:
+            ended = f"worker {worker.index} ended before it joined"
+            if spec.starts_torchrun:
+                ended = f"worker {worker.index} ended {worker.crashes} times before it joined, {bound}"
+            failing[worker.index] = ended + (f": {worker.detail}" if worker.detail else "")
+    for index in (*roster.owed, *(worker.index for worker in roster.missing)):
+        failures = state.clocks.failures.get(index)
+        if failures is not None and failures.unused > spec.max_restarts:
+            times = f"worker {index}'s pods failed {failures.unused} times in a row before they were in any round"
+            failing[index] = f"{times}, {bound}: {failures.why}"
+    return failing

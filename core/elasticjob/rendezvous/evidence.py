@@ -5,9 +5,12 @@ Two accounts of who counts, of which one is wrong, differ; a shared one would be
 
 from dataclasses import dataclass
 
-from elasticjob.rendezvous.losses import SHARED_SILENCE
+from elasticjob.rendezvous.limits import SHARED_SILENCE
 from elasticjob.rendezvous.model import COUNTED_CAUSES, Decision, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
+
+ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
+CRASHED = (*ENDED, PodState.CRASH_LOOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +46,13 @@ class Step:
         return self.spec.suspend and self.before.phase is not RendezvousPhase.CLOSED
 
     def current(self, state: State) -> dict[int, Worker]:
-        """By index, the newest pod that is not given up in `state`."""
-        newest_last = sorted(self.workers, key=lambda worker: worker.replacement)
-        return {w.index: w for w in newest_last if w.replacement >= state.replacements.get(w.index, 0)}
+        """By index, the pod that has the agreed number in `state`."""
+        return {w.index: w for w in self.workers if state.replacements.get(w.index, 0) == w.replacement}
 
     def kept(self) -> list[Worker]:
         """The wanted workers that have a pod: what was lost or had no room is given up by the end of the step."""
-        ended = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
-        now = self.current(self.after).values()
-        return [w for w in now if not (w.deleting or w.pod in ended or w.index in self.after.done)]
+        now = [w for w in self.current(self.after).values() if not (w.deleting or w.index in self.after.done)]
+        return [w for w in now if w.pod not in ENDED or self.is_owed_a_word(self.after, w)]
 
     def joined(self, last_formed: int) -> list[Worker]:
         """The wanted workers whose join was made after round `last_formed` was formed."""
@@ -59,23 +60,65 @@ class Step:
         ask = [w for w in self.kept() if w.pod in may_join and w.asks(RequestType.JOIN)]
         return [w for w in ask if w.request is not None and w.request.after >= last_formed]
 
-    def succeeded(self) -> set[Member]:
-        """The workers that have finished in this step."""
+    def succeeded(self) -> tuple[set[Member], set[Member]]:
+        """The workers that have finished in this step, and those that may be taken to have: the last word of one that
+        ended with exit code 0 has been missing since an earlier step."""
         if self.before.ended or self.suspended:
-            return set()
+            return set(), set()
         alive = [w for w in self.current(self.before).values() if w.index not in self.before.done and not w.deleting]
-        ended = [w for w in alive if w.asks(RequestType.FINISH) or w.pod is PodState.SUCCEEDED]
-        return {w.member for w in ended if w.member is not None}
+        said = {w.member for w in alive if w.asks(RequestType.FINISH) and w.member}
+        missing = [w for w in alive if w.place in self.before.clocks.invalid and self.is_owed_a_word(self.before, w)]
+        return said, said | {w.member for w in missing if w.member}
+
+    def is_owed_a_word(self, state: State, worker: Worker) -> bool:
+        """Whether it ended with exit code 0, and its record still says that it trains in the last round of `state`."""
+        if worker.pod is not PodState.SUCCEEDED or worker.disrupted or worker.member not in state.participants:
+            return False
+        formed = state.round if state.phase is not RendezvousPhase.FORMING else state.round - 1
+        match worker.request:
+            case Request(type=RequestType.JOIN, after=after):
+                return after < formed
+            case Request(type=RequestType.CLOSE):
+                return True
+        return False
+
+    def stray(self, worker: Worker) -> bool:
+        """Whether it ended with exit code 0, and its trainer had asked for nothing, before there was any round."""
+        match worker.request:
+            case None | Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING):
+                other = worker.invalid or worker.deleting or worker.disrupted or self.suspended
+                return worker.pod is PodState.SUCCEEDED and not (other or self.before.participants)
+        return False
 
     def at_fault(self, worker: Worker) -> bool:
         """Whether pod or record say that the worker is lost."""
         request = worker.request
+        if worker.pod is PodState.SUCCEEDED and (self.suspended or not self.is_owed_a_word(self.before, worker)):
+            return True
         return (
             worker.deleting
-            or worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.SUCCEEDED)
+            or worker.pod in (PodState.FAILED, PodState.OOM_KILLED)
             or (worker.pod is PodState.CRASH_LOOP and worker.member in self.before.participants)
             or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == Cause.STORE_NOT_READY)
         )
+
+    def hangs(self, worker: Worker) -> bool:
+        """Whether a member of the last round runs, while the next forms, and has neither joined nor left."""
+        before = self.before
+        if before.phase is not RendezvousPhase.FORMING or worker.pod is not PodState.RUNNING:
+            return False
+        match worker.request:
+            case Request(type=RequestType.LEAVE):
+                return False
+            case Request(type=RequestType.JOIN, after=after) if after >= before.round - 1:
+                return False
+        return worker.member in before.participants
+
+    def own(self, worker: Worker) -> bool:
+        """Of a member that is given up: whether its training is at fault."""
+        if worker.deleting or worker.disrupted or (self.suspended and worker.pod is PodState.SUCCEEDED):
+            return False
+        return worker.pod in CRASHED or (self.hangs(worker) and not self.at_fault(worker) and not self.silent(worker))
 
     def invalid(self, worker: Worker) -> bool:
         """Whether its record makes no sense, and made none when this step began."""
@@ -88,6 +131,8 @@ class Step:
         """
         member, beats, known = worker.member, self.after.clocks.beats, self.before.clocks.beats
         if member is None or member not in known or beats.get(member) != known[member]:
+            return False
+        if self.is_owed_a_word(self.before, worker):
             return False
         if worker.heartbeat != known[member].value:
             return False
@@ -111,7 +156,7 @@ class Step:
             worker = had.get(member.index)
             if worker is None or worker.member != member:
                 return True
-            if has.get(member.index) != worker and member not in after.leaving and not _crashed(worker):
+            if has.get(member.index) != worker and member not in after.leaving and not self.own(worker):
                 return True
         return False
 
@@ -148,7 +193,7 @@ class Step:
     def _break_of(self, member: Member, worker: Worker | None) -> bool | None:
         if worker is None:
             was = self.current(self.before).get(member.index)
-            return was is not None and was.member == member and member not in self.after.leaving and _crashed(was)
+            return was is not None and was.member == member and member not in self.after.leaving and self.own(was)
         if worker.member != member or worker.request is None:
             return False
         request = worker.request
@@ -158,8 +203,3 @@ class Step:
         if request.type is RequestType.JOIN and request.after >= self.before.round:
             return failed or request.cause == Cause.STARTED
         return None
-
-
-def _crashed(worker: Worker) -> bool:
-    """Whether a member's pod says that its trainer is at fault."""
-    return worker.pod in (PodState.CRASH_LOOP, PodState.OOM_KILLED) and not worker.deleting

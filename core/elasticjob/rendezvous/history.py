@@ -37,7 +37,7 @@ def told_once(before: State, after: State) -> Iterator[str]:
     """Members and store change only when a round is formed: what a trainer was told is never told differently."""
     if newly_formed(before, after):
         return
-    if after.participants != before.participants:
+    if (after.participants, after.replicas) != (before.participants, before.replicas):
         yield "the members changed, and no round was formed"
     if after.round == before.round and after.store != before.store:
         yield f"the store of round {after.round} changed"

@@ -55,6 +55,21 @@ def formed_of_who_joined(step: Step) -> Iterator[str]:
         yield f"the store of round {number} is not rank 0's"
 
 
+def formed_without_the_lost(step: Step) -> Iterator[str]:
+    """No round is formed without a member of the last one that runs and has not left: it is waited for until it joins,
+    or its loss is known."""
+    before, after = step.before, step.after
+    if not newly_formed(before, after):
+        return
+    present = step.current(after)
+    for member in before.participants:
+        worker = present.get(member.index)
+        if worker is None or worker.member != member or member in after.participants or member.index in after.done:
+            continue
+        if worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE):
+            yield f"round {after.round} was formed without worker {member.index}, of which nobody knows that it is lost"
+
+
 def formed_between_the_bounds(step: Step) -> Iterator[str]:
     """A round has `minReplicas` to `replicas` members, both less the finished, and none is formed while suspended."""
     size = len(step.after.participants)
@@ -122,18 +137,19 @@ def failures_are_the_trainings(step: Step) -> Iterator[str]:
 
 
 def finished_in_success(step: Step) -> Iterator[str]:
-    """A worker has finished when it asks `Finish` or its pod has succeeded, but not while deleted or suspended."""
-    succeeded, noted = step.succeeded(), set(step.after.finished) - set(step.before.finished)
-    for member in sorted(succeeded - noted):
+    """A worker has finished when it asks `Finish`, but not while deleted or suspended; or when its trainer ended with
+    exit code 0, its record says nothing against that, and its last word has not come."""
+    (said, may_have), noted = step.succeeded(), set(step.after.finished) - set(step.before.finished)
+    for member in sorted(said - noted):
         yield f"worker {member.index} ended in success, and has not finished"
-    for member in sorted(noted - succeeded):
+    for member in sorted(noted - may_have):
         yield f"worker {member.index} has finished, and did not end in success"
 
 
 def given_up_for_a_cause(step: Step) -> Iterator[str]:
-    """A pod is given up when it is gone or going, has ended, crashed as a member, did not serve its store, has no room,
-    has kept an invalid record, or is silent alone or while another's heartbeat goes on: never for a silence that all
-    share."""
+    """A pod is given up when it is gone or going, has ended without having finished, crashed as a member, did not serve
+    its store, has no room, is outdated, has kept an invalid record, did not join again as a member, or is silent alone
+    or while another's heartbeat goes on: never for a silence that all share."""
     before, after, present = step.before, step.after, step.current(step.before)
     no_room = len(step.kept()) >= step.places
     for index, number in after.replacements.items():
@@ -144,23 +160,30 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
             seen = before.phase is FORMED and any(member.index == index for member in before.participants)
         else:
             told = worker.id is None or worker.member in after.leaving
-            seen = (told and no_room) or step.at_fault(worker) or step.silent(worker) or step.invalid(worker)
+            lost = step.at_fault(worker) or step.silent(worker) or step.invalid(worker) or step.hangs(worker)
+            seen = lost or (told and (no_room or worker.outdated))
         if not seen:
             yield f"worker {index} was given up without a cause"
     for worker in step.current(after).values():
-        if step.at_fault(worker) and worker.index not in after.done and not before.ended:
+        if step.at_fault(worker) and worker.index not in after.done and not (before.ended or step.stray(worker)):
             yield f"worker {worker.index} is lost, and was not given up"
 
 
 def room_is_kept(step: Step) -> Iterator[str]:
-    """Who has no room is told to leave, finally; members of the last round last, and from the highest rank down."""
+    """Who has no room or is outdated is told to leave, finally; of those without room members of the last round last,
+    and from the highest rank down."""
     before, after, kept = step.before, step.after, step.kept()
     if after.phase is CLOSED:
         return
     if len(kept) > step.places:
         yield f"{len(kept)} workers are kept, and there is room for {step.places}"
+    for worker in kept:
+        if worker.outdated:
+            yield f"worker {worker.index} is outdated, and was kept"
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(before.participants)}
-    told = [ranks.get(member, len(ranks)) for member in after.leaving if member not in before.leaving]
+    outdated = {worker.member for worker in step.workers if worker.outdated}
+    new = (member for member in after.leaving if member not in before.leaving)
+    told = [ranks.get(member, len(ranks)) for member in new if member not in outdated]
     stay = [ranks.get(worker.member, len(ranks)) for worker in kept]
     if told and stay and max(stay) > min(told):
         yield "a worker was told to leave, and a higher rank or none was kept"
@@ -198,14 +221,16 @@ def _too_late(step: Step) -> Iterator[bool]:
 def _failed(step: Step) -> Iterator[bool]:
     before, after, spec = step.before, step.after, step.spec
     yield step.failures > 0 and after.restarts > spec.max_restarts
-    yield bool(after.done) and not after.participants
+    yield not after.participants and (bool(after.done) or any(map(step.stray, step.current(after).values())))
     if before.phase is CLOSED:
         training = [member for member in after.participants if member.index not in after.done]
         yield 0 < len(training) == len(step.breaks())
     elif before.phase is FORMING:
         yield from _closed(step)
-    crashed = any(w.pod is PodState.CRASH_LOOP and w.crashes > spec.max_restarts for w in step.kept())
-    yield crashed and len(step.joined(after.round - 1)) < step.least
+    joined = len(step.joined(after.round - 1))
+    failing = {w.index for w in step.kept() if w.pod is PodState.CRASH_LOOP and w.crashes > spec.max_crashes}
+    failing |= {index for index, known in after.clocks.failures.items() if known.unused > spec.max_restarts}
+    yield joined < step.least and bool(failing) and step.places - len(failing) < step.least
 
 
 CAUSES = {
@@ -217,6 +242,7 @@ CAUSES = {
 STEP = (
     moves_are_in_the_table,
     formed_of_who_joined,
+    formed_without_the_lost,
     formed_between_the_bounds,
     waiting_is_counted,
     rounds_end_for_a_cause,

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from elasticjob.rendezvous.model import Spec, Worker
 
+# Two heartbeats of five seconds: silence that everybody shares for less than this is nobody's own.
+SHARED_SILENCE = 10.0
+
 
 def last_call(spec: Spec, joined: Iterable[Worker]) -> float:
     """The longest that one of the joined has named, else the job's."""

@@ -2,25 +2,39 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
-from elasticjob.rendezvous.limits import worker_lost
+from elasticjob.rendezvous.limits import SHARED_SILENCE, worker_lost
 from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, Member, PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import current, is_current
+from elasticjob.rendezvous.roster import ENDED, current, is_current, is_stopping, lacks_last_word
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 
-# Two heartbeats of five seconds: silence that everybody shares for less than this is nobody's own.
-SHARED_SILENCE = 10.0
+# of a member: rank 0 that merely served no store is none of them, and explains what befell its peers
+AT_FAULT = ENDED | {PodState.CRASH_LOOP}
+NOT_TORCHRUN = (
+    "its trainer ended with exit code 0 without joining a round: its command must be torchrun, without --standalone "
+    "and --rdzv-backend, and a shell around it must pass on its exit code"
+)
+NOT_FINISHED = (
+    "its trainer ended with exit code 0 before the training had finished: a shell around torchrun must pass on its "
+    "exit code"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A pod that is given up: its index and replacement number, and why; `own` when it is the training's own fault."""
+    """A pod that is given up: its index and replacement number, and why; `used` if it was in the last formed round.
+
+    `own`: it is the training's own fault. `itself`: the pod failed by itself, be it the training's fault or not.
+    """
 
     index: int
     replacement: int
     why: str
+    used: bool = False
     own: bool = False
+    itself: bool = False
 
 
 class Break(NamedTuple):
@@ -31,37 +45,51 @@ class Break(NamedTuple):
     counted: bool
 
 
-def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Iterator[Lost]:
-    """The current workers that are lost, and members of a formed round whose pod vanished unseen."""
+def lost_workers(
+    spec: Spec, state: State, workers: Iterable[Worker], heard: Mapping[Member, float], now: float
+) -> Iterator[Lost]:
+    """The current workers that are lost, and members of a formed round whose pod vanished unseen.
+
+    `heard`: whose heartbeat was just heard, and when the one before.
+    """
     present = current(state, workers)
-    limits = {worker.member: worker_lost(spec, worker) for worker in present.values() if worker.member is not None}
+    limits = {
+        member: worker_lost(spec, worker)
+        for worker in present.values()
+        if (member := worker.member) is not None and not lacks_last_word(state, worker)  # who has ended beats no more
+    }
     silent = _silent(limits, state.clocks.beats, now)
-    done = state.done
+    done, members = state.done, frozenset(state.participants)
     for worker in present.values():
         if worker.index in done:
             continue
-        if why := _pod_fault(state, worker):
-            yield Lost(worker.index, worker.replacement, why, _own_fault(state, worker))
+        place, used = worker.place, worker.member in members
+        if why := _pod_fault(spec, state, worker, used):
+            itself = _failed_by_itself(spec, state, worker)
+            yield Lost(*place, why, used, own=itself and used and worker.pod in AT_FAULT, itself=itself)
         elif worker.member in silent:
-            yield Lost(worker.index, worker.replacement, f"no heartbeat for {worker_lost(spec, worker):g} s")
-        elif now - state.clocks.invalid.get(worker.place, now) >= spec.worker_lost:
+            yield Lost(*place, f"no heartbeat for {worker_lost(spec, worker):g} s", used)
+        elif worker.invalid and now - state.clocks.invalid.get(place, now) >= spec.worker_lost:
             why = f"its ElasticWorker has been invalid for {spec.worker_lost:g} s: {worker.invalid}"
-            yield Lost(worker.index, worker.replacement, why)
+            yield Lost(*place, why, used)
+        elif used and _hangs(spec, state, worker, heard):
+            why = f"its trainer has neither joined again nor left within {spec.rejoin:g} s"
+            yield Lost(*place, why, used, own=True)
     if state.phase is RendezvousPhase.FORMED:
         for member in state.participants:
             if member.index not in present and member.index not in done:
-                yield Lost(member.index, state.replacements.get(member.index, 0), "its pod is gone")
+                yield Lost(member.index, state.replacements.get(member.index, 0), "its pod is gone", used=True)
 
 
-def _pod_fault(state: State, worker: Worker) -> str | None:
+def _pod_fault(spec: Spec, state: State, worker: Worker, used: bool) -> str | None:
     if worker.deleting:
         return "its pod was deleted"
     detail = f" ({worker.detail})" if worker.detail else ""
     if worker.pod in (PodState.FAILED, PodState.OOM_KILLED):
         return "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
-        return "its pod ended " + ("without a record" if worker.id is None else "while the job was suspended")
-    if worker.pod is PodState.CRASH_LOOP and worker.member in state.participants:
+        return _unfinished(spec, state, worker, used)
+    if worker.pod is PodState.CRASH_LOOP and used:
         return "its trainer crashed again, and a fresh pod starts sooner" + detail
     request = worker.request
     if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
@@ -69,9 +97,40 @@ def _pod_fault(state: State, worker: Worker) -> str | None:
     return None
 
 
-def _own_fault(state: State, worker: Worker) -> bool:
-    ended = worker.pod in (PodState.CRASH_LOOP, PodState.OOM_KILLED)
-    return ended and not worker.deleting and worker.member in state.participants
+def _unfinished(spec: Spec, state: State, worker: Worker, used: bool) -> str | None:
+    """Why exit code 0 was no success, of a worker that has not finished."""
+    if _ended_as_suspended(spec, state, worker):
+        return "its pod ended while the job was suspended"
+    if lacks_last_word(state, worker):
+        return None
+    if worker.disrupted:
+        return "its pod was disrupted"
+    return NOT_FINISHED if used else NOT_TORCHRUN
+
+
+def never_joined(worker: Worker) -> bool:
+    """Whether its record tells of nothing that its trainer has asked: at its pod's end the sidecar leaves by itself."""
+    request = worker.request
+    return request is None or (request.type is RequestType.LEAVE and request.cause == Cause.POD_STOPPING)
+
+
+def _ended_as_suspended(spec: Spec, state: State, worker: Worker) -> bool:
+    return worker.pod is PodState.SUCCEEDED and spec.suspend and state.phase is not RendezvousPhase.CLOSED
+
+
+def _failed_by_itself(spec: Spec, state: State, worker: Worker) -> bool:
+    """Of a worker whose pod is at fault: whether nobody and nothing else has ended it."""
+    return not (worker.deleting or worker.disrupted or _ended_as_suspended(spec, state, worker))
+
+
+def _hangs(spec: Spec, state: State, worker: Worker, heard: Mapping[Member, float]) -> bool:
+    """Whether a member has had its time to join again, and its sidecar still beats after that.
+
+    The second heartbeat counts: who comes back from a silence may beat before it asks.
+    """
+    if state.phase is not RendezvousPhase.FORMING or worker.member is None or not is_stopping(state, worker):
+        return False
+    return heard.get(worker.member, -inf) - state.clocks.opened >= spec.rejoin
 
 
 def _silent(limits: Mapping[Member, float], beats: Mapping[Member, Beat], now: float) -> set[Member]:
@@ -144,7 +203,9 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
             return Break(member, f"{name} lost: {loss.why}", loss.own)
         if worker is None:
             return Break(member, f"{name} lost: its pod is gone", False)
-        why = f"ElasticWorker is invalid: {worker.invalid}" if worker.invalid else "sidecar was restarted"
+        why = "sidecar was restarted" if worker.id else "ElasticWorker was deleted, or lost its labels or its owner"
+        if worker.invalid:
+            why = f"ElasticWorker is invalid: {worker.invalid}"
         return Break(member, f"{name}'s {why}", False)
     request = worker.request
     if request is None:
@@ -156,7 +217,8 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     if request.type is not RequestType.JOIN or request.after < state.round:
         return None
     if request.cause == Cause.WORKER_FAILED:
-        return Break(member, f"{name}'s processes failed", counted)
+        detail = f" ({request.detail})" if request.detail else ""
+        return Break(member, f"{name}'s processes failed{detail}", counted)
     # a new trainer where one was in the round: the old one's leave was replaced before it was read
     again = request.cause == Cause.STARTED
     return Break(member, f"{name}'s trainer was started again" if again else f"{name} came back", counted or again)

@@ -12,7 +12,10 @@ Place = tuple[int, int]  # index and replacement: they name a pod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """The part of an ElasticJob's spec that the rendezvous goes by; times in seconds."""
+    """The part of an ElasticJob's spec that the rendezvous goes by; times in seconds.
+
+    `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
+    """
 
     replicas: int
     min_replicas: int = 1
@@ -23,6 +26,12 @@ class Spec:
     rejoin: float = 75
     worker_lost: float = 15
     restart_reset: float = 3600
+    starts_torchrun: bool = True
+
+    @property
+    def max_crashes(self) -> int:
+        """How often a trainer may be started again in its pod before it joins."""
+        return self.max_restarts if self.starts_torchrun else 0
 
 
 class Member(NamedTuple):  # not a dataclass: their hashes took a third of a step with a thousand workers
@@ -36,13 +45,15 @@ class Member(NamedTuple):  # not a dataclass: their hashes took a third of a ste
 class Request:
     """What a worker's record asks for: `after` goes with Join, `round` with Finish.
 
-    `last_call` and `worker_lost` are the limits that a Join may name in place of the spec's.
+    `last_call` and `worker_lost` are the limits that a Join may name in place of the spec's; `detail` is for people:
+    what failed before it.
     """
 
     type: RequestType
     after: int = 0
     round: int = 0
     cause: str = ""
+    detail: str = ""
     last_call: float | None = None
     worker_lost: float | None = None
 
@@ -66,7 +77,8 @@ class Worker:
 
     `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started
     again in place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts
-    for nothing.
+    for nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `outdated`: the pod was made from
+    another template than the job's.
     """
 
     index: int
@@ -80,6 +92,8 @@ class Worker:
     heartbeat: int | None = None
     detail: str = ""
     invalid: str = ""
+    disrupted: bool = False
+    outdated: bool = False
 
     @property
     def place(self) -> Place:
@@ -100,6 +114,16 @@ class Beat(NamedTuple):
     since: float
 
 
+class Failures(NamedTuple):
+    """How often in a row pods of one index failed by themselves, how many of the last of them before any round had
+    them, when the last one did, and why."""
+
+    row: int
+    unused: int
+    since: float
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
     """What an operator remembers between two steps and never writes down: a new one starts with `Clocks(now, now)`."""
@@ -111,15 +135,16 @@ class Clocks:
     newcomer: float | None = None  # formed: since when somebody has waited
     beats: Mapping[Member, Beat] = field(default_factory=dict)
     leaving: Mapping[Member, float] = field(default_factory=dict)
-    invalid: Mapping[Place, float] = field(default_factory=dict)  # since when a worker's record makes no sense
+    invalid: Mapping[Place, float] = field(default_factory=dict)  # since when what is known of a pod makes no sense
+    failures: Mapping[int, Failures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """The agreed state, as it is kept in an ElasticJob's status, and the clocks beside it.
 
-    `participants` are the last formed round's, in rank order. `replacements` holds, by index, how often a
-    pod was given up: pods of an older number count for nothing any more.
+    `participants` are the last formed round's, in rank order, and `replicas` what the spec wanted then. `replacements`
+    holds, by index, the number of the one pod that counts: those before it were given up, later ones nobody has made.
 
     `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
     group forms again. `given_up` are the members that were given up meanwhile for a cause that does not explain it.
@@ -132,6 +157,7 @@ class State:
     round: int = 1
     phase: RendezvousPhase = RendezvousPhase.FORMING
     participants: tuple[Member, ...] = ()
+    replicas: int = 0
     leaving: tuple[Member, ...] = ()
     finished: tuple[Member, ...] = ()
     replacements: Mapping[int, int] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count, islice
 
+from elasticjob.rendezvous.backoff import due
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.terms import RendezvousPhase, RequestType
 
@@ -18,8 +19,8 @@ OUT = STUCK | ENDED
 @dataclass(frozen=True, slots=True)
 class Roster:
     """`kept` and `owed` are the wanted workers: those with a pod (members of the last round first, in rank
-    order), and the indices that still need one. `excess` has no room in `spec.replicas`. Of the kept, some have
-    `joined` for the next round and the others are `missing`."""
+    order), and the indices that still need one. `excess` has no room in `spec.replicas`, or is outdated. Of the kept,
+    some have `joined` for the next round and the others are `missing`."""
 
     kept: tuple[Worker, ...]
     owed: tuple[int, ...]
@@ -38,14 +39,30 @@ class Roster:
 
 
 def is_current(state: State, worker: Worker) -> bool:
-    """Whether `worker` is the newest pod of its index; of an older one nothing counts."""
-    return worker.replacement >= state.replacements.get(worker.index, 0)
+    """Whether `worker` is the one pod of its index that counts: the operator writes its number before it makes it."""
+    return worker.replacement == state.replacements.get(worker.index, 0)
+
+
+def is_unknown(state: State, worker: Worker) -> bool:
+    """Whether the operator has not made this pod, as far as this state tells: its number comes after the agreed one."""
+    return worker.replacement > state.replacements.get(worker.index, 0)
 
 
 def current(state: State, workers: Iterable[Worker]) -> dict[int, Worker]:
-    """By index, the newest pod's worker."""
-    newest_last = sorted(workers, key=lambda worker: worker.replacement)
-    return {worker.index: worker for worker in newest_last if is_current(state, worker)}
+    """The workers that count, by index."""
+    return {worker.index: worker for worker in workers if is_current(state, worker)}
+
+
+def lacks_last_word(state: State, worker: Worker) -> bool:
+    """Whether its trainer ended with exit code 0, and as far as its record says still trains in the last formed round.
+
+    Pods and records are seen apart: whether that was a success is still to come.
+    """
+    request = worker.request
+    if worker.pod is not PodState.SUCCEEDED or worker.disrupted or request is None:
+        return False
+    trains = request.type is RequestType.JOIN and request.after < state.last_formed
+    return (trains or request.type is RequestType.CLOSE) and worker.member in state.participants
 
 
 def has_joined(state: State, worker: Worker) -> bool:
@@ -59,6 +76,11 @@ def has_joined(state: State, worker: Worker) -> bool:
     )
 
 
+def is_stopping(state: State, worker: Worker) -> bool:
+    """Of a member of the last round while the next one forms: whether it runs, and has neither joined nor left."""
+    return worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE) and not has_joined(state, worker)
+
+
 def min_members(spec: Spec, state: State) -> int:
     """The least that may form a round: each finished worker lowers it by one."""
     return max(1, spec.min_replicas - len(state.done))
@@ -70,11 +92,15 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
         return Roster((), (), (), (), ())
     done = state.done
     places = 0 if spec.suspend else max(0, spec.replicas - len(done))
-    alive = [
+    there = [
         worker
         for worker in current(state, workers).values()
-        if worker.index not in done and not worker.deleting and worker.pod not in ENDED
+        if worker.index not in done
+        and not worker.deleting
+        and (worker.pod not in ENDED or lacks_last_word(state, worker))
     ]
+    alive = [worker for worker in there if not worker.outdated]
+    outdated = (worker for worker in there if worker.outdated)
     ranks = {member: rank for rank, member in enumerate(state.participants)}
     last = len(ranks)
     arrived = {worker.place for worker in alive if has_joined(state, worker)}
@@ -90,23 +116,28 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     owed = tuple(islice((index for index in count() if index not in taken), places - len(kept)))
     joined = tuple(worker for worker in kept if worker.place in arrived)
     missing = tuple(worker for worker in kept if worker.place not in arrived)
-    return Roster(kept, owed, tuple(alive[places:]), joined, missing)
+    return Roster(kept, owed, (*alive[places:], *outdated), joined, missing)
 
 
-def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker]) -> tuple[tuple[int, int], ...]:
-    """Index and replacement number of each pod that should exist and does not."""
-    owed = roster_of(spec, state, workers).owed
+def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[tuple[int, int], ...]:
+    """Index and replacement number of each pod that should exist by `now` and does not."""
+    owed = (index for index in roster_of(spec, state, workers).owed if due(state.clocks, index) <= now)
     return tuple((index, state.replacements.get(index, 0)) for index in owed)
 
 
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
-    """Pods that have served: given up, told to leave and gone or overdue, or left over after the end, victims too."""
+    """Pods that have served: given up, told to leave and gone or overdue, or left over after the end, victims too.
+
+    And those that nobody has made, once the status has had time to say otherwise.
+    """
     done = state.done
 
     def served(worker: Worker) -> bool:
         if worker.member in state.leaving and not state.ended:
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
             return overdue or worker.pod in OUT
+        if is_unknown(state, worker) and not state.ended:
+            return now - state.clocks.invalid.get(worker.place, now) >= spec.worker_lost
         old = not is_current(state, worker)
         return old or (state.ended and worker.pod not in ENDED and worker.index not in done)
 

@@ -122,15 +122,24 @@ class ControlPlane:
     ) -> None:
         self.stop()
 
-    def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Any:
-        """Make one call as the administrator and return the JSON of the answer.
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        token: str | None = None,
+    ) -> Any:
+        """Make one call and return the JSON of the answer.
 
         Args:
             path: begins with ``/``, for instance ``/api/v1/namespaces``.
             body: an object to send as JSON, or bytes to send as they are.
+            token: says who asks; without one it is the administrator.
         """
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
+        headers = {"Authorization": f"Bearer {token or self._token}", "Content-Type": content_type}
         call = urllib.request.Request(self.server + path, data=data, headers=headers, method=method)
         try:
             with urllib.request.urlopen(call, timeout=_REQUEST_SECONDS, context=self._tls) as answer:

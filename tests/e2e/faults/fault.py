@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from e2e.job import Job, Round, Training, restarts
-from e2e.kube import Object, wait_until
+from e2e.kube import Object
 
 
 @dataclass(slots=True)
@@ -95,11 +95,11 @@ class Fault:
     def told(self, pod: Object) -> float:
         """Seconds from the event until the trainer in `pod` logged that the first round is over."""
         assert self.first is not None
-        return self._when(pod, f"round {self.first.number} is over") - self.struck
+        return self.job.logged(pod, f"round {self.first.number} is over") - self.struck
 
     def entered(self, new: Round) -> float:
         """Seconds from the event until the last member's trainer logged its rank in the new round."""
-        return max(self._when(pod, f"round {new.number}: rank") for pod in self.job.member_pods()) - self.struck
+        return max(self.job.logged(pod, f"round {new.number}: rank") for pod in self.job.member_pods()) - self.struck
 
     def survivors(self) -> list[Object]:
         """The first round's pods whose trainers still run as they did, the victim apart."""
@@ -123,11 +123,3 @@ class Fault:
         again = min((one.step for log in logs for one in log.steps(training.group)), default=None)
         if taken is not None and again is not None:
             self.row.lost_work_steps = taken - (again - 1)
-
-    def _when(self, pod: Object, text: str) -> float:
-        """The kubelet's log may be behind what the API server tells."""
-
-        def seen() -> float | None:
-            return self.job.log(pod).when(text)
-
-        return wait_until(f"{pod['metadata']['name']} to log {text!r}", seen, 20)

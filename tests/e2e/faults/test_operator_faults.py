@@ -46,7 +46,7 @@ def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
     fault.join()
     old = leader(operator)
     frozen = take_over(fault.job, operator, lambda pod: signal_container(pod, CONTAINER, "SIGSTOP"))
-    time.sleep(60 - frozen)
+    time.sleep(max(0, 60 - frozen))
     if not restarted(operator, old):
         signal_container(old, CONTAINER, "SIGCONT")
     fault.unbroken()

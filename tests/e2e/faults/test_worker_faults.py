@@ -4,21 +4,21 @@ import pytest
 
 from e2e.disruption import container_status, kill_container, kill_worker_process, signal_container
 from e2e.faults.fault import Fault
-from e2e.job import SIDECAR, TRAINER, Job, restarts, wall
+from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, has_started, restarts, wall
 from e2e.kube import wait_until
 
 
 @pytest.mark.fault("agent-killed", told=1.0)
 def test_agent_killed(fault: Fault) -> None:
     victim = fault.start(2)[1]
-    fault.strike()
+    fault.strike(victim)
     fault.job.kill_trainer(victim)
     new = fault.formed(2)
 
     assert new.number == 2
     assert new.members == (0, 1), "the same pods, in the same order"
     assert same_pods(fault)
-    wait_until("the restart in the pod's status", lambda: restarts(fault.job.pods()[1]) == 1, 10)
+    wait_until("the restart in the pod's status", lambda: restarts(fault.job.pods()[1]) == 1, TOLD_SECONDS)
     assert restarts(fault.job.pods()[1], SIDECAR) == 0, "the membership stayed"
     assert fault.job.status["restarts"] == 1
 
@@ -101,8 +101,8 @@ def test_crash_loop(fault: Fault) -> None:
     assert "failure 3, and maxRestarts is 2" in failed["message"]
     assert job.status["phase"] == "Failed"
     assert [one.number for one in job.rounds()] == [1, 2, 3], "one new round for each restart that is allowed"
-    assert any(event["reason"] == "Failed" and event["type"] == "Warning" for event in job.events())
-    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Failed", "--timeout=5s")
+    assert job.wait_for_event("Failed")["type"] == "Warning"
+    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Failed", "--timeout=30s")
     job.wait_for_the_end_of_all_pods()
     fault.row.detail = failed["message"]
 
@@ -135,8 +135,8 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     held = "case $HOSTNAME in *-1-0) until [ -e /tmp/go ]; do sleep 0.1; done;; esac; exec torchrun /test/train.py"
     job.apply(replicas=2, minReplicas=2, trainer={"command": ["sh", "-c", held]}, rendezvous={"storeReadySeconds": 15})
     wait_until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60, job.summary)
+    wait_until("both trainers to run", lambda: runs(job, 0) and runs(job, 1), 60, job.summary)
     signal_container(job.pods()[0], TRAINER, "SIGSTOP")
-    wait_until("worker 1 to run", lambda: "running" in container_status(job.pods()[1], TRAINER)["state"], 60)
     job.namespace.kubectl("exec", "train-1-0", "--container", TRAINER, "--", "touch", "/tmp/go")
     broken = job.wait_for_round(2)
     fault.struck = wall(broken.at)
@@ -155,6 +155,11 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
 def has_joined(job: Job, name: str) -> bool:
     workers = {one["metadata"]["name"]: one for one in job.namespace.list("elasticworkers")}
     return bool(workers.get(name, {}).get("spec", {}).get("request", {}).get("type") == "Join")
+
+
+def runs(job: Job, index: int) -> bool:
+    pod = job.pods().get(index)
+    return pod is not None and has_started(pod) and "running" in container_status(pod, TRAINER)["state"]
 
 
 def same_pods(fault: Fault) -> bool:

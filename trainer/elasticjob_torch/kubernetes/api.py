@@ -72,7 +72,7 @@ class ApiClient:
     """The API server, as this pod's service account sees it. Threads may share it.
 
     Args:
-        clock: is told of each answer and failure.
+        clock: is told of each answer.
     """
 
     def __init__(self, access: Access, clock: SharedClock) -> None:
@@ -82,10 +82,18 @@ class ApiClient:
         self._connection: http.client.HTTPSConnection | None = None
         self._connected_at = 0.0
 
+    def clone(self) -> ApiClient:
+        """Return the same over a connection of its own, whose calls wait for none of this one's."""
+        return type(self)(self.access, self._clock)
+
     def close(self) -> None:
         """Close the connection; a later call makes a new one."""
         with self._lock:
             self._drop()
+
+    def __del__(self) -> None:
+        """Close the connection of a client that is dropped, as a store's clone is."""
+        self._drop()
 
     def call(
         self, method: str, path: str, body: Any = None, *, patience: float, content_type: str = "application/json"
@@ -149,7 +157,6 @@ class ApiClient:
                 return self._exchange(method, path, payload, content_type)
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                self._clock.failed()
                 where = f"{self.access.host}:{self.access.port}"
                 raise Unavailable(f"the API server at {where} did not answer: {_describe(error)}") from error
             except BaseException as error:
@@ -159,7 +166,11 @@ class ApiClient:
 
     def _exchange(self, method: str, path: str, payload: bytes | None, content_type: str) -> dict[str, Any]:
         assert self._connection is not None
-        return self._read(self._send(self._connection, method, path, payload, content_type), method, path)
+        began = time.monotonic()
+        response = self._send(self._connection, method, path, payload, content_type)
+        if response.status not in _PASSING:  # else it may be another's than the API server's
+            self._clock.answered(response.headers.get("Date", ""), time.monotonic() - began)
+        return self._read(response, method, path)
 
     def _connect(self) -> http.client.HTTPSConnection:
         tls = ssl.create_default_context(cafile=str(self.access.authority))
@@ -184,11 +195,7 @@ class ApiClient:
         return connection.getresponse()
 
     def _read(self, response: http.client.HTTPResponse, method: str, path: str) -> dict[str, Any]:
-        payload = response.read(_MAX_ANSWER_BYTES)
-        if response.status in _PASSING:
-            self._clock.failed()
-        else:
-            self._clock.answered(response.headers.get("Date", ""))
+        payload = _payload(response)
         if response.status < 300:
             return _parse(payload, path)
         raise _error(response.status, f"{method} {path}", payload)
@@ -197,6 +204,18 @@ class ApiClient:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _payload(response: http.client.HTTPResponse) -> bytes:
+    """Return an answer's body. The socket's limit begins anew with each piece of it; this one does not."""
+    give_up = time.monotonic() + _ATTEMPT_SECONDS
+    payload = bytearray()
+    while piece := response.read1(1 << 16):
+        payload += piece
+        if len(payload) > _MAX_ANSWER_BYTES or time.monotonic() > give_up:
+            raise TimeoutError(f"its answer had not ended after {len(payload)} bytes and {_ATTEMPT_SECONDS:g} s")
+    response.read()  # of nothing: only this tells the connection that it can be used again
+    return bytes(payload)
 
 
 def error_of_event(event: dict[str, Any], path: str) -> ApiError:

@@ -1,4 +1,6 @@
-"""torch's `RendezvousBackend` over a ConfigMap: its ``resourceVersion`` is the fencing token.
+"""torch's `RendezvousBackend` over a ConfigMap: a digest of the state is its fencing token.
+
+Heartbeats have keys of their own in the ConfigMap, whose writing leaves the token as it is.
 
 One ConfigMap belongs to one run at a time. A closed run stays closed for its own id; another id may take the
 ConfigMap over once the run is closed or all its nodes are lost.
@@ -6,6 +8,7 @@ ConfigMap over once the run is closed or all its nodes are lost.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import random
 import secrets
@@ -17,19 +20,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousStateError, dynamic_rendezvous
 
 from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Rejected
-from elasticjob_torch.kubernetes.clock import SharedClock, now
-from elasticjob_torch.kubernetes.state import Header, Kept, StateCodec, StateError, read_kept
+from elasticjob_torch.kubernetes.clock import now
+from elasticjob_torch.kubernetes.heartbeats import PREFIX, Pace, judged, key_of, read_times
+from elasticjob_torch.kubernetes.state import Header, Kept, StateCodec, StateError, name_of_node, read_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
+    from elasticjob_torch.kubernetes.clock import SharedClock
     from elasticjob_torch.kubernetes.config_map import ConfigMap, Content
 
 T = TypeVar("T")
 
 NAME = "kubernetes"
 _KEY = "state"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # after a write that another node forestalled
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds, after a write that another node forestalled
+_TRIES = 8  # of a write that others' heartbeats came between, before torch decides anew
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,9 @@ class Seen:
 
     incarnation: str
     round: int
-    complete: bool
     closed: bool
     participants: int
+    """Those that are not silent."""
 
 
 class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type: ignore[misc]
@@ -48,22 +55,30 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
 
     Args:
         run_id: of this run.
-        expiry_seconds: after how long without a heartbeat the handler drops a node.
+        pace: of the heartbeats; which nodes the handler drops follows from it.
+        longest_pause: seconds within which a write is tried again that another node forestalled; 0 for a pause that
+            grows from 0.02 to 1.
 
     Attributes:
         patience: seconds for which the API server may be away before a call gives up.
         seen: the state that was last read or written.
     """
 
-    def __init__(self, config_map: ConfigMap, run_id: str, expiry_seconds: int, clock: SharedClock) -> None:
+    def __init__(
+        self, config_map: ConfigMap, run_id: str, pace: Pace, clock: SharedClock, longest_pause: float = 0.0
+    ) -> None:
         self.patience = 0.0
         self.seen: Seen | None = None
         self._map = config_map
         self._run_id = run_id
-        self._expiry_seconds = expiry_seconds
+        self._pace = pace
+        self._clock = clock
+        self._longest_pause = longest_pause
         self._codec = _checked(
             config_map, lambda: StateCodec(dynamic_rendezvous._RendezvousState, dynamic_rendezvous._NodeDesc, clock)
         )
+        self._content: Content | None = None
+        self._told: dict[Any, tuple[datetime, datetime]] = {}
         self._lost = 0
 
     @property
@@ -84,14 +99,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             RendezvousConnectionError: no answer within ``patience``, or no permission.
             RendezvousStateError: the ConfigMap is in use by another run, or holds something else.
         """
-        content = self._read()
-        kept = self._kept(content)
-        if content is None or kept is None:
-            self.seen = None
-            return None
-        state = _checked(self._map, lambda: self._codec.read(kept.fields))
-        self._see(kept.header, state)
-        return pickle.dumps(state), content.version
+        return self._take_in(self._read())
 
     def set_state(self, state: bytes, token: Any = None) -> tuple[bytes, str, bool] | None:
         """Write torch's state if the token is still the present one, or without a token if there is no state.
@@ -103,43 +111,80 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             RendezvousConnectionError, RendezvousStateError: as `get_state` does.
         """
         ours = pickle.loads(state)  # bytes of this very process, not of the network
-        version = self._begin(ours) if token is None else self._go_on(ours, token)
-        if version is not None:
-            self._lost = 0
-            return state, version, True
-        self._lost += 1
-        time.sleep(random.uniform(0, min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE)))
+        content = self._content if token is not None and token == self._token(self._content) else self._read()
+        for _ in range(_TRIES):
+            if self._token(content) != token:
+                break
+            if (written := self._write(ours, content)) is not None:
+                self._lost = 0
+                current = self._take_in(written)
+                return None if current is None else (*current, True)
+            content = self._read()
+        self._pause()
         current = self.get_state()
         return None if current is None else (*current, False)
 
-    def _begin(self, state: Any) -> str | None:
-        """Write the first state of this run; return its version, or None when another node was first."""
-        content = self._read()
-        if self._kept(content) is not None:
-            return None
-        header = Header(self._run_id, secrets.token_hex(4), self._expiry_seconds)
-        return self._write(header, state, None if content is None else content.version)
+    def _pause(self) -> None:
+        """Let the others write first."""
+        self._lost = min(self._lost + 1, 16)
+        time.sleep(random.uniform(0, self._longest_pause or min(_FIRST_PAUSE * 2**self._lost, _LONGEST_PAUSE)))
 
-    def _go_on(self, state: Any, token: Any) -> str | None:
-        if self.seen is None or not isinstance(token, str):
-            return None
-        return self._write(Header(self._run_id, self.seen.incarnation, self._expiry_seconds), state, token)
-
-    def _write(self, header: Header, state: Any, version: str | None) -> str | None:
-        data = {_KEY: _checked(self._map, lambda: self._codec.write(header, state))}
+    def _write(self, state: Any, before: Content | None) -> Content | None:
+        """Write a state in the place of what was there before; return None when that has changed."""
+        kept = self._kept(before)
+        incarnation = secrets.token_hex(4) if kept is None else kept.header.incarnation
+        for node, (told, heard) in self._told.items():
+            if state.last_heartbeats.get(node) == told:
+                state.last_heartbeats[node] = heard
+        header = Header(self._run_id, incarnation, self._pace.expiry_seconds)
+        text = _checked(self._map, lambda: self._codec.write(header, state))
         try:
-            if version is None:
-                written = self._map.create(data, patience=self.patience)
-            else:
-                written = self._map.patch(data=data, version=version, patience=self.patience)
+            if before is None:
+                return self._map.create({_KEY: text}, patience=self.patience)
+            alive = {key_of(name_of_node(node)) for node in state.last_heartbeats}
+            gone = dict.fromkeys(key for key in before.data if key.startswith(PREFIX) and key not in alive)
+            data = {_KEY: text, **gone}
+            if _KEY in before.data:
+                return self._map.replace(_KEY, before.data[_KEY], data, patience=self.patience)
+            return self._map.patch(data=data, version=before.version, patience=self.patience)
         except (Conflict, NotFound):
             return None
         except Rejected as error:
             raise RendezvousStateError(str(error)) from error
         except ApiError as error:
             raise RendezvousConnectionError(str(error)) from error
-        self._see(header, state)
-        return written.version
+
+    def _take_in(self, content: Content | None) -> tuple[bytes, str] | None:
+        """Return the state that torch is told, and its token."""
+        self._content, self._told, self.seen = None, {}, None
+        kept, token = self._kept(content), self._token(content)
+        if content is None or kept is None or token is None:
+            return None
+        state = _checked(self._map, lambda: self._codec.read(kept.fields))
+        time_ = now()
+        told = judged(self._heard(state, content), time_, self._pace)
+        self._told = {node: (told[node], heard) for node, heard in state.last_heartbeats.items()}
+        state.last_heartbeats = told
+        expired = time_ - timedelta(seconds=self._pace.expiry_seconds)
+        participants = sum(told.get(node, time_) >= expired for node in state.participants)
+        self.seen = Seen(kept.header.incarnation, state.round, state.closed, participants)
+        self._content = content
+        return pickle.dumps(state), token
+
+    def _heard(self, state: Any, content: Content) -> dict[Any, list[datetime]]:
+        """Return the times of each node's last heartbeats, as it wrote them, and torch when it joined."""
+        heard = {}
+        for node, joined in state.last_heartbeats.items():
+            written = read_times(content.data.get(key_of(name_of_node(node)), ""))
+            *earlier, last = map(self._clock.to_local, written) if written else [joined]
+            heard[node] = [*earlier, max(last, joined)]
+        return heard
+
+    def _token(self, content: Content | None) -> str | None:
+        """Return what stands for the state of this run; None when there is none."""
+        if content is None or self._kept(content) is None:
+            return None
+        return hashlib.sha256(content.data[_KEY].encode()).hexdigest()
 
     def _read(self) -> Content | None:
         try:
@@ -158,16 +203,14 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             return kept
         if kept.fields.get("closed") is True:
             return None
-        beat = _checked(self._map, lambda: self._codec.last_heartbeat(kept.fields))
-        if beat is None or now() - beat > timedelta(seconds=kept.header.expiry_seconds):
+        state = _checked(self._map, lambda: self._codec.read(kept.fields))
+        beats = [times[-1] for times in self._heard(state, content).values()]
+        if not beats or now() - max(beats) > timedelta(seconds=kept.header.expiry_seconds):
             return None
         raise RendezvousStateError(
             f"{self._map} is in use by the run '{kept.header.run_id}', where this is '{self._run_id}': "
             "give each run a --rdzv-endpoint of its own, or end that one"
         )
-
-    def _see(self, header: Header, state: Any) -> None:
-        self.seen = Seen(header.incarnation, state.round, state.complete, state.closed, len(state.participants))
 
 
 def _checked(config_map: ConfigMap, run: Callable[[], T]) -> T:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from elasticjob_torch.kubernetes.api import (
     ApiClient,
     ApiError,
+    Conflict,
     Forbidden,
     Gone,
     Rejected,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
 _MERGE_PATCH = "application/merge-patch+json"
+_JSON_PATCH = "application/json-patch+json"
 _EXAMPLE = "ElasticJob's examples/kubernetes-backend"
 
 
@@ -48,6 +50,14 @@ class ConfigMap:
 
     def __str__(self) -> str:
         return f"ConfigMap {self._namespace}/{self._name}"
+
+    def clone(self) -> ConfigMap:
+        """Return the same over a connection of its own, whose calls wait for none of this one's."""
+        return ConfigMap(self._client.clone(), self._namespace, self._name)
+
+    def close(self) -> None:
+        """Close the connection; a later call makes a new one."""
+        self._client.close()
 
     @property
     def delete_command(self) -> str:
@@ -94,6 +104,25 @@ class ConfigMap:
                 key: None if value is None else base64.b64encode(value).decode() for key, value in binary.items()
             }
         return self._call("patch", "PATCH", self._path, body, patience, _MERGE_PATCH)
+
+    def replace(self, key: str, before: str, data: Mapping[str, str | None], *, patience: float) -> Content:
+        """Write the keys named and delete those that are None, only if ``key`` still has the value ``before``.
+
+        Other keys may change meanwhile. Raises NotFound, Conflict.
+        """
+        body = [{"op": "test", "path": f"/data/{key}", "value": before}]
+        for name, value in data.items():
+            path = f"/data/{name}"
+            body.append(
+                {"op": "remove", "path": path} if value is None else {"op": "add", "path": path, "value": value}
+            )
+        try:
+            return self._call("patch", "PATCH", self._path, body, patience, _JSON_PATCH)
+        except Rejected as error:  # also what a test is answered that fails
+            there = self.read(patience).data
+            if there.get(key) != before or any(value is None and name not in there for name, value in data.items()):
+                raise Conflict(f"{key} of {self} has changed") from error
+            raise
 
     def watch(self, version: str, seconds: float) -> Generator[Content | None, None, None]:
         """Yield each new content after a version, and None when it was deleted; ends after ``seconds`` or before.

@@ -7,11 +7,11 @@ replacement, and a spare that nobody needs ends with code 0.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import sys
 import time
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,9 @@ from elasticjob_torch.kubernetes.api import ApiClient
 from elasticjob_torch.kubernetes.backend import NAME, KubernetesRendezvousBackend
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.config_map import ConfigMap
+from elasticjob_torch.kubernetes.keep_alive import KeepAlive
 from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
+from elasticjob_torch.kubernetes.state import name_of_node
 from elasticjob_torch.kubernetes.store import KubernetesStore
 from elasticjob_torch.stopping import hear_signals
 
@@ -69,8 +71,7 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
     os.environ.setdefault(_DO_NOT_SHARE, "1")
     clock = SharedClock()
     state = ConfigMap(ApiClient(access, clock), namespace, settings.name)
-    backend = KubernetesRendezvousBackend(state, params.run_id, settings.expiry_seconds, clock)
-    # a connection of its own: a slow store must not delay heartbeats
+    backend = KubernetesRendezvousBackend(state, params.run_id, settings.pace, clock, settings.longest_pause)
     store = KubernetesStore(ConfigMap(ApiClient(access, clock), namespace, f"{settings.name}-store"), backend.scope)
     own = RendezvousParameters(
         params.backend,
@@ -81,9 +82,10 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
         address,
         **settings.config,
     )
-    return KubernetesRendezvousHandler(
-        dynamic_rendezvous.create_handler(store, backend, own), backend, store, settings, state
-    )
+    inner = dynamic_rendezvous.create_handler(store, backend, own)
+    interval = settings.pace.interval_seconds
+    keep_alive = KeepAlive(state.clone(), clock, name_of_node(inner._this_node), interval)
+    return KubernetesRendezvousHandler(inner, backend, store, keep_alive, settings, state)
 
 
 class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
@@ -94,16 +96,19 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         inner: dynamic_rendezvous.DynamicRendezvousHandler,
         backend: KubernetesRendezvousBackend,
         store: KubernetesStore,
+        keep_alive: KeepAlive,
         settings: Settings,
         where: ConfigMap,
     ) -> None:
         self._inner = inner
         self._backend = backend
         self._store = store
+        self._keep_alive = keep_alive
         self._settings = settings
         self._where = where
         self._round = self._world_size = 0
         self._poll_after = self._told_at = float("-inf")
+        self._leaves: weakref.finalize[..., KubernetesRendezvousHandler] | None = None
 
     def get_backend(self) -> str:
         """Return the value of ``--rdzv-backend``."""
@@ -129,8 +134,9 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             RendezvousStateError: the ConfigMap belongs to another run, or holds something else.
         """
         seconds = self._settings.config["join_timeout"]
-        atexit.unregister(self._leave)
-        atexit.register(self._leave)  # a signal ends torchrun without a shutdown()
+        if self._leaves is None or not self._leaves.alive:  # a signal ends torchrun without a shutdown()
+            self._leaves = weakref.finalize(self, _leave, self._inner, self._keep_alive)
+        self._keep_alive.start()  # also while this node waits for others
         try:
             with self._patient(seconds):
                 info = self._join(time.monotonic() + seconds)
@@ -186,16 +192,22 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
         torch calls this in its ``finally``, so the exception in flight tells which. Returns whether it is recorded.
         """
+        if self._leaves is not None:
+            self._leaves.detach()
         if sys.exc_info()[0] is not None:
-            return self._leave()
-        atexit.unregister(self._leave)
-        with self._patient(self._settings.config["close_timeout"]):
-            return bool(self._inner.shutdown())
+            return _leave(self._inner, self._keep_alive)
+        try:
+            with self._patient(self._settings.config["close_timeout"]):
+                return bool(self._inner.shutdown())
+        finally:
+            self._keep_alive.stop()
 
     def _join(self, give_up: float) -> RendezvousInfo:
         while True:
             try:
-                return self._inner.next_rendezvous()
+                info = self._inner.next_rendezvous()
+                self._inner._stop_heartbeats()  # they wait for polls, and write the whole state
+                return info
             except DistStoreError as error:  # rank 0 was lost before it could tell its address
                 if time.monotonic() > give_up:
                     raise RendezvousTimeoutError from error
@@ -218,18 +230,6 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         except RuntimeError as error:
             log.warning("the keys of old rounds stay for now: %s", error)
 
-    def _leave(self) -> bool:
-        """Take this node out of the round, sparing the others the time until its heartbeat expires."""
-        atexit.unregister(self._leave)
-        try:
-            self._inner._stop_heartbeats()
-            operation = dynamic_rendezvous._RendezvousExitOp()
-            self._inner._op_executor.run(operation, time.monotonic() + _LEAVE_SECONDS)
-        except Exception as error:  # the process ends, and so do the heartbeats
-            log.info("could not leave the rendezvous: %s", error)
-            return False
-        return True
-
     @contextmanager
     def _patient(self, seconds: float) -> Iterator[None]:
         """Let the backend wait that long for the API server; else it answers at once, as polls need it."""
@@ -238,6 +238,18 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             yield
         finally:
             self._backend.patience = 0.0
+
+
+def _leave(inner: dynamic_rendezvous.DynamicRendezvousHandler, keep_alive: KeepAlive) -> bool:
+    """Take this node out of the round, sparing the others the time until it expires. Returns whether that is done."""
+    keep_alive.stop()
+    try:
+        inner._stop_heartbeats()
+        inner._op_executor.run(dynamic_rendezvous._RendezvousExitOp(), time.monotonic() + _LEAVE_SECONDS)
+    except Exception as error:  # the heartbeats have ended
+        log.info("could not leave the rendezvous: %s", error)
+        return False
+    return True
 
 
 def _signal_error(number: signal.Signals) -> Exception:

@@ -5,9 +5,12 @@ Pure: no environment, no files, no torch. Every error names the option at fault.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from elasticjob_torch.kubernetes.heartbeats import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +27,8 @@ _DEFAULT_SECONDS = {
     "keep_alive_interval": 5,
     "keep_alive_max_attempt": 3,
 }
+_BACKOFF = "cas_backoff_max_seconds"
+_KNOWN = (*_DEFAULT_SECONDS, _BACKOFF)
 _ALIASES = {"heartbeat": "heartbeat_timeout"}  # torch documents the one and reads the other
 _IGNORED = {"timeout"}  # torchrun itself always sends it; no dynamic rendezvous has a meaning for it
 
@@ -40,11 +45,13 @@ class Settings:
     """Empty: the pod's own."""
     name: str
     config: Mapping[str, int]
+    longest_pause: float = 0.0
+    """``cas_backoff_max_seconds``: the longest pause after a write that another node forestalled. 0: as it fits."""
 
     @property
-    def expiry_seconds(self) -> int:
-        """After how long without a heartbeat a node counts as lost."""
-        return self.config["keep_alive_interval"] * self.config["keep_alive_max_attempt"]
+    def pace(self) -> Pace:
+        """How often nodes write heartbeats, and how many may fail."""
+        return Pace(self.config["keep_alive_interval"], self.config["keep_alive_max_attempt"])
 
 
 def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
@@ -52,17 +59,19 @@ def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
 
     Raises:
         SettingsError: the endpoint is not ``<namespace>/<name>`` or ``<name>``, or a key of --rdzv-conf is unknown
-            or not a positive whole number.
+            or has a value that it cannot have.
     """
     namespace, name = _parse_endpoint(endpoint)
-    numbers = dict(_DEFAULT_SECONDS)
+    numbers, longest_pause = dict(_DEFAULT_SECONDS), 0.0
     for key, value in config.items():
         known = _ALIASES.get(key, key)
         if known in numbers:
             numbers[known] = _parse_number(key, value)
+        elif key == _BACKOFF:
+            longest_pause = _parse_pause(value)
         elif key not in _IGNORED:
-            raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(numbers)}")
-    return Settings(namespace, name, numbers)
+            raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(_KNOWN)}")
+    return Settings(namespace, name, numbers, longest_pause)
 
 
 def _parse_endpoint(endpoint: str) -> tuple[str, str]:
@@ -85,3 +94,13 @@ def _parse_number(key: str, value: Any) -> int:
     if number < 1:
         raise SettingsError(f"--rdzv-conf {key}={value} is not a positive whole number")
     return number
+
+
+def _parse_pause(value: Any) -> float:
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise SettingsError(f"--rdzv-conf {_BACKOFF}={value} is not a number of seconds from 0 on")
+    return seconds

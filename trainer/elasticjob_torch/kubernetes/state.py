@@ -101,13 +101,6 @@ class StateCodec:
             setattr(state, name, self._codecs[name][1](name, value))
         return state
 
-    def last_heartbeat(self, fields: dict[str, Any]) -> datetime | None:
-        """Return the last heartbeat of any node, in this machine's time. Raises StateError."""
-        beats = [
-            beat for value in vars(self.read(fields)).values() if isinstance(value, dict) for beat in value.values()
-        ]
-        return max((beat for beat in beats if isinstance(beat, datetime)), default=None)
-
     def _codec(self, name: str, hint: Any) -> tuple[Callable[[Any], Any], Callable[[str, Any], Any]]:
         """Return the functions that write and read a field of this type."""
         node = self._node_class
@@ -133,7 +126,7 @@ class StateCodec:
         return None if value is None else self._clock.to_local(_parse_time(name, value))
 
     def _write_nodes(self, nodes: set[Any]) -> list[str]:
-        return [_write_node(node) for node in sorted(nodes)]
+        return [name_of_node(node) for node in sorted(nodes)]
 
     def _read_nodes(self, name: str, value: Any) -> set[Any]:
         if not isinstance(value, list):
@@ -141,16 +134,16 @@ class StateCodec:
         return {self._read_node(name, each) for each in value}
 
     def _write_ranks(self, ranks: dict[Any, int]) -> dict[str, int]:
-        return {_write_node(node): ranks[node] for node in sorted(ranks, key=lambda node: (ranks[node], node))}
+        return {name_of_node(node): ranks[node] for node in sorted(ranks, key=lambda node: (ranks[node], node))}
 
     def _read_ranks(self, name: str, value: Any) -> dict[Any, int]:
         return {self._read_node(name, node): _check_number(name, rank) for node, rank in _items(name, value)}
 
     def _write_heartbeats(self, beats: dict[Any, datetime]) -> dict[str, str | None]:
-        return {_write_node(node): self._write_time(beats[node]) for node in sorted(beats)}
+        return {name_of_node(node): self._write_time(beats[node]) for node in sorted(beats)}
 
     def _read_heartbeats(self, name: str, value: Any) -> dict[Any, datetime]:
-        to_local = self._clock.heartbeat_to_local
+        to_local = self._clock.to_local
         return {self._read_node(name, node): to_local(_parse_time(name, beat)) for node, beat in _items(name, value)}
 
     def _read_node(self, name: str, text: Any) -> Any:
@@ -160,7 +153,8 @@ class StateCodec:
         return self._node_class(parts[0], int(parts[1]), int(parts[2]))
 
 
-def _write_node(node: Any) -> str:
+def name_of_node(node: Any) -> str:
+    """Return how a node of torch is called in the ConfigMap."""
     return f"{node.addr}/{node.pid}/{node.local_id}"
 
 

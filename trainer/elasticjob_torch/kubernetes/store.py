@@ -43,7 +43,8 @@ class KubernetesStore(Store):  # type: ignore[misc]
         config_map: where they are kept; stores over the same one share their keys.
         scope: asked at each call; keys of different scopes have nothing to do with each other.
 
-    Hold on to it while a ``PrefixStore`` over it is in use: torch's C++ does not keep Python stores alive.
+    Threads may share it. Hold on to it while a ``PrefixStore`` over it is in use: torch's C++ does not keep Python
+    stores alive.
 
     Keys are any text, values bytes or text. ``get`` and ``wait`` wait for ``timeout``, 300 seconds if not set
     otherwise. Every method raises torch's ``DistNetworkError`` when the API server is away for 30 seconds, and
@@ -54,6 +55,17 @@ class KubernetesStore(Store):  # type: ignore[misc]
         super().__init__()
         self._map = config_map
         self._scope = scope
+        self._clones: list[KubernetesStore] = []
+
+    def clone(self) -> KubernetesStore:
+        """Return a store of the same keys over a connection of its own, whose calls wait for none of this one's.
+
+        It is there for as long as this one.
+        """
+        clone = KubernetesStore(self._map.clone(), self._scope)
+        clone.set_timeout(self.timeout)
+        self._clones.append(clone)  # a PrefixStore that has asked for it does not keep it alive
+        return clone
 
     def set(self, key: str, value: str | bytes) -> None:
         """Write a key."""
@@ -189,7 +201,7 @@ class KubernetesStore(Store):  # type: ignore[misc]
                     return result
                 except Conflict:
                     if time.monotonic() > give_up:
-                        raise DistStoreError(f"'{key}' in {self._map} could not be changed: too many writers") from None
+                        raise DistStoreError(f"timeout: too many writers changed {self._map} before '{key}'") from None
                 time.sleep(random.uniform(0, pause))
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -204,7 +216,8 @@ class KubernetesStore(Store):  # type: ignore[misc]
                     return content
                 left = give_up - time.monotonic()
                 if left <= 0:
-                    raise DistStoreError(f"waited {limit:g} s for {', '.join(keys)} in {self._map}")
+                    # "timeout" is what callers look for
+                    raise DistStoreError(f"wait timeout after {limit:g} s, keys: {', '.join(keys)} in {self._map}")
                 found = self._watch(content.version, keys, min(left, _WATCH_SECONDS))
                 if found is not None:
                     return found

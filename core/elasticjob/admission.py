@@ -1,0 +1,57 @@
+"""What the API server itself refuses of an ElasticJob: a template without its shape, changes at the wrong time."""
+
+from typing import Any
+
+MADE_FROM = ("template", "nprocPerNode", "trainerContainer")  # what running pods keep
+
+
+def _was(*types: str, status: str) -> str:
+    """In CEL: whether the job had a condition of one of `types` with `status`."""
+    kinds = ", ".join(f"'{type}'" for type in types)
+    known = "has(oldSelf.status) && has(oldSelf.status.conditions)"
+    return f"({known} && oldSelf.status.conditions.exists(one, one.type in [{kinds}] && one.status == '{status}'))"
+
+
+ENDED = _was("Complete", "Failed", status="True")
+NO_PODS = f"(oldSelf.spec.suspend || {_was('TemplateValid', status='False')})"
+
+
+def _unchanged(field: str, unless: str, otherwise: str) -> dict[str, str]:
+    """`spec.field` stays what it was except where `unless`, in CEL; and for ever once the job has ended."""
+    ended = f"the job has ended, and {field} changes nothing any more: make a new job"
+    return {
+        "rule": f"self.spec.{field} == oldSelf.spec.{field} || !{ENDED} && {unless}",
+        "messageExpression": f"{ENDED} ? '{ended}' : '{otherwise}'",
+        "fieldPath": f".spec.{field}",
+    }
+
+
+def _while_without_pods(field: str) -> dict[str, str]:
+    condition = f"{field} can be changed only while the job is suspended or its template invalid"
+    return _unchanged(field, NO_PODS, f"{condition}: set spec.suspend to true first")
+
+
+def _strings(description: str) -> dict[str, Any]:
+    return {"type": "object", "description": description, "additionalProperties": {"type": "string"}}
+
+
+# for the root of the schema, which alone sees the status beside the spec
+TRANSITIONS = (*map(_while_without_pods, MADE_FROM), _unchanged("replicas", "true", ""))
+
+# Of the pods' spec only that it is there: the operator has the API server judge it. Were its fields named here, CEL
+# would compare them one by one, and take a field for unchanged that has got another name.
+POD_TEMPLATE: dict[str, Any] = {
+    "properties": {
+        "metadata": {
+            "type": "object",
+            "description": "Labels and annotations of the pods.",
+            "properties": {
+                "labels": _strings("Labels of the pods."),
+                "annotations": _strings("Annotations of the pods."),
+            },
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+    },
+    "required": ["spec"],
+    "x-kubernetes-preserve-unknown-fields": True,
+}

@@ -1,0 +1,142 @@
+"""A server of health and metrics that anybody may call and nobody can exhaust, for the operator and for the sidecar.
+
+It knows of HTTP what the kubelet and Prometheus need: one GET for each connection, answered and closed. A caller has
+five seconds, 4 KiB of headers and one of 256 places; who displaces whom says `Places`. A probe that sends its request
+with its connection is answered before a flood, were it from everywhere, has displaced it: its request is read two turns
+of the event loop after it was accepted, and in a turn no more than 64 are.
+"""
+
+import asyncio
+import errno
+import socket
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+
+from elasticjob.places import Place, Places
+
+PLACES, AT_ONCE = 256, 64
+WAITING = 1024  # in the kernel, until they are accepted: one that finds no room there tries again after a second
+CALL_SECONDS = 5.0
+HEAD_BYTES = 4096
+KERNEL_BYTES = 8192  # for what a caller sends, before it is read
+TEXT = "text/plain; charset=utf-8"
+
+
+class Page(NamedTuple):
+    body: bytes
+    status: HTTPStatus = HTTPStatus.OK
+    kind: str = TEXT
+
+
+Pages = Mapping[str, Callable[[], Page]]
+
+
+class HealthServer:
+    """Serves `pages`, by their paths. What makes a page is called for each request, so it has to be fast: `kept`."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.port = 0
+        self.places = Places(PLACES)
+        self._pages = pages
+        self._calls: set[_Call] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, port: int) -> None:
+        """On all addresses of either family; 0 for a free port. Raises OSError."""
+        listener = _listener(port)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Call(self._pages, self.places, self._calls), sock=listener, backlog=AT_ONCE
+        )
+        listener.listen(WAITING)
+        self.port = listener.getsockname()[1]
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for call in list(self._calls):
+            call.abort()
+
+
+class _Call(asyncio.Protocol):
+    def __init__(self, pages: Pages, places: Places, calls: "set[_Call]") -> None:
+        self._pages, self._places, self._calls = pages, places, calls
+        self._head = b""
+        self._transport: asyncio.Transport
+        self._place: Place
+        self._deadline: asyncio.TimerHandle
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._calls.add(self)
+        self._deadline = asyncio.get_running_loop().call_later(CALL_SECONDS, self.abort)
+        peer = transport.get_extra_info("peername")
+        self._place = self._places.take(peer[0] if peer else "", self.abort)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if 0 <= end <= HEAD_BYTES:
+            self._answer(*_answer(self._head[:end], self._pages))
+        elif len(self._head) > HEAD_BYTES:
+            self._answer(_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._deadline.cancel()
+        self._place.release()
+        self._calls.discard(self)
+
+    def _answer(self, page: Page, with_body: bool = True) -> None:
+        self._transport.pause_reading()
+        head = (
+            f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\nContent-Type: {page.kind}\r\n"
+            f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + page.body * with_body)
+        self._transport.close()  # once it is sent, or the deadline aborts
+
+
+def kept(page: Callable[[], Page], seconds: float = 1.0) -> Callable[[], Page]:
+    """`page`, made at most once in so many seconds: metrics take milliseconds, and a flood asks for them too."""
+    made: tuple[float, Page] | None = None
+
+    def newest() -> Page:
+        nonlocal made
+        now = time.monotonic()
+        if made is None or now - made[0] >= seconds:
+            made = now, page()
+        return made[1]
+
+    return newest
+
+
+def _answer(head: bytes, pages: Pages) -> tuple[Page, bool]:
+    """The page asked for, and whether its body is."""
+    asked = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(asked) != 3 or not asked[2].startswith(b"HTTP/1."):
+        return _error(HTTPStatus.BAD_REQUEST), True
+    method, target, _ = asked
+    if method not in (b"GET", b"HEAD"):
+        return _error(HTTPStatus.METHOD_NOT_ALLOWED), True
+    page = pages.get(target.split(b"?", 1)[0].decode("ascii", "replace"))
+    return (page() if page is not None else _error(HTTPStatus.NOT_FOUND)), method == b"GET"
+
+
+def _error(status: HTTPStatus) -> Page:
+    return Page(f"{status.phrase}\n".encode(), status)
+
+
+def _listener(port: int) -> socket.socket:
+    """One socket for IPv6 and IPv4, or for IPv4 alone where the machine has no IPv6."""
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            raise
+        return socket.create_server(("", port))

@@ -1,0 +1,30 @@
+"""For how long a place stays empty whose pods fail by themselves, again and again.
+
+The count is kept in the operator's clocks: it may be lost with it, and the first pod after that is made at once.
+"""
+
+from math import inf
+
+from elasticjob.rendezvous.model import Clocks, Failures
+
+FIRST_SECONDS, LONGEST_SECONDS = 10.0, 300.0
+_LONGEST_AFTER = 7  # failures in a row: no larger power is taken
+
+
+def delay_of(failures: Failures) -> float:
+    """Seconds from the last failure to the next pod: none after the first, then twice as long each time."""
+    if failures.row < 2:
+        return 0.0
+    return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (min(failures.row, _LONGEST_AFTER) - 2))
+
+
+def due(clocks: Clocks, index: int) -> float:
+    """The moment from which the next pod of `index` may be made."""
+    failures = clocks.failures.get(index)
+    return -inf if failures is None else failures.since + delay_of(failures)
+
+
+def one_more(known: Failures | None, why: str, *, used: bool, now: float) -> Failures:
+    """After another failure; `used`: of a pod that was in the last formed round."""
+    row, unused = (known.row, known.unused) if known is not None else (0, 0)
+    return Failures(row + 1, 0 if used else unused + 1, now, why)

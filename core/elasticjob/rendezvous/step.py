@@ -1,0 +1,101 @@
+"""The working copy of one step of `decide`: what it was given, what it has come to, and how that may change."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from elasticjob.rendezvous.backoff import LONGEST_SECONDS, delay_of, due, one_more
+from elasticjob.rendezvous.limits import last_call, worker_lost
+from elasticjob.rendezvous.losses import Lost
+from elasticjob.rendezvous.model import Event, Member, Spec, State, Worker
+from elasticjob.rendezvous.roster import current, roster_of
+from elasticjob.rendezvous.transitions import moved
+from elasticjob.terms import Outcome, RendezvousPhase
+
+_, FORMED, CLOSED = RendezvousPhase
+
+
+class Step:
+    """Rules change `state` by these methods only."""
+
+    def __init__(self, spec: Spec, state: State, workers: tuple[Worker, ...], now: float) -> None:
+        self.spec, self.state, self.workers, self.now = spec, state, workers, now
+        self.events: list[Event] = []
+        self.formed_after: float | None = None
+        self.heard: dict[Member, float] = {}
+        self.lost: dict[int, Lost] = {}
+        self._places = {worker.place for worker in workers}
+
+    @property
+    def suspended(self) -> bool:
+        """After a `Close` the round trains to its end: there is none that a suspended job could go on with."""
+        return self.spec.suspend and self.state.phase is not CLOSED
+
+    def set(self, **changes: Any) -> None:
+        self.state = replace(self.state, **changes)
+
+    def clock(self, **changes: Any) -> None:
+        self.set(clocks=replace(self.state.clocks, **changes))
+
+    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        self.events.append(Event(reason, message, warning))
+
+    def give_up(self, index: int, replacement: int) -> None:
+        """The place's next pod gets a new name, which no pod has; of this one nothing counts any more."""
+        number = replacement + 1
+        while (index, number) in self._places:
+            number += 1
+        self.set(replacements={**self.state.replacements, index: number})
+
+    def give_up_lost(self, lost: Lost) -> None:
+        """And one that failed by itself is counted: its place stays empty for longer each time."""
+        self.give_up(lost.index, lost.replacement)
+        self.lost[lost.index] = lost
+        message = f"worker {lost.index} lost: {lost.why}"
+        if lost.itself:
+            known = self.state.clocks.failures
+            failures = one_more(known.get(lost.index), lost.why, used=lost.used, now=self.now)
+            self.clock(failures={**known, lost.index: failures})
+            if delay := delay_of(failures):
+                message += f"; it is failure {failures.row} in a row, and the next pod is made in {delay:g} s"
+        self.tell("WorkerLost", message, warning=True)
+
+    def move(self, event: str, reason: str, message: str, *, warning: bool = False) -> None:
+        """The one way to another phase; a failure is judged before it."""
+        self.state = replace(moved(self.state, event), reason=reason, failure="", given_up=(), planned=False)
+        self.tell(event, message, warning=warning)
+
+    def open_round(self, event: str, reason: str, *, warning: bool = False) -> None:
+        ended = f"round {self.state.round} of {len(self.state.participants)} ended: {reason}"
+        self.move(event, reason, ended, warning=warning)
+        self.set(store=None)
+        self.clock(opened=self.now, min_reached=None, all_running=None, newcomer=None)
+
+    def close(self, outcome: Outcome, reason: str) -> None:
+        self.move(outcome, reason, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
+
+    def count_waiting(self) -> None:
+        # none of them is a member: one that joins again has broken the round by now
+        self.set(waiting=len(roster_of(self.spec, self.state, self.workers).joined))
+
+    def wake_at(self) -> float | None:
+        """The next moment at which time alone can change something."""
+        if self.state.ended:
+            return None
+        return min((moment for moment in self._moments() if moment > self.now), default=None)
+
+    def _moments(self) -> Iterator[float]:
+        clocks, spec, state = self.state.clocks, self.spec, self.state
+        present = current(state, self.workers)
+        if state.phase is FORMED:
+            yield clocks.formed + spec.restart_reset
+            yield clocks.formed + LONGEST_SECONDS
+        last = last_call(spec, roster_of(spec, state, self.workers).joined)
+        yield from (since + last for since in (clocks.min_reached, clocks.newcomer) if since is not None)
+        if clocks.all_running is not None:
+            yield clocks.all_running + spec.join_timeout
+        limits = {worker.member: worker_lost(spec, worker) for worker in present.values()}
+        yield from (beat.since + limits.get(member, spec.worker_lost) for member, beat in clocks.beats.items())
+        yield from (since + spec.worker_lost for since in clocks.invalid.values())
+        yield from (since + spec.rejoin for since in clocks.leaving.values())
+        yield from (due(clocks, index) for index in clocks.failures)

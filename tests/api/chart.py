@@ -1,0 +1,44 @@
+"""What the chart puts into a cluster, rendered by helm, as far as an API server without nodes has a use for it."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from elasticjob.testing import ControlPlane
+from elasticjob.testing.control_plane import Refused
+
+CHART = Path(__file__).parents[2] / "charts/elasticjob"
+NAMESPACE, OPERATOR = "elasticjob-system", "elasticjob-operator"
+GROUPS = {
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+}
+
+
+def install(plane: ControlPlane, *kinds: str) -> None:
+    """The chart's objects of `kinds`, and the operator's service account."""
+    core = f"/api/v1/namespaces/{NAMESPACE}"
+    ensure(plane, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    ensure(plane, f"{core}/serviceaccounts", {"metadata": {"name": OPERATOR}})
+    command = ["helm", "template", "elasticjob", str(CHART), "--namespace", NAMESPACE]
+    rendered = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    for body in yaml.safe_load_all(rendered):
+        if body and body["kind"] in kinds:
+            ensure(plane, GROUPS[body["kind"]], body)
+
+
+def ensure(plane: ControlPlane, path: str, body: Any) -> None:
+    try:
+        plane.request("POST", path, body)
+    except Refused as refused:
+        if refused.code != 409:
+            raise
+
+
+def token(plane: ControlPlane, namespace: str, account: str) -> str:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    return str(plane.request("POST", path, {"spec": {}})["status"]["token"])

@@ -1,0 +1,83 @@
+"""An operator without kopf: what a test shows it stands for a watch's event."""
+
+import asyncio
+import secrets
+from typing import Any
+
+from elasticjob.api import API_VERSION
+from elasticjob.testing import ControlPlane
+from elasticjob_operator.cache import Cache, Key
+from elasticjob_operator.events import Announcer
+from elasticjob_operator.kube import ApiError, Kube, Object
+from elasticjob_operator.leader import Leadership
+from elasticjob_operator.pods import SidecarImage
+from elasticjob_operator.reconciler import Reconciler
+
+GROUP = "/apis/elasticjob.io/v1alpha1"
+JOBS = f"{GROUP}/namespaces/default/elasticjobs"
+BUSY_SECONDS = 30.0
+
+
+class Witness(Kube):
+    """Keeps what is asked, as `POST pods`, `POST pods?dryRun` or `GET elasticjobs`."""
+
+    asked: list[str]
+
+    async def request(
+        self, method: str, path: str, body: Any = None, query: Any = None, *rest: Any, **more: Any
+    ) -> Object:
+        self.asked.append(f"{method} {path.rpartition('/')[2]}" + ("?dryRun" if "dryRun" in (query or {}) else ""))
+        async with asyncio.timeout(BUSY_SECONDS):
+            while True:
+                try:
+                    return await super().request(method, path, body, query, *rest, **more)
+                except ApiError as error:
+                    if error.status != 429:  # the API server makes a kind's storage anew when its CRD has changed
+                        raise
+                await asyncio.sleep(0.1)
+
+
+class Leader:
+    """An operator without kopf, from its term to the release of its Lease: `see` stands for a watch's event."""
+
+    def __init__(self, kube: Witness, leadership: Leadership) -> None:
+        self.kube, self.leadership = kube, leadership
+        self._cache = Cache()
+        image, announcer = SidecarImage("none", "Always"), Announcer(kube, "test")
+        self._reconciler = Reconciler(kube, self._cache, leadership, announcer, image)
+        kube.asked = []
+
+    async def see(self, name: str) -> Object:
+        """Work on the job once; returns its status."""
+        key = Key("default", name)
+        self._cache.note_job(await Kube.job(self.kube, *key))
+        await self._reconciler.reconcile(key)
+        status: Object = (await self.kube.job(*key))["status"]
+        return status
+
+
+class Operators:
+    """Leaders, one after the other."""
+
+    def __init__(self, kube: Witness) -> None:
+        self._kube, self._lease = kube, f"lease-{secrets.token_hex(3)}"
+        self._last: Leadership | None = None
+
+    async def lead(self) -> Leader:
+        if self._last is not None:
+            await self._last.release()
+        self._last = Leadership(self._kube, "default", self._lease, "test")
+        await self._last.acquire()
+        return Leader(self._kube, self._last)
+
+
+def new_job(plane: ControlPlane, *, name: str = "", **pod: Any) -> str:
+    name = name or f"job-{secrets.token_hex(3)}"
+    plane.request("POST", JOBS, job_body(name, **pod))
+    return name
+
+
+def job_body(name: str, **pod: Any) -> Object:
+    containers = [{"name": "trainer", "image": "train:1", "command": ["torchrun", "train.py"]}]
+    spec = {"replicas": 1, "template": {"spec": {"containers": containers, **pod}}}
+    return {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": {"name": name}, "spec": spec}

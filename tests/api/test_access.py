@@ -1,0 +1,132 @@
+"""The access of a job's workers, kept with no more rights than the chart gives to the operator."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from kubernetes.aio.client import ApiClient, Configuration
+
+from api import chart
+from api.operators import JOBS, Operators, Witness, job_body, new_job
+from elasticjob.testing import ControlPlane
+from elasticjob_operator import grants as grants_module
+from elasticjob_operator import reconciler as reconciler_module
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+PATHS = [ACCOUNTS, f"{RBAC}/roles", f"{RBAC}/rolebindings"]
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+async def confined(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operators]:
+    """Operators that are the chart's service account, and look again at all at once."""
+    chart.install(plane, "ClusterRole", "ClusterRoleBinding")
+    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}
+    kind = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": chart.OPERATOR, "namespace": chart.NAMESPACE}
+    role = {"apiGroup": kind, "kind": "Role", "name": "lease"}
+    chart.ensure(plane, f"{RBAC}/roles", {"metadata": {"name": "lease"}, "rules": [lease]})
+    chart.ensure(plane, f"{RBAC}/rolebindings", {"metadata": {"name": "lease"}, "roleRef": role, "subjects": [subject]})
+    for name in ("GRANTS_SECONDS", "RELIST_SECONDS", "SETTLE_SECONDS"):
+        monkeypatch.setattr(reconciler_module, name, 0.0)
+    for name in ("SOON_SECONDS", "REFUSED_SECONDS"):
+        monkeypatch.setattr(grants_module, name, 0.001)
+    configuration = Configuration(host=plane.server)
+    configuration.ssl_ca_cert = str(plane.authority)
+    configuration.api_key = {"BearerToken": chart.token(plane, chart.NAMESPACE, chart.OPERATOR)}
+    configuration.api_key_prefix = {"BearerToken": "Bearer"}
+    kube = Witness(ApiClient(configuration))
+    kube.asked = []
+    yield Operators(kube)
+    await kube.close()
+
+
+def access(plane: ControlPlane, name: str) -> list[Any]:
+    return [plane.request("GET", f"{path}/{name}-worker") for path in PATHS]
+
+
+def owners(plane: ControlPlane, name: str) -> set[str]:
+    return {body["metadata"]["ownerReferences"][0]["uid"] for body in access(plane, name)}
+
+
+async def test_a_job_made_again_under_its_name_has_an_access_of_its_own(
+    confined: Operators, plane: ControlPlane
+) -> None:
+    """No garbage collector runs here: what the first job leaves stays until somebody takes it away."""
+    name = new_job(plane)
+    leader = await confined.lead()
+    await leader.see(name)
+    plane.request("DELETE", f"{JOBS}/{name}")
+    plane.request("DELETE", f"{PODS}/{name}-0-0?gracePeriodSeconds=0")
+    new_job(plane, name=name)
+    await leader.see(name)
+    assert owners(plane, name) == {plane.request("GET", f"{JOBS}/{name}")["metadata"]["uid"]}
+    assert plane.request("GET", f"{PODS}/{name}-0-0")
+
+
+async def test_a_job_that_is_made_suspended_has_its_access_at_once(confined: Operators, plane: ControlPlane) -> None:
+    leader = await confined.lead()
+    await leader.see(new_job(plane))  # takes over what there is
+    name = f"job-{secrets.token_hex(3)}"
+    body = job_body(name)
+    plane.request("POST", JOBS, {**body, "spec": {**body["spec"], "suspend": True}})
+    await leader.see(name)
+    assert owners(plane, name) == {plane.request("GET", f"{JOBS}/{name}")["metadata"]["uid"]}
+
+
+async def test_what_somebody_deletes_or_edits_is_put_right(confined: Operators, plane: ControlPlane) -> None:
+    name = new_job(plane)
+    leader = await confined.lead()
+    await leader.see(name)
+    before = access(plane, name)
+    plane.request("DELETE", f"{ACCOUNTS}/{name}-worker")
+    merge = "application/merge-patch+json"
+    plane.request("PATCH", f"{RBAC}/roles/{name}-worker", {"rules": []}, content_type=merge)
+    binding = plane.request("DELETE", f"{RBAC}/rolebindings/{name}-worker") and before[2]
+    meta = {key: binding["metadata"][key] for key in ("name", "ownerReferences")}
+    changed = {**binding, "metadata": meta, "roleRef": {**binding["roleRef"], "name": "lease"}}
+    plane.request("POST", f"{RBAC}/rolebindings", changed)
+
+    await leader.see(name)  # is listed alone from now on
+    await leader.see(name)
+
+    def content(body: Any) -> Any:
+        return {key: value for key, value in body.items() if key != "metadata"}
+
+    assert [content(body) for body in access(plane, name)] == [content(body) for body in before]
+
+
+async def until(seen: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(150):
+        if await seen():
+            return
+        await asyncio.sleep(0.2)
+    pytest.fail("waited 30 s for what the operator tells, or makes")
+
+
+async def test_a_foreign_object_of_the_name_is_told_and_no_pod_is_made(
+    confined: Operators, plane: ControlPlane
+) -> None:
+    name = new_job(plane)
+    theirs = plane.request("POST", f"{RBAC}/roles", {"metadata": {"name": f"{name}-worker"}, "rules": []})
+    leader = await confined.lead()
+
+    async def told() -> bool:
+        status = await leader.see(name)
+        (message,) = [one["message"] for one in status["conditions"] if one["type"] == "Rendezvoused"]
+        return f"the Role {name}-worker exists and is not this job's: delete it" in message
+
+    await until(told)
+    assert "POST pods" not in leader.kube.asked
+    assert plane.request("GET", f"{RBAC}/roles/{name}-worker") == theirs
+
+    plane.request("DELETE", f"{RBAC}/roles/{name}-worker")
+
+    async def made() -> bool:
+        await leader.see(name)
+        return "POST pods" in leader.kube.asked
+
+    await until(made)

@@ -1,0 +1,140 @@
+"""What the API server refuses of a job, and what it lets pass while no pods are made from it."""
+
+import secrets
+from typing import Any
+
+import pytest
+
+from elasticjob.api import API_VERSION
+from elasticjob.testing import ControlPlane
+from elasticjob.testing.control_plane import Refused
+
+JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
+POD = {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}], "hostPID": True}
+
+CHANGES = pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("template", {"metadata": {"labels": {"a": "b"}}}),
+        ("template", {"spec": {"hostPID": None, "hostIPC": True}}),
+        ("template", {"spec": {"containers": [{"name": "trainer", "image": "train:1", "args": ["torchrun", "a"]}]}}),
+        ("nprocPerNode", 2),
+        ("trainerContainer", "main"),
+    ],
+    ids=["label", "name of a field", "name of a container's field", "nprocPerNode", "trainerContainer"],
+)
+
+
+class Jobs:
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def make(self, **spec: Any) -> str:
+        name = f"job-{secrets.token_hex(3)}"
+        body = {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": {"name": name}}
+        whole = {"replicas": 2, "template": {"spec": POD}, **spec}
+        self._plane.request("POST", f"{JOBS}?fieldValidation=Strict", {**body, "spec": whole})
+        return name
+
+    def change(self, name: str, subresource: str = "", **spec: Any) -> Any:
+        path = f"{JOBS}/{name}{subresource}"
+        return self._plane.request("PATCH", path, {"spec": spec}, content_type="application/merge-patch+json")
+
+    def refusal(self, name: str, subresource: str = "", **spec: Any) -> str:
+        with pytest.raises(Refused) as refused:
+            self.change(name, subresource, **spec)
+        assert refused.value.code == 422
+        return str(refused.value)
+
+    def tell(self, name: str, **conditions: str) -> None:
+        """Write a status with these conditions, as the operator does."""
+        job = self._plane.request("GET", f"{JOBS}/{name}")
+        common = {"reason": "Told", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        told = [{"type": type, "status": status, **common} for type, status in conditions.items()]
+        self._plane.request("PUT", f"{JOBS}/{name}/status", {**job, "status": {"conditions": told}})
+
+
+@pytest.fixture
+def jobs(with_crds: ControlPlane) -> Jobs:
+    return Jobs(with_crds)
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ({}, "spec.template.spec: Required value"),
+        ("none", "spec.template in body must be of type object"),
+        ({"metadata": "x", "spec": POD}, "spec.template.metadata in body must be of type object"),
+        ({"metadata": {"labels": ["a"]}, "spec": POD}, "spec.template.metadata.labels in body must be of type object"),
+        (
+            {"metadata": {"labels": {"a": 1}}, "spec": POD},
+            "spec.template.metadata.labels.a in body must be of type str",
+        ),
+        ({"metadata": {"annotations": {"a": {}}}, "spec": POD}, "spec.template.metadata.annotations.a in body must be"),
+    ],
+)
+def test_a_template_of_another_shape_is_refused(jobs: Jobs, template: Any, sentence: str) -> None:
+    with pytest.raises(Refused) as refused:
+        jobs.make(template=template)
+    assert sentence in str(refused.value)
+
+
+def test_what_tools_write_into_a_template_is_no_slip(jobs: Jobs) -> None:
+    metadata = {"creationTimestamp": None, "labels": None, "annotations": {"a": "b"}, "name": "worker"}
+    jobs.make(template={"metadata": metadata, "spec": {**POD, "initContainers": None}})
+
+
+@CHANGES
+def test_what_running_pods_were_made_from_cannot_be_changed(jobs: Jobs, field: str, value: Any) -> None:
+    name = jobs.make()
+    jobs.tell(name, TemplateValid="True", Rendezvoused="False")
+    sentence = f"{field} can be changed only while the job is suspended or its template invalid: set spec.suspend"
+    assert f"spec.{field}: Invalid value: {sentence}" in jobs.refusal(name, **{field: value})
+
+
+def test_nor_before_the_operator_has_looked_at_it(jobs: Jobs) -> None:
+    assert "can be changed only while" in jobs.refusal(jobs.make(), nprocPerNode=2)
+
+
+@CHANGES
+def test_it_can_be_changed_while_the_job_is_suspended(jobs: Jobs, field: str, value: Any) -> None:
+    jobs.change(jobs.make(suspend=True), **{field: value})
+
+
+@CHANGES
+def test_it_can_be_changed_while_it_is_invalid(jobs: Jobs, field: str, value: Any) -> None:
+    name = jobs.make()
+    jobs.tell(name, TemplateValid="False")
+    jobs.change(name, **{field: value})
+
+
+def test_suspended_in_the_same_edit_is_too_late(jobs: Jobs) -> None:
+    """The pods that run would be those of another template than the one that the job then shows."""
+    assert "nprocPerNode can be changed only while" in jobs.refusal(jobs.make(), suspend=True, nprocPerNode=2)
+
+
+@CHANGES
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+def test_of_an_ended_job_nothing_can_be_changed_that_would_have_no_effect(
+    jobs: Jobs, end: str, field: str, value: Any
+) -> None:
+    name = jobs.make(suspend=True)
+    jobs.tell(name, TemplateValid="False", **{end: "True"})
+    sentence = f"spec.{field}: Invalid value: the job has ended, and {field} changes nothing any more: make a new job"
+    assert sentence in jobs.refusal(name, **{field: value})
+
+
+@pytest.mark.parametrize("subresource", ["", "/scale"])
+def test_an_ended_job_cannot_be_scaled(jobs: Jobs, subresource: str) -> None:
+    name = jobs.make()
+    jobs.change(name, subresource, replicas=3)
+    jobs.tell(name, Complete="True")
+    refusal = jobs.refusal(name, subresource, replicas=4)
+    assert "spec.replicas: Invalid value: the job has ended, and replicas changes nothing any more" in refusal
+
+
+def test_an_ended_job_can_be_told_of_applied_again_and_given_another_time_to_live(jobs: Jobs) -> None:
+    name = jobs.make()
+    jobs.tell(name, Failed="True")
+    jobs.tell(name, Failed="True", TemplateValid="True")
+    jobs.change(name, replicas=2, template={"spec": POD}, ttlSecondsAfterFinished=60)

@@ -1,0 +1,55 @@
+"""The events of a job as kubectl shows them."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import AsyncIterator
+
+import pytest
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from api.operators import JOBS, new_job
+from elasticjob.testing import ControlPlane
+from elasticjob_operator.events import Announcer
+from elasticjob_operator.kube import Kube
+
+TOLD = 40  # a sort that keeps no order shows with so many
+SECONDS = 30.0
+
+
+@pytest.fixture
+async def kube(with_crds: ControlPlane) -> AsyncIterator[Kube]:
+    configuration = Configuration()
+    await config.load_kube_config(str(with_crds.kubeconfig), client_configuration=configuration)
+    made = Kube(ApiClient(configuration))
+    yield made
+    await made.close()
+
+
+def numbers(plane: ControlPlane, *command: str) -> list[int]:
+    """Those of the events' messages, in the order in which kubectl prints them."""
+    done = subprocess.run(
+        ["kubectl", "--kubeconfig", str(plane.kubeconfig), *command],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS,
+    )
+    return [int(number) for number in re.findall(r"the (\d+)th", done.stdout)]
+
+
+async def test_kubectl_shows_those_of_one_second_in_their_order(kube: Kube, with_crds: ControlPlane) -> None:
+    name = new_job(with_crds)
+    job = with_crds.request("GET", f"{JOBS}/{name}")
+    announcer = Announcer(kube, "operator-0")
+    for number in range(TOLD):
+        announcer.tell(job, f"Reason{number % 4}", f"the {number}th")
+    here, wanted = ("--namespace", "default"), list(range(TOLD))
+    listed = ("get", "events", *here, f"--field-selector=involvedObject.name={name}")
+    async with asyncio.timeout(SECONDS):
+        while len(numbers(with_crds, *listed)) < TOLD:  # noqa: ASYNC110 - what is waited for rings no bell
+            await asyncio.sleep(0.1)
+    assert numbers(with_crds, *listed) == wanted
+    assert numbers(with_crds, "events", *here, f"--for=elasticjob/{name}") == wanted
+    assert numbers(with_crds, "describe", "elasticjob", name, *here) == wanted

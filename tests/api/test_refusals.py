@@ -1,0 +1,207 @@
+"""What the cluster refuses of a good template is told, tried again, and forgotten when it has passed."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from api.operators import JOBS, Leader, Operators, new_job
+from elasticjob.testing import ControlPlane
+from elasticjob.testing.control_plane import Refused
+from elasticjob_operator import refusals as refusals_module
+from elasticjob_operator.kube import Object
+
+CORE = "/api/v1/namespaces/default"
+PODS = f"{CORE}/pods"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+CREATION_OF_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+DEADLINE, STEP = 20.0, 0.1
+
+Obstacle = Callable[[ControlPlane], str]
+
+
+def limit_range(limits: Object) -> Obstacle:
+    def make(plane: ControlPlane) -> str:
+        body = {"metadata": {"name": "small"}, "spec": {"limits": [{"type": "Container", **limits}]}}
+        plane.request("POST", f"{CORE}/limitranges", body)
+        return f"{CORE}/limitranges/small"
+
+    return make
+
+
+def quota(plane: ControlPlane) -> str:
+    hard = {"pods": "0"}
+    path = f"{CORE}/resourcequotas"
+    made = plane.request("POST", path, {"metadata": {"name": "full"}, "spec": {"hard": hard}})
+    plane.request("PUT", f"{path}/full/status", {**made, "status": {"hard": hard, "used": {"pods": "0"}}})
+    return f"{path}/full"
+
+
+def broken_webhook(plane: ControlPlane) -> str:
+    webhook = {
+        "name": "broken.example.com",
+        "rules": [CREATION_OF_PODS],
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    path = f"{ADMISSION}/validatingwebhookconfigurations"
+    plane.request("POST", path, {"metadata": {"name": "broken"}, "webhooks": [webhook]})
+    return f"{path}/broken"
+
+
+def policy(plane: ControlPlane) -> str:
+    rules = {"resourceRules": [CREATION_OF_PODS]}
+    spec = {"matchConstraints": rules, "validations": [{"expression": "false", "message": "not on Sundays"}]}
+    with suppress(Refused):
+        plane.request("POST", f"{ADMISSION}/validatingadmissionpolicies", {"metadata": {"name": "days"}, "spec": spec})
+    path = f"{ADMISSION}/validatingadmissionpolicybindings"
+    binding = {"policyName": "days", "validationActions": ["Deny"]}
+    plane.request("POST", path, {"metadata": {"name": "days"}, "spec": binding})
+    return f"{path}/days"
+
+
+def containers(**resources: Any) -> list[Object]:
+    command = ["torchrun", "train.py"]
+    return [{"name": "trainer", "image": "train:1", "command": command, "resources": resources}]
+
+
+def is_refused(plane: ControlPlane, pod_containers: list[Object]) -> bool:
+    try:
+        body = {"metadata": {"name": "tried"}, "spec": {"containers": pod_containers}}
+        plane.request("POST", f"{PODS}?dryRun=All", body)
+    except Refused:
+        return True
+    return False
+
+
+async def until(what: str, found: Callable[[], bool]) -> None:
+    for _ in range(round(DEADLINE / STEP)):
+        if found():
+            return
+        await asyncio.sleep(STEP)
+    pytest.fail(f"waited {DEADLINE:g} s for {what}")
+
+
+async def seen(leader: Leader, name: str, what: str, found: Callable[[str], bool]) -> Object:
+    """The status once the condition Rendezvoused is as `found` says; it is written a little later than it is known."""
+    for _ in range(round(DEADLINE / STEP)):
+        status = await leader.see(name)
+        if found(condition(status, "Rendezvoused")["message"]):
+            return status
+        await asyncio.sleep(STEP)
+    pytest.fail(f"waited {DEADLINE:g} s for {what}: {condition(status, 'Rendezvoused')}")
+
+
+def condition(status: Object, type: str) -> Object:
+    found: Object = next(one for one in status["conditions"] if one["type"] == type)
+    return found
+
+
+def events(plane: ControlPlane, name: str) -> list[Object]:
+    every: list[Object] = plane.request("GET", f"{CORE}/events")["items"]
+    return [event for event in every if event["involvedObject"]["name"] == name]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals_module, "FIRST_SECONDS", 0.0)
+
+
+@pytest.fixture
+def obstacle(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The path of an object that stands in the way of pods; deleted in the end, if not before."""
+    path = request.param(plane)
+    yield path
+    with suppress(Refused):
+        plane.request("DELETE", path)
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "resources", "sentence"),
+    [
+        (limit_range({"default": {"cpu": "100m"}}), {"requests": {"cpu": "1"}}, "equal to cpu limit of 100m"),
+        (limit_range({"max": {"cpu": "100m"}}), {"limits": {"cpu": "1"}}, "maximum cpu usage per Container is 100m"),
+        (quota, {}, "exceeded quota: full"),
+        (broken_webhook, {}, 'failed calling webhook "broken.example.com"'),
+        (policy, {}, "not on Sundays"),
+    ],
+    ids=["limit by default", "largest limit", "quota", "webhook", "policy"],
+    indirect=["obstacle"],
+)
+async def test_what_this_cluster_refuses_now_is_no_fault_of_the_template(
+    operators: Operators, plane: ControlPlane, at_once: None, obstacle: str, resources: Object, sentence: str
+) -> None:
+    given = containers(**resources)
+    await until("the refusal", lambda: is_refused(plane, given))
+    name, leader = new_job(plane, containers=given), await operators.lead()
+    status = await seen(
+        leader, name, "the refusal", lambda message: "cannot be made: " in message and sentence in message
+    )
+    assert condition(status, "TemplateValid")["status"] == "True"
+    await until("an event", lambda: any(sentence in event["message"] for event in events(plane, name)))
+    assert [event["reason"] for event in events(plane, name)].count("CreateFailed") == 1
+
+    plane.request("DELETE", obstacle)
+    await until("its end", lambda: not is_refused(plane, given))
+    await leader.see(name)
+    assert plane.request("GET", f"{PODS}/{name}-0-0")["metadata"]["ownerReferences"]
+    await seen(leader, name, "its end in the condition", lambda message: "cannot be made" not in message)
+
+
+async def test_what_is_wrong_anywhere_is_the_templates_fault_whatever_the_cluster_says(
+    operators: Operators, plane: ControlPlane
+) -> None:
+    bad = containers(requests={"cpu": "2"}, limits={"cpu": "1"})
+    leader = await operators.lead()
+    found = condition(await leader.see(new_job(plane, containers=bad)), "TemplateValid")
+    assert found["status"] == "False"
+    assert found["message"].startswith("spec.template is not valid: template.spec.containers[0].resources.requests: ")
+    assert "POST pods" not in leader.kube.asked
+
+
+def foreign_pod(plane: ControlPlane, name: str, **metadata: Any) -> str:
+    body = {"metadata": {"name": name, **metadata}, "spec": {"containers": containers()}}
+    plane.request("POST", PODS, body)
+    return f"{PODS}/{name}"
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+async def test_a_pod_name_that_is_taken_is_told_until_it_is_free(
+    operators: Operators, plane: ControlPlane, labelled: bool
+) -> None:
+    name = f"job-{secrets.token_hex(3)}"
+    labels = {"elasticjob.io/job": name, "elasticjob.io/index": "0"} if labelled else {}
+    path = foreign_pod(plane, f"{name}-0-0", labels=labels)
+    new_job(plane, name=name)
+    leader = await operators.lead()
+    sentence = f"there is a pod {name}-0-0 that is not of this job: delete it, or wait until it is gone"
+    await seen(leader, name, "the name", lambda message: sentence in message)
+    await until("an event", lambda: any(sentence in event["message"] for event in events(plane, name)))
+
+    plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
+    await leader.see(name)
+    assert plane.request("GET", path)["metadata"]["ownerReferences"][0]["name"] == name
+    await seen(leader, name, "its end in the condition", lambda message: "there is a pod" not in message)
+
+
+@pytest.mark.parametrize("owned", [False, True])
+async def test_a_pod_that_is_on_its_way_out_is_waited_for_in_silence(
+    operators: Operators, plane: ControlPlane, owned: bool
+) -> None:
+    name = new_job(plane)
+    job = plane.request("GET", f"{JOBS}/{name}")["metadata"]
+    owner = {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "name": name, "uid": job["uid"]}
+    path = foreign_pod(plane, f"{name}-0-0", finalizers=["example.com/held"], ownerReferences=[owner] if owned else [])
+    plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
+    leader = await operators.lead()
+    await leader.see(name)
+    await leader.see(name)
+    merge = "application/merge-patch+json"
+    plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=merge)
+    await leader.see(name)
+    assert plane.request("GET", path)["spec"]["initContainers"]
+    assert not [event for event in events(plane, name) if event["reason"] == "CreateFailed"]

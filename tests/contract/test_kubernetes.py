@@ -1,0 +1,121 @@
+"""The kubernetes backend with real torch and a real API server: handlers, their stores, and what slows them down."""
+
+import gc
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.distributed import DistStoreError, Store
+from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
+
+from api.team import Team
+from contract.store_checks import in_background
+from elasticjob.testing import ControlPlane
+from elasticjob_torch.kubernetes import api, handler
+from elasticjob_torch.kubernetes.handler import KubernetesRendezvousHandler, create_handler
+
+DEADLINE = 60
+Group = list[tuple[KubernetesRendezvousHandler, RendezvousInfo]]
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def team(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Team]:
+    made = Team(control_plane, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def form(team: Team, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
+    """Forms a round of several nodes, in one process."""
+    monkeypatch.setattr(handler, "find_access", team.access)
+    groups: list[Group] = []
+
+    def form_group(size: int, **config: Any) -> Group:
+        settings = {"last_call_timeout": 1, "join_timeout": DEADLINE, **config}
+        nodes = [
+            create_handler(
+                RendezvousParameters("kubernetes", "digits", "run", size, size, f"127.0.0.{n + 1}", **settings)
+            )
+            for n in range(size)
+        ]
+        joins = [in_background(node.next_rendezvous) for node in nodes]
+        groups.append([(node, join.result(DEADLINE)) for node, join in zip(nodes, joins, strict=True)])
+        return groups[-1]
+
+    yield form_group
+    for node in [node for group in groups for node, _ in group]:
+        node.shutdown()
+
+
+def wait_until(what: str, met: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + DEADLINE
+    while not met():
+        assert time.monotonic() < give_up, f"waited {DEADLINE:g} s for {what}"
+        time.sleep(0.1)
+
+
+def own_threads() -> int:
+    return sum("KeepAlive" in thread.name or "keep-alive" in thread.name for thread in threading.enumerate())
+
+
+def test_a_round_forms_and_a_handler_that_is_dropped_leaves_it(form: Callable[..., Group]) -> None:
+    group = form(2)
+    assert sorted(info.rank for _, info in group) == [0, 1]
+    assert own_threads() == 2, "torch's own heartbeats have ended"
+    assert [node.num_nodes_waiting() for node, _ in group] == [0, 0]
+    dropped = weakref.ref(group.pop()[0])
+    gc.collect()
+    assert dropped() is None
+    wait_until("the end of its thread", lambda: own_threads() == 1)
+    wait_until("the other to be told", lambda: group[0][0].num_nodes_waiting() > 0)
+
+
+def test_the_rounds_store_is_torchs(form: Callable[..., Group]) -> None:
+    (_, one), (_, other) = form(2)
+    adds = [in_background(lambda store=store: store.add("n", 1)) for store in (one.store, other.store) * 4]
+    assert sorted(add.result(DEADLINE) for add in adds) == list(range(1, 9))
+    with pytest.raises(DistStoreError, match="timeout"):
+        one.store.wait(["never"], timedelta(seconds=0.2))
+    if hasattr(Store, "clone"):
+        clone = one.store.clone()
+        blocked = in_background(lambda: one.store.get("late"))
+        clone.set("late", "by the clone")
+        assert blocked.result(DEADLINE) == other.store.get("late") == b"by the clone"
+
+
+def test_slow_writes_lose_nobody_and_a_node_that_stops_is_lost(
+    form: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = form(7, keep_alive_interval=1, keep_alive_max_attempt=3)
+    exchange = api.ApiClient._exchange
+
+    def slow(self: api.ApiClient, method: str, *rest: Any) -> Any:
+        if method == "PATCH":
+            time.sleep(random.uniform(0.9, 1.2))  # of an expiry of 3 s
+        return exchange(self, method, *rest)
+
+    monkeypatch.setattr(api.ApiClient, "_exchange", slow)
+    give_up = time.monotonic() + 20
+    while time.monotonic() < give_up:
+        assert [node.num_nodes_waiting() for node, _ in group] == [0] * 7
+        time.sleep(0.1)
+    stopped, _ = group[3]
+    stopped._keep_alive.stop()
+    rest = [node for node, _ in group if node is not stopped]
+    wait_until("the others to see that one is silent", lambda: all(node.num_nodes_waiting() > 0 for node in rest))
+    began = time.monotonic()
+    assert rest[0].shutdown(), "others' heartbeats do not come in the way of a change of the state"
+    assert time.monotonic() - began < 10

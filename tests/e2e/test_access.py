@@ -1,0 +1,67 @@
+"""A job's workers keep their access, whatever becomes of the objects that give it to them."""
+
+import json
+
+from e2e.job import ROUND_SECONDS, Job, manifest
+from e2e.kube import Object, wait_until
+
+OBJECTS = ("serviceaccount", "role", "rolebinding")
+COLLECTED_SECONDS = 60
+
+
+def owners(job: Job) -> set[str]:
+    found = [job.namespace.try_kubectl("get", kind, f"{job.name}-worker", "--output=json") for kind in OBJECTS]
+    return {json.loads(one.output)["metadata"]["ownerReferences"][0]["uid"] if one.code == 0 else "" for one in found}
+
+
+def formed(job: Job, uid: str) -> bool:
+    body = job.namespace.get("elasticjob", job.name)
+    agreed = body.get("status", {}).get("rendezvous", {})
+    return bool(body["metadata"]["uid"] != uid and agreed.get("phase") == "Formed")
+
+
+def test_a_job_replaced_by_force_trains(job: Job) -> None:
+    """The garbage collector takes the former job's objects away while the new one's are needed."""
+    job.apply(replicas=1)
+    job.wait_for_round(1)
+    former = job.uid
+    text = json.dumps(manifest(job.name, replicas=1))
+    job.namespace.kubectl("replace", "--force", "--grace-period=1", "--filename=-", stdin=text)
+    wait_until("the new job's round", lambda: formed(job, former), ROUND_SECONDS, job.summary)
+    new = job.namespace.get("elasticjob", job.name)["metadata"]["uid"]
+    gone = "the former job's objects to go, and the new one's to be there"
+    wait_until(gone, lambda: owners(job) == {new}, COLLECTED_SECONDS, lambda: owners(job))
+
+
+def test_a_worker_puts_back_what_an_administrator_took_from_its_record(job: Job) -> None:
+    job.apply(replicas=2)
+    first = job.wait_for_round(2)
+    name = f"{job.name}-1-0"
+    before = job.namespace.get("elasticworker", name)["metadata"]
+    job.namespace.kubectl("label", "elasticworker", name, "elasticjob.io/job-")
+    second = job.wait_for_round(2, after=first)
+    assert second.reason == "worker 1's ElasticWorker was deleted, or lost its labels or its owner"
+    assert job.status.get("restarts", 0) == 0
+
+    patch = '{"metadata": {"ownerReferences": null}}'
+    job.namespace.kubectl("patch", "elasticworker", name, "--type=merge", f"--patch={patch}")
+    job.wait_for_round(2, after=second)
+    after: Object = job.namespace.get("elasticworker", name)["metadata"]
+    for key in ("uid", "labels", "ownerReferences"):
+        assert after[key] == before[key]
+
+
+def test_a_role_that_is_somebody_elses_is_told(job: Job) -> None:
+    job.namespace.kubectl("create", "role", f"{job.name}-worker", "--verb=get", "--resource=pods")
+    job.apply(replicas=1)
+    sentence = f"the Role {job.name}-worker exists and is not this job's: delete it"
+    told = "the condition to name the role"
+    wait_until(told, lambda: sentence in job.condition("Rendezvoused")["message"], 30, job.summary)
+
+    def events() -> list[str]:
+        return [event["message"] for event in job.events() if event["reason"] == "AccessRefused"]
+
+    wait_until("the event", events, 10, job.events)
+    assert len(events()) == 1
+    job.namespace.kubectl("delete", "role", f"{job.name}-worker")
+    job.wait_for_round(1)

@@ -1,0 +1,86 @@
+"""What is left of a job's pods when it has ended: nothing that runs, and the logs."""
+
+from typing import Any
+
+import pytest
+
+from e2e.job import SIDECAR, TRAINER, Job, container_status, manifest
+from e2e.kube import Object, wait_until
+
+SHIPPER: Object = {
+    "name": "shipper",
+    "image": "elasticjob/digits:dev",
+    "command": ["sh", "-c", "trap 'echo bye; exit 0' TERM; while :; do sleep 1; done"],
+}
+
+
+def running(job: Job) -> list[str]:
+    """The containers that run, in whichever pod."""
+    return [
+        f"{pod['metadata']['name']} {status['name']}"
+        for pod in job.pod_states.present().values()
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for status in pod["status"].get(kind, ())
+        if "terminated" not in status["state"]
+    ]
+
+
+def wait_for_the_end_of_all_containers(job: Job) -> None:
+    wait_until("every container to end", lambda: not running(job), 90, lambda: running(job))
+
+
+def test_after_a_failure_the_logs_stay_and_nothing_runs(job: Job) -> None:
+    job.apply(replicas=2, maxRestarts=1, env={"FAIL_AT_STEP": "3"})
+    said = job.wait_for_condition("Failed", seconds=180)["message"]
+    assert "RuntimeError: FAIL_AT_STEP is 3): failure 2, and maxRestarts is 1" in said
+    node = {pod["spec"]["nodeName"] for pod in job.pods().values()}
+    assert any(f"(on {name}: rank " in said for name in node), said
+
+    wait_for_the_end_of_all_containers(job)
+    assert sorted(job.pod_states.present()) == ["train-0-0", "train-1-0"]
+    for name, pod in job.pod_states.present().items():
+        assert "FAIL_AT_STEP is 3" in job.namespace.kubectl("logs", name, "--container", TRAINER)
+        assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+        (sidecar,) = (one for one in pod["status"]["initContainerStatuses"] if one["name"] == SIDECAR)
+        assert "terminated" in sidecar["state"]
+
+
+def test_a_container_beside_the_trainer_ends_with_it(job: Job) -> None:
+    template: Any = manifest(job.name)["spec"]["template"]
+    template["spec"]["containers"].append(SHIPPER)
+    job.apply(replicas=2, template=template)
+    job.wait_for_round(2)
+    job.wait_for_training(2)
+    job.finish_training()
+    job.wait_for_condition("Complete")
+
+    wait_for_the_end_of_all_containers(job)
+    for name, pod in job.pod_states.present().items():
+        assert container_status(pod, TRAINER)["state"]["terminated"]["exitCode"] == 0
+        assert "bye" in job.namespace.kubectl("logs", name, "--container", SHIPPER["name"])
+    assert len(job.pod_states.present()) == 2
+
+
+@pytest.mark.parametrize("policy", ["All", "None"])
+def test_a_job_may_keep_or_delete_all_of_its_pods(job: Job, policy: str) -> None:
+    job.apply(replicas=1, cleanPodPolicy=policy, env={"STEPS": "1"})
+    job.wait_for_condition("Complete")
+    if policy == "All":
+        job.wait_for_no_pods()
+    else:
+        job.wait_for_the_end_of_all_pods()
+        assert [pod["status"]["phase"] for pod in job.pod_states.present().values()] == ["Succeeded"]
+
+
+def test_an_init_container_that_fails_too_often_keeps_its_log(job: Job) -> None:
+    template: Any = manifest(job.name)["spec"]["template"]
+    fetch = {"name": "fetch", "image": SHIPPER["image"], "command": ["sh", "-c", "echo no route; exit 3"]}
+    template["spec"]["initContainers"] = [fetch]
+    job.apply(replicas=1, maxRestarts=0, template=template)
+    job.wait_for_condition("Failed")
+
+    def ended() -> bool:
+        return [pod["status"]["phase"] for pod in job.pod_states.present().values()] == ["Failed"]
+
+    wait_until("the pod to end, and to stay", ended, 60, lambda: running(job))
+    assert "no route" in job.namespace.kubectl("logs", "train-0-0", "--container", "fetch")

@@ -1,0 +1,228 @@
+"""What a user is told of a mistake: each is a row of a table, with what kubectl get, describe and events then say.
+
+That takes seconds; the limit here is for a machine that does much else.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from e2e.job import TRAINER, Job, manifest
+from e2e.kube import Object, wait_until
+
+TOLD_SECONDS = 120
+HOLD = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]
+
+
+class Mistake(NamedTuple):
+    """`make` changes a job's spec. `reason` is what `kubectl get` shows; `condition` names the one that says why in a
+    sentence, which `kubectl describe` shows too; `event` is None where nothing is wrong yet. `there` was made before.
+    """
+
+    make: Callable[[Object], None]
+    reason: str
+    condition: str
+    sentence: str
+    event: str | None
+    there: tuple[Object, ...] = ()
+
+
+def pod(**fields: Any) -> Callable[[Object], None]:
+    """The template's pod has these fields."""
+    return lambda spec: spec["template"]["spec"].update(fields)
+
+
+def trainer(**fields: Any) -> Callable[[Object], None]:
+    """The template's trainer has these fields."""
+    return lambda spec: spec["template"]["spec"]["containers"][0].update(fields)
+
+
+def fails_at_once(spec: Object) -> None:
+    trainer(env=[{"name": "FAIL_AT_STEP", "value": "1"}])(spec)
+    spec["maxRestarts"] = 0
+
+
+def never_gets_its_data(spec: Object) -> None:
+    pod(initContainers=[BROKEN])(spec)
+    spec["maxRestarts"] = 0
+
+
+def made(kind: str, name: str, version: str = "v1", **spec: Any) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "no-such-claim"}}
+MAP = {"name": "data", "configMap": {"name": "no-such-map"}}
+SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "no-such-secret", "key": "key"}}}
+BROKEN = {"name": "fetch", "image": "elasticjob/digits:dev", "command": ["sh", "-c", "echo no route >&2; exit 3"]}
+LIMITS = [{"type": "Container", "max": {"memory": "1Mi"}}]
+STRANGER = made("Pod", "train-0-0", containers=[{"name": "other", "image": "elasticjob/digits:dev", "command": HOLD}])
+
+MISTAKES = {
+    "no image": Mistake(
+        trainer(image="localhost:1/nowhere:1"), "ImagePull", "Rendezvoused", "localhost:1/nowhere:1", "ImagePull"
+    ),
+    "no image name": Mistake(trainer(image="A B"), "ImagePull", "Rendezvoused", "InvalidImageName", "ImagePull"),
+    "no secret": Mistake(
+        trainer(env=[SECRET]), "ConfigMissing", "Rendezvoused", 'secret "no-such-secret" not found', "ConfigMissing"
+    ),
+    "no configmap": Mistake(
+        trainer(envFrom=[{"configMapRef": {"name": "no-such-map"}}]),
+        "ConfigMissing",
+        "Rendezvoused",
+        'configmap "no-such-map" not found',
+        "ConfigMissing",
+    ),
+    "no configmap to mount": Mistake(
+        lambda spec: spec["template"]["spec"]["volumes"].append(MAP),
+        "PodStarting",
+        "Rendezvoused",
+        "should it last, kubectl describe pod says why",
+        None,
+    ),
+    "no claim": Mistake(
+        lambda spec: spec["template"]["spec"]["volumes"].append(CLAIM),
+        "ClaimNotReady",
+        "Rendezvoused",
+        'persistentvolumeclaim "no-such-claim" not found',
+        "ClaimNotReady",
+    ),
+    "too many CPUs": Mistake(
+        trainer(resources={"requests": {"cpu": "1000"}}),
+        "Unschedulable",
+        "Rendezvoused",
+        "Insufficient cpu",
+        "Unschedulable",
+    ),
+    "no such node": Mistake(
+        pod(nodeSelector={"gpu": "of-tomorrow"}),
+        "Unschedulable",
+        "Rendezvoused",
+        "didn't match Pod's node affinity/selector",
+        "Unschedulable",
+    ),
+    "a gate that nobody opens": Mistake(
+        pod(schedulingGates=[{"name": "example.com/queue"}]),
+        "SchedulingGated",
+        "Rendezvoused",
+        "until its scheduling gates are removed",
+        "SchedulingGated",
+    ),
+    "no such command": Mistake(
+        trainer(command=["torchrum", "/test/train.py"]),
+        "TrainerCrashes",
+        "Rendezvoused",
+        "torchrum: not found",
+        "TrainerCrashes",
+    ),
+    "an init container that fails": Mistake(
+        pod(initContainers=[BROKEN]),
+        "InitContainerCrashes",
+        "Rendezvoused",
+        "the init container fetch fails: exit code 3: no route",
+        "InitContainerCrashes",
+    ),
+    "an init container that fails once too often": Mistake(
+        never_gets_its_data,
+        "Failed",
+        "Failed",
+        "maxRestarts is 0: the init container fetch fails: exit code 3: no route",
+        "Failed",
+    ),
+    "a quota": Mistake(
+        trainer(),
+        "PodRefused",
+        "Rendezvoused",
+        "exceeded quota: full",
+        "CreateFailed",
+        (made("ResourceQuota", "full", hard={"pods": "0"}),),
+    ),
+    "a limit range": Mistake(
+        trainer(resources={"limits": {"memory": "2Mi"}}),
+        "PodRefused",
+        "Rendezvoused",
+        "maximum memory usage per Container is 1Mi",
+        "CreateFailed",
+        (made("LimitRange", "small", limits=LIMITS),),
+    ),
+    "a name that is taken": Mistake(trainer(), "PodRefused", "Rendezvoused", "train-0-0", "CreateFailed", (STRANGER,)),
+    "python in place of torchrun": Mistake(
+        trainer(command=["python", "/test/train.py"]),
+        "Failed",
+        "Failed",
+        "it must be torchrun",
+        "Failed",
+    ),
+    "a command that does nothing": Mistake(
+        trainer(command=["true"]), "Failed", "Failed", "its command must be torchrun", "Failed"
+    ),
+    "a training that fails": Mistake(
+        fails_at_once, "Failed", "Failed", "exit code 1: RuntimeError: FAIL_AT_STEP is 1): failure 1", "Failed"
+    ),
+    "another rendezvous": Mistake(
+        trainer(command=["torchrun", "--rdzv-backend=c10d", "/test/train.py"]),
+        "TemplateInvalid",
+        "TemplateValid",
+        "remove --rdzv-backend from the trainer's command",
+        "TemplateInvalid",
+    ),
+    "no trainer container": Mistake(
+        trainer(name="main"), "TemplateInvalid", "TemplateValid", "no container named 'trainer'", "TemplateInvalid"
+    ),
+    "a word in place of the template": Mistake(
+        lambda spec: spec["template"].update(spec={"containers": "trainer"}),
+        "TemplateInvalid",
+        "TemplateValid",
+        "containers",
+        "TemplateInvalid",
+    ),
+    "a job that was left suspended": Mistake(
+        lambda spec: spec.update(suspend=True), "Suspended", "Suspended", "spec.suspend is true", None
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=[name.replace(" ", "-") for name in MISTAKES])
+def test_a_mistake_is_told(job: Job, mistake: Mistake) -> None:
+    body = manifest(job.name, replicas=1)
+    mistake.make(body["spec"])
+    if mistake.there:
+        job.namespace.apply(*mistake.there)
+    job.namespace.apply(body)
+
+    def got() -> bool:
+        return job.namespace.kubectl("get", "elasticjob", job.name).splitlines()[-1].split()[2:3] == [mistake.reason]
+
+    def described() -> bool:
+        told = " ".join(job.namespace.kubectl("describe", "elasticjob", job.name).split())
+        return mistake.sentence in told and mistake.sentence in job.condition(mistake.condition)["message"]
+
+    def announced() -> bool:
+        return any(one["reason"] == mistake.event and mistake.sentence in one["message"] for one in job.events())
+
+    wait_until(f"{mistake.reason} in kubectl get", got, TOLD_SECONDS, job.summary)
+    wait_until(f"{mistake.sentence!r} in kubectl describe", described, TOLD_SECONDS, job.summary)
+    if mistake.event:
+        wait_until(f"an event {mistake.event} that says {mistake.sentence!r}", announced, TOLD_SECONDS, job.events)
+
+
+def test_a_cause_is_told_once_however_the_kubelet_puts_it(job: Job) -> None:
+    """It says in turn that it could not pull an image, and that it waits to try again."""
+    job.apply(replicas=2, trainer={"image": "localhost:1/nowhere:1"})
+
+    def told() -> list[str]:
+        return [event["message"] for event in job.events() if event["reason"] == "ImagePull"]
+
+    def backs_off() -> bool:
+        waiting = [
+            status["state"].get("waiting", {}).get("reason")
+            for sighting in list(job.pod_states.sightings)
+            for status in sighting.body["status"].get("containerStatuses", ())
+            if status["name"] == TRAINER
+        ]
+        return {"ErrImagePull", "ImagePullBackOff"} <= set(waiting)
+
+    wait_until("both of the kubelet's words", backs_off, TOLD_SECONDS, job.summary)
+    wait_until("the event ImagePull", told, TOLD_SECONDS, job.events)
+    assert len(told()) == 1

@@ -1,0 +1,36 @@
+"""hack/cluster/env.sh serves scripts and people: it does not change the shell of who sources it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ENV = ROOT / "hack/cluster/env.sh"
+SCRIPTS = [path for path in sorted((ROOT / "hack").rglob("*.sh")) if 'env.sh"\n' in path.read_text()]
+
+
+def bash(script: str, cache: Path) -> str:
+    environment = os.environ | {"ELASTICJOB_CACHE": str(cache)}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_a_shell_that_sources_it_keeps_its_options(tmp_path: Path) -> None:
+    before, after = bash(f'set +o; shopt; echo ===; source "{ENV}"; set +o; shopt', tmp_path).split("===\n")
+    assert after == before
+
+
+def test_it_tells_where_the_cluster_is(tmp_path: Path) -> None:
+    assert bash(f'source "{ENV}"; echo "$KUBECONFIG"', tmp_path) == f"{tmp_path}/kubeconfig\n"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_that_sources_it_stops_at_its_first_error(path: Path) -> None:
+    before, _, _ = path.read_text().partition('env.sh"\n')
+    assert "\nset -euo pipefail\n" in before
+
+
+def test_there_are_such_scripts() -> None:
+    assert SCRIPTS

@@ -1,0 +1,50 @@
+"""What torch's agent learns of its processes that fail: it tells a log, and its rendezvous nothing.
+
+The agent makes a ``ProcessFailure`` of each process that ended in failure, with what that process left in its error
+file. Hearing of those is all that is done to torch here.
+"""
+
+from __future__ import annotations
+
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+_NO_FILE = "<N/A>"
+_LENGTH = 1000
+
+
+class Failures:
+    """Remembers, of what failed since it was last asked, what failed first."""
+
+    def __init__(self) -> None:
+        self._first: ProcessFailure | None = None
+
+    def hear(self) -> None:
+        """From now on hear of each failure in this process; the agent must not be disturbed, whatever they are."""
+        made = ProcessFailure.__post_init__
+
+        def make(failure: ProcessFailure) -> None:
+            made(failure)
+            if self._first is None or failure.timestamp < self._first.timestamp:
+                self._first = failure
+
+        ProcessFailure.__post_init__ = make
+
+    def take(self) -> str:
+        """Say what failed first; empty when nothing did. Forgets it. Its beginning is enough, and no more is sent."""
+        first, self._first = self._first, None
+        return "" if first is None else describe(first)[:_LENGTH].encode(errors="replace").decode()
+
+
+def describe(failure: ProcessFailure) -> str:
+    """``rank 3, exit code 1: RuntimeError: no such file``, as far as it is known."""
+    rank, message = f"local rank {failure.local_rank}", ""
+    if failure.error_file != _NO_FILE:
+        said = failure.message
+        if isinstance(said, dict):
+            extra = said.get("extraInfo")
+            if isinstance(extra, dict) and "rank" in extra:
+                rank = f"rank {extra['rank']}"
+            said = said.get("message", "")
+        message = str(said)
+    how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else failure.signal_name()
+    return f"{rank}, {how}" + (f": {message}" if message else "")
