@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
+from e2e.kube import Failed, Namespace, Object, kubectl, run, succeed, wait_until
 
 SLOW_PROXY = Path(__file__).with_name("slow_proxy.py")
 CONTROL_PLANE = "elasticjob-control-plane"
@@ -22,15 +22,27 @@ def container_status(pod: Object, name: str) -> Object:
     return status
 
 
-def signal_container(pod: Object, name: str, signal: str) -> None:
-    """Send a signal to a container's first process."""
-    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
-    command = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", signal, container]
-    succeed("docker", "exec", pod["spec"]["nodeName"], *command)
+def freeze_container(pod: Object, name: str) -> None:
+    succeed(*signal_command(pod, name, "SIGSTOP"))
+
+
+def wake_container(pod: Object, name: str) -> None:
+    """Nothing is left to wake where the kubelet, whose probes got no answer, has killed the container."""
+    command = signal_command(pod, name, "SIGCONT")
+    answer = run(*command)
+    if answer.code and "no running task found" not in answer.errors:
+        raise Failed(f"{' '.join(command)}\n{answer.errors}")
 
 
 def kill_container(pod: Object, name: str) -> None:
-    signal_container(pod, name, "SIGKILL")
+    succeed(*signal_command(pod, name, "SIGKILL"))
+
+
+def signal_command(pod: Object, name: str, signal: str) -> list[str]:
+    """What sends a signal to a container's first process."""
+    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
+    kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", signal, container]
+    return ["docker", "exec", pod["spec"]["nodeName"], *kill]
 
 
 def kill_worker_process(namespace: Namespace, pod: Object, container: str) -> None:

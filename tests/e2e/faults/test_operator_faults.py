@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from e2e.disruption import kill_container, signal_container
+from e2e.disruption import freeze_container, kill_container, wake_container
 from e2e.faults.fault import Fault
 from e2e.kube import Namespace, Object, wait_until
-from e2e.operator import CONTAINER, LEASE, holder, leader, restarted, stood_down, take_over
+from e2e.operator import CONTAINER, LEASE, holder, leader, stood_down, take_over
 
 pytestmark = pytest.mark.disruptive
 
@@ -45,10 +45,9 @@ def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
     fault = shared_fault
     fault.join()
     old = leader(operator)
-    frozen = take_over(fault.job, operator, lambda pod: signal_container(pod, CONTAINER, "SIGSTOP"))
+    frozen = take_over(fault.job, operator, lambda pod: freeze_container(pod, CONTAINER))
     time.sleep(max(0, 60 - frozen))
-    if not restarted(operator, old):
-        signal_container(old, CONTAINER, "SIGCONT")
+    wake_container(old, CONTAINER)
     fault.unbroken()
     fault.next_leader(frozen, within=20)
 
@@ -66,7 +65,7 @@ def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
     try:
         new = job.wait_for_round(3, after=fault.first)
     finally:
-        signal_container(old, CONTAINER, "SIGCONT")
+        wake_container(old, CONTAINER)
     job.wait_for_training(3, other_than=fault.training)
     wait_until("the old leader to stand down", lambda: stood_down(operator, old), 60)
     assert job.rounds() == [fault.first, new]
@@ -77,7 +76,7 @@ def test_two_operators(shared_fault: Fault, operator: Namespace) -> None:
 
 def freeze_in_the_middle(fault: Fault, pod: Object) -> None:
     fault.job.scale(3)
-    signal_container(pod, CONTAINER, "SIGSTOP")
+    freeze_container(pod, CONTAINER)
 
 
 @pytest.mark.fault("lease-deleted")

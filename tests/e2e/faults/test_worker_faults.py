@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.disruption import container_status, kill_container, kill_worker_process, signal_container
+from e2e.disruption import container_status, freeze_container, kill_container, kill_worker_process
 from e2e.faults.fault import Fault
 from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, has_started, restarts, wall
 from e2e.kube import wait_until
@@ -136,7 +136,7 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     job.apply(replicas=2, minReplicas=2, trainer={"command": ["sh", "-c", held]}, rendezvous={"storeReadySeconds": 15})
     wait_until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60, job.summary)
     wait_until("both trainers to run", lambda: runs(job, 0) and runs(job, 1), 60, job.summary)
-    signal_container(job.pods()[0], TRAINER, "SIGSTOP")
+    freeze_container(job.pods()[0], TRAINER)
     job.namespace.kubectl("exec", "train-1-0", "--container", TRAINER, "--", "touch", "/tmp/go")
     broken = job.wait_for_round(2)
     fault.struck = wall(broken.at)
