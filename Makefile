@@ -38,7 +38,7 @@ test: lint unit api explore-quick contract e2e  ## everything that CI runs
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
-	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest tests/unit/test_fuzz_*.py --hypothesis-profile=fuzz $(select)
+	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest $$(find tests/unit -name 'test_fuzz_*.py') --hypothesis-profile=fuzz $(select)
 api:  ## tests against an API server without a cluster (K=expression selects)
 	@hack/cluster/tools.sh kubectl helm apiserver
 	@$(cluster) $(venv) pytest tests/api $(select)

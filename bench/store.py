@@ -29,7 +29,7 @@ import torch
 from torch.distributed import TCPStore
 
 from contract.sidecar_pair import SidecarPair
-from elasticjob_torch.store import serve_store
+from elasticjob_torch.agent.store import serve_store
 
 TURNS = 5
 CLIENTS = (1, 16)

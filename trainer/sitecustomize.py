@@ -6,7 +6,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 
 if "TORCHELASTIC_ERROR_FILE" in os.environ:
-    from elasticjob_torch.record import record_exception
+    from elasticjob_torch.agent.record import record_exception
 
     record_exception()
 

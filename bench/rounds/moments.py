@@ -76,7 +76,7 @@ class Moments:
 
 def note_sidecar(moments: Moments) -> None:
     from elasticjob_sidecar.driver import Driver
-    from elasticjob_sidecar.kube import Kube
+    from elasticjob_sidecar.kubernetes.client import Kube
 
     def joins(_: Any, __: str, body: dict[str, Any]) -> bool:
         return (body["spec"].get("request") or {}).get("type") == "Join"
@@ -90,8 +90,8 @@ def note_sidecar(moments: Moments) -> None:
 
 def note_operator(moments: Moments) -> None:
     from elasticjob_operator import reconciler
-    from elasticjob_operator.cache import Cache
-    from elasticjob_operator.kube import Kube
+    from elasticjob_operator.cluster.cache import Cache
+    from elasticjob_operator.cluster.client import Kube
 
     decide = reconciler.decide
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from elasticjob_sidecar.app import Ports, Sidecar
-from elasticjob_sidecar.certificate import make
 from elasticjob_sidecar.config import Config
-from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
-from elasticjob_sidecar.in_cluster import InCluster
-from elasticjob_sidecar.kube import Kube
+from elasticjob_sidecar.kubernetes.client import Kube
+from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.store.certificate import make
+from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 from rounds.child import serve
 from rounds.moments import Moments, note_sidecar
 

@@ -8,15 +8,15 @@ import signal
 import kopf
 
 from elasticjob_operator import health, metrics
-from elasticjob_operator.cache import Cache, Key
-from elasticjob_operator.events import Announcer
-from elasticjob_operator.handlers import register, settings
-from elasticjob_operator.kube import FAILURES, Kube
-from elasticjob_operator.leader import Leadership, LeaseLost, StillWorking, lead
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.cluster.handlers import register, settings
+from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
+from elasticjob_operator.cluster.workqueue import WorkQueue
+from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.options import Options
-from elasticjob_operator.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
-from elasticjob_operator.workqueue import WorkQueue
 
 CRDS_SECONDS = 5.0
 AGAIN_SECONDS = 1.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elasticjob_operator.pods import SIDECAR_RESOURCES
+from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

@@ -15,24 +15,25 @@ from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, pods_to_create, pods_to_delete
-from elasticjob_operator import metrics, template
-from elasticjob_operator.cache import Cache, JobView, Key
-from elasticjob_operator.cleanup import cleanup
-from elasticjob_operator.events import Announcer
-from elasticjob_operator.expiry import seconds_left
-from elasticjob_operator.grants import Grants
-from elasticjob_operator.kube import Conflict, Kube, Object
-from elasticjob_operator.leader import Leadership
-from elasticjob_operator.listing import Lister
-from elasticjob_operator.observe import Observer
-from elasticjob_operator.pace import delay_of
-from elasticjob_operator.pods import SidecarImage, template_hash
-from elasticjob_operator.progress import progress_of
-from elasticjob_operator.slots import Slots
-from elasticjob_operator.status import Report, rendezvous_spec, state_of, status_of, waits_of
-from elasticjob_operator.template_check import TemplateCheck
-from elasticjob_operator.waiting import Told
-from elasticjob_operator.worker_pods import WorkerPods
+from elasticjob_operator import metrics
+from elasticjob_operator.actions.grants import Grants
+from elasticjob_operator.actions.slots import Slots
+from elasticjob_operator.actions.template_check import TemplateCheck
+from elasticjob_operator.actions.worker_pods import WorkerPods
+from elasticjob_operator.cluster.cache import Cache, JobView, Key
+from elasticjob_operator.cluster.client import Conflict, Kube, Object
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.cluster.listing import Lister
+from elasticjob_operator.job.cleanup import cleanup
+from elasticjob_operator.job.expiry import seconds_left
+from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.pace import delay_of
+from elasticjob_operator.job.progress import progress_of
+from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of, waits_of
+from elasticjob_operator.job.waiting import Told
+from elasticjob_operator.objects import template
+from elasticjob_operator.objects.pods import SidecarImage, template_hash
 
 RELIST_SECONDS = 300.0
 SETTLE_SECONDS = 30.0  # at most twice as long: all jobs at once would be another take-over

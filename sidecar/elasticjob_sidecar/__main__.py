@@ -7,7 +7,7 @@ import resource
 import sys
 
 from elasticjob_sidecar.config import Config, ConfigError
-from elasticjob_sidecar.credentials import CredentialsError, Maker
+from elasticjob_sidecar.store.credentials import CredentialsError, Maker
 
 
 def main() -> None:

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Incarnation
 from elasticjob_sidecar.config import Config, ConfigError
-from elasticjob_sidecar.credentials import Credentials
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
-from elasticjob_sidecar.in_cluster import InCluster
 from elasticjob_sidecar.incarnation import new_incarnation
-from elasticjob_sidecar.job_watch import JobWatch
-from elasticjob_sidecar.kube import Kube, KubeApi
-from elasticjob_sidecar.membership import Membership
+from elasticjob_sidecar.kubernetes.client import Kube, KubeApi
+from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.kubernetes.job_watch import JobWatch
+from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
+from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
-from elasticjob_sidecar.scripts import Scripts
-from elasticjob_sidecar.trainer_api import TrainerApi
-from elasticjob_sidecar.trainer_server import TrainerServer
-from elasticjob_sidecar.transport import Transport
-from elasticjob_sidecar.trust import RoundTrust
-from elasticjob_sidecar.tunnel import Tunnel
-from elasticjob_sidecar.worker_record import Identity, WorkerRecord
+from elasticjob_sidecar.store.credentials import Credentials
+from elasticjob_sidecar.store.transport import Transport
+from elasticjob_sidecar.store.trust import RoundTrust
+from elasticjob_sidecar.store.tunnel import Tunnel
+from elasticjob_sidecar.trainer_api.routes import TrainerApi
+from elasticjob_sidecar.trainer_api.server import TrainerServer
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ import logging
 from typing import Any
 
 from elasticjob.api import Cause, RendezvousStatus
-from elasticjob_sidecar.membership import Membership
+from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
+from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits, Mode
+from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
-from elasticjob_sidecar.model import NO_LIMITS, Handed, Limits, Mode
-from elasticjob_sidecar.refusal import Code, Refused
-from elasticjob_sidecar.scripts import Scripts
-from elasticjob_sidecar.worker_record import Progress, WorkerRecord
 
 log = logging.getLogger(__name__)
 

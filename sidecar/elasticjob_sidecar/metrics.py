@@ -10,7 +10,7 @@ from prometheus_client import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
-from elasticjob_sidecar.kube import ApiFailure
+from elasticjob_sidecar.kubernetes.client import ApiFailure
 
 PREFIX = "elasticjob_sidecar_"
 JOIN_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from elasticjob.testing import ControlPlane
-from elasticjob.testing.control_plane import Refused
+from support import ControlPlane
+from support.control_plane import Refused
 
 CHART = Path(__file__).parents[2] / "charts/elasticjob"
 NAMESPACE, OPERATOR = "elasticjob-system", "elasticjob-operator"

@@ -12,7 +12,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from api.operators import Operators, Witness
 from api.team import Team
-from elasticjob.testing import ControlPlane
+from support import ControlPlane
 
 CRDS = Path(__file__).parents[2] / "crds"
 

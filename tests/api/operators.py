@@ -5,13 +5,13 @@ import secrets
 from typing import Any
 
 from elasticjob.api import API_VERSION
-from elasticjob.testing import ControlPlane
-from elasticjob_operator.cache import Cache, Key
-from elasticjob_operator.events import Announcer
-from elasticjob_operator.kube import ApiError, Kube, Object
-from elasticjob_operator.leader import Leadership
-from elasticjob_operator.pods import SidecarImage
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import ApiError, Kube, Object
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
+from support import ControlPlane
 
 GROUP = "/apis/elasticjob.io/v1alpha1"
 JOBS = f"{GROUP}/namespaces/default/elasticjobs"

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from elasticjob.testing import ControlPlane
 from elasticjob_torch.kubernetes.access import Access
 from elasticjob_torch.kubernetes.api import ApiClient
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.config_map import ConfigMap
+from support import ControlPlane
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/kubernetes-backend/digits.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

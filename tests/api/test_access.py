@@ -10,9 +10,9 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from api import chart
 from api.operators import JOBS, Operators, Witness, job_body, new_job
-from elasticjob.testing import ControlPlane
-from elasticjob_operator import grants as grants_module
 from elasticjob_operator import reconciler as reconciler_module
+from elasticjob_operator.actions import grants as grants_module
+from support import ControlPlane
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from elasticjob.api import API_VERSION
-from elasticjob.testing import ControlPlane
-from elasticjob.testing.control_plane import Refused
+from support import ControlPlane
+from support.control_plane import Refused
 
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
 POD = {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}], "hostPID": True}

@@ -1,4 +1,4 @@
-"""`elasticjob.testing.ControlPlane`: a real API server that comes and goes with its test."""
+"""`support.ControlPlane`: a real API server that comes and goes with its test."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from elasticjob.testing import ControlPlane, ControlPlaneError
+from support import ControlPlane, ControlPlaneError
 
 SERVICE_ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
@@ -75,7 +75,7 @@ def test_stops_and_starts_again_empty() -> None:
 
 
 PARENT = """
-from elasticjob.testing import ControlPlane
+from support import ControlPlane
 plane = ControlPlane()
 plane.start()
 print(*(program.pid for program in plane._programs), flush=True)

@@ -10,9 +10,9 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from api.operators import JOBS, new_job
-from elasticjob.testing import ControlPlane
-from elasticjob_operator.events import Announcer
-from elasticjob_operator.kube import Kube
+from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.cluster.events import Announcer
+from support import ControlPlane
 
 TOLD = 40  # a sort that keeps no order shows with so many
 SECONDS = 30.0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api import API_VERSION
-from elasticjob.testing import ControlPlane, ControlPlaneError
+from support import ControlPlane, ControlPlaneError
 
 WORKERS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticworkers"
 SPEC = {"job": "one", "index": 0, "id": "9f3c01d2.0", "certificate": "PEM", "address": "10.0.0.1:29402"}

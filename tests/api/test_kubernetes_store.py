@@ -10,8 +10,8 @@ import pytest
 from dynamic_torch import DistStoreError
 
 from api.team import Team
-from elasticjob.testing import ControlPlane
 from elasticjob_torch.kubernetes.api import ApiClient, Unavailable
+from support import ControlPlane
 
 
 @pytest.fixture

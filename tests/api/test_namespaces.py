@@ -15,7 +15,7 @@ import yaml
 
 from api import chart
 from api.operators import GROUP, job_body
-from elasticjob.testing import ControlPlane
+from support import ControlPlane
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SECONDS = 60.0

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import chart
-from elasticjob.testing import ControlPlane
-from elasticjob.testing.control_plane import Refused
+from support import ControlPlane
+from support.control_plane import Refused
 
 PODS = "/api/v1/namespaces/default/pods"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -10,7 +10,7 @@ import pytest
 
 from elasticjob.api import API_VERSION, Condition, ElasticJobStatus, Progress, RendezvousStatus, RoundRecord
 from elasticjob.incarnations import Incarnation
-from elasticjob.testing import ControlPlane
+from support import ControlPlane
 
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
 SIZE, SCREEN_LINES, SCREEN_COLUMNS, ANSWER_SECONDS = 1000, 110, 160, 10

@@ -11,10 +11,10 @@ import pytest
 
 from api import chart
 from api.operators import GROUP, Operators, new_job
-from elasticjob.testing import ControlPlane
-from elasticjob_sidecar.in_cluster import InCluster
-from elasticjob_sidecar.kube import Kube
-from elasticjob_sidecar.worker_record import Identity, WorkerRecord
+from elasticjob_sidecar.kubernetes.client import Kube
+from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
+from support import ControlPlane
 
 CORE = "/api/v1/namespaces/default"
 SECONDS = 60.0

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from api.operators import JOBS, Leader, Operators, new_job
-from elasticjob.testing import ControlPlane
-from elasticjob.testing.control_plane import Refused
-from elasticjob_operator import refusals as refusals_module
-from elasticjob_operator.kube import Object
+from elasticjob_operator.cluster.client import Object
+from elasticjob_operator.job import refusals as refusals_module
+from support import ControlPlane
+from support.control_plane import Refused
 
 CORE = "/api/v1/namespaces/default"
 PODS = f"{CORE}/pods"

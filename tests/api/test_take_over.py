@@ -3,10 +3,10 @@
 import pytest
 
 from api.operators import JOBS, Operators, new_job
-from elasticjob.testing import ControlPlane
-from elasticjob_operator import kube as kube_module
 from elasticjob_operator import reconciler as reconciler_module
-from elasticjob_operator.kube import Object
+from elasticjob_operator.cluster import client as kube_module
+from elasticjob_operator.cluster.client import Object
+from support import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"

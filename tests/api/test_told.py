@@ -11,13 +11,13 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob.api import API_VERSION
-from elasticjob.testing import ControlPlane
-from elasticjob_operator.cache import Cache, Key
-from elasticjob_operator.events import Announcer
-from elasticjob_operator.kube import Forbidden, Kube, Object
-from elasticjob_operator.leader import Leadership
-from elasticjob_operator.pods import SidecarImage
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import Forbidden, Kube, Object
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
+from support import ControlPlane
 
 NAMESPACE = "/api/v1/namespaces/default"
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
@@ -79,7 +79,7 @@ class World:
 async def world(with_crds: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     at_once = {"COUNTERS_SECONDS": 0.0, "AGREED_SECONDS": 0.0, "COUNTED_A_SECOND": 1e9, "AGREED_A_SECOND": 1e9}
     for name, value in at_once.items():
-        monkeypatch.setattr(f"elasticjob_operator.pace.{name}", value)
+        monkeypatch.setattr(f"elasticjob_operator.job.pace.{name}", value)
     configuration = Configuration()
     await config.load_kube_config(str(with_crds.kubeconfig), client_configuration=configuration)
     kube = Kube(ApiClient(configuration))

@@ -30,7 +30,7 @@ from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from contract.agents import SECONDS, Agent, form, parameters, until
 from contract.plane import Job, View
 from elasticjob_torch import creator
-from elasticjob_torch.handler import ElasticJobRendezvousHandler
+from elasticjob_torch.agent.handler import ElasticJobRendezvousHandler
 from elasticjob_torch.legacy import (
     LegacyRendezvousHandler,
     RendezvousClosedException,

@@ -16,9 +16,9 @@ from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParam
 
 from api.team import Team
 from contract.store_checks import in_background
-from elasticjob.testing import ControlPlane
 from elasticjob_torch.kubernetes import api, handler
 from elasticjob_torch.kubernetes.handler import KubernetesRendezvousHandler, create_handler
+from support import ControlPlane
 
 DEADLINE = 60
 Group = list[tuple[KubernetesRendezvousHandler, RendezvousInfo]]

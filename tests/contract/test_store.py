@@ -19,8 +19,8 @@ from torch.distributed import DistNetworkError, PrefixStore, Store, TCPStore
 
 from contract.sidecar_pair import SidecarPair
 from contract.store_checks import CHECKS, DEADLINE, SOON, arrived, in_background
-from elasticjob_torch.client import StoreAddress
-from elasticjob_torch.store import AgentStore, StoreBroken, connect_store, serve_store
+from elasticjob_torch.agent.store import AgentStore, StoreBroken, connect_store, serve_store
+from elasticjob_torch.sidecar.client import StoreAddress
 
 MIB = 1 << 20
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from e2e.job import Job, restarts
 from e2e.kube import Namespace, Object, wait_until
-from elasticjob_operator.observe import is_ready
+from elasticjob_operator.job.observe import is_ready
 
 LEASE, CONTAINER = "elasticjob-operator", "operator"
 

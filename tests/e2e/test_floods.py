@@ -13,7 +13,7 @@ from e2e.conftest import new_namespace
 from e2e.job import IMAGE, SIDECAR, Job, restarts
 from e2e.kube import Namespace, Object
 from e2e.operator import CONTAINER, holder, leader
-from elasticjob_operator.observe import is_ready
+from elasticjob_operator.job.observe import is_ready
 
 pytestmark = pytest.mark.disruptive
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, RendezvousStatus
 from elasticjob.rendezvous import Decision, State
-from elasticjob_operator.status import Report, state_of, status_of
+from elasticjob_operator.job.status import Report, state_of, status_of
 from model.search import Finding
 
 _JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "generation": 1}}

@@ -8,7 +8,7 @@ from typing import Any
 
 from elasticjob.api import WorkerRequest
 from elasticjob.rendezvous import State
-from elasticjob_sidecar.membership import Membership
+from elasticjob_sidecar.membership.machine import Membership
 from model.composed_world import World
 from model.pods import Pod, Trainer
 from model.state_key import must_know

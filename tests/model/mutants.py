@@ -32,8 +32,8 @@ UNIT_TESTS = (
     "--no-header",
     "-p",
     "no:cacheprovider",
-    "tests/unit/test_rendezvous.py",
-    "tests/unit/test_sidecar_membership.py",
+    "tests/unit/core/rendezvous/test_rendezvous.py",
+    "tests/unit/sidecar/membership/test_membership.py",
 )
 EXPLORE = ("-m", "model.explore", "--quick", "--alone")
 CHECKS = {"unit": UNIT_TESTS, "operator": (*EXPLORE, "operator"), "composed": (*EXPLORE, "composed")}

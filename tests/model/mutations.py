@@ -23,9 +23,9 @@ DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, MOVES = (
     for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "transitions")
 )
 SIDECAR, VIEW, STATUS = (
-    "sidecar/elasticjob_sidecar/membership.py",
-    "sidecar/elasticjob_sidecar/view.py",
-    "operator/elasticjob_operator/status.py",
+    "sidecar/elasticjob_sidecar/membership/machine.py",
+    "sidecar/elasticjob_sidecar/membership/view.py",
+    "operator/elasticjob_operator/job/status.py",
 )
 
 MUTATIONS = (

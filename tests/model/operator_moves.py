@@ -10,7 +10,7 @@ from dataclasses import replace
 from elasticjob.rendezvous import Clocks, PodState, Request, Worker
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
 from elasticjob.terms import Cause, RequestType
-from elasticjob_operator.status import state_of
+from elasticjob_operator.job.status import state_of
 from model.api import stored
 from model.operator_key import address_of
 from model.operator_world import World, after_seconds, looked

@@ -1,7 +1,7 @@
 """What a sidecar owes its trainer, checked after each of its inputs."""
 
 from elasticjob.api import RendezvousPhase
-from elasticjob_sidecar.model import Handed, Mode
+from elasticjob_sidecar.membership.model import Handed, Mode
 from model.pods import TRAINING, Pod, perceives_change
 from model.search import Finding
 

@@ -8,9 +8,9 @@ import sys
 
 from elasticjob.api import Cause, Incarnation, RendezvousStatus
 from elasticjob.rendezvous import PodState
-from elasticjob_sidecar.membership import Membership
-from elasticjob_sidecar.model import Answer, Handed
-from elasticjob_sidecar.refusal import Code, Refused
+from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.model import Answer, Handed
+from elasticjob_sidecar.membership.refusal import Code, Refused
 from model.pod_checks import check_given, check_telling
 from model.pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, Trainer, copied
 from model.search import Finding

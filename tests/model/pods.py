@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from elasticjob.api import Cause
 from elasticjob.rendezvous import PodState, Request, Worker
-from elasticjob_sidecar.membership import Membership
-from elasticjob_sidecar.view import view_of
+from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.view import view_of
 
 # what a trainer is at
 JOINING, ENTERING, TRAINING, FINISHED, DEAD, FAILED = "joining", "entering", "training", "finished", "dead", "failed"

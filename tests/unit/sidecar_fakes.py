@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from elasticjob_sidecar.certificate import make
-from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
-from elasticjob_sidecar.kube import ApiFailure, Conflict, Missing, Unreachable
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Missing, Unreachable
+from elasticjob_sidecar.store.certificate import make
+from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 
 Json = dict[str, Any]
 JOB_UID = "11111111-1111-1111-1111-111111111111"

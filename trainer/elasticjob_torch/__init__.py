@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 
-    from elasticjob_torch.script import Current, current, report, wants_restart
+    from elasticjob_torch.script.api import Current, current, report, wants_restart
 
 __all__ = ["creator", "Current", "current", "report", "wants_restart"]
 
 
 def _create(params: RendezvousParameters) -> RendezvousHandler:
-    from elasticjob_torch.handler import create_handler
+    from elasticjob_torch.agent.handler import create_handler
 
     return create_handler(params)
 
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
     """Import what scripts use when it is first named."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from elasticjob_torch import script
+    from elasticjob_torch.script import api as script
 
     value = globals()[name] = getattr(script, name)
     return value

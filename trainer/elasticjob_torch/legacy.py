@@ -5,8 +5,8 @@
     handler = RendezvousHandlerFactory().create_rdzv_handler(parameters)
     store, rank, world_size = handler.next_rendezvous()
 
-The rendezvous is that of `elasticjob_torch.handler`; here are only the older names and shapes. The exceptions are kinds
-of today's, so that code which catches either works.
+The rendezvous is that of `elasticjob_torch.agent.handler`; here are only the older names and shapes. The exceptions
+are kinds of today's, so that code which catches either works.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from elasticjob_torch.handler import BACKEND, create_handler
+from elasticjob_torch.agent.handler import BACKEND, create_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 """A cluster without machines, for tests and benchmarks of the rendezvous with its real parts.
 
-    etcd and kube-apiserver   processes, by `elasticjob.testing.ControlPlane`
+    etcd and kube-apiserver   processes, by `support.ControlPlane`
     the operator              a process, as its image starts it
     sidecars                  a process for each worker pod, with the pod's environment and token
     the kubelet               `kubelet.py`: what a pod's status says, and how pods begin and end

@@ -20,7 +20,7 @@ from contract.cluster.api import CORE, JOBS, WORKERS, Api
 from contract.cluster.kubelet import Kubelet
 from contract.cluster.proxy import Proxy
 from contract.cluster.serve import Cluster
-from elasticjob.testing import ControlPlane
+from support import ControlPlane
 
 CRDS = Path(__file__).parents[3] / "crds"
 STOP_SECONDS = 10.0

@@ -11,10 +11,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from elasticjob_sidecar.app import Ports, run
-from elasticjob_sidecar.certificate import make
 from elasticjob_sidecar.config import Config
-from elasticjob_sidecar.credentials import END_OF_CERTIFICATE, Credentials
-from elasticjob_sidecar.in_cluster import InCluster
+from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.store.certificate import make
+from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload([__name__])

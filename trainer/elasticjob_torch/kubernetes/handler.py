@@ -28,6 +28,7 @@ from torch.distributed.elastic.rendezvous import (
     dynamic_rendezvous,
 )
 
+from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.kubernetes.access import NotInAPod, find_access
 from elasticjob_torch.kubernetes.api import ApiClient
 from elasticjob_torch.kubernetes.backend import NAME, KubernetesRendezvousBackend
@@ -37,7 +38,6 @@ from elasticjob_torch.kubernetes.keep_alive import KeepAlive
 from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
 from elasticjob_torch.kubernetes.state import name_of_node
 from elasticjob_torch.kubernetes.store import KubernetesStore
-from elasticjob_torch.stopping import hear_signals
 
 if TYPE_CHECKING:
     import signal

@@ -1,0 +1,123 @@
+"""Gives a job's workers the access that `access` renders, and mends what others delete or edit of it."""
+
+import math
+import time
+
+from elasticjob.api import API_VERSION, ElasticJobSpec
+from elasticjob_operator.cluster.client import CORE, ApiError, Busy, Conflict, Kube, NotFound, Object
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.job.observe import is_owned_by
+from elasticjob_operator.objects.access import change_of, render_access
+from elasticjob_operator.objects.pods import default_account, service_account
+
+SOON_SECONDS = 1.0  # until it is tried again: what is on its way
+REFUSED_SECONDS = 10.0  # what somebody has to mend
+GOING_SECONDS = 5.0  # an object of an earlier job takes less to go, unless a finalizer holds it
+
+
+class Obstacle(Exception):
+    """An object is in the way; the sentence names it and says what to do."""
+
+
+class Grants:
+    """Of one job, as far as this operator knows. `problem`: what is in the way of its access."""
+
+    def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
+        self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
+        self._account = ""
+        self._looked_at, self._going_since = -math.inf, math.inf
+        self._again: float | None = None
+        self.problem: str | None = None
+
+    async def give(self, job: Object, spec: ElasticJobSpec, *, within: float) -> float | None:
+        """Make what is missing, and mend what is the job's own and differs; None once the workers have their access,
+        else after how many seconds to try again.
+
+        To be called before pods are made: they are refused, even in a dry run, before their service account is there.
+        What was found in order less than `within` seconds ago is not looked at again.
+        """
+        account, now = service_account(job["metadata"]["name"], spec), time.monotonic()
+        left = self._looked_at + (within if self._again is None else self._again) - now
+        if account == self._account and left > 0:
+            return None if self._again is None else left
+        self._account, self._looked_at = account, -math.inf  # until it is known, whatever is raised
+        try:
+            given, problem = await self._all_given(job, spec), None
+        except Obstacle as obstacle:
+            given, problem = False, str(obstacle)
+        is_news = problem is not None and problem != self.problem
+        self._looked_at, self.problem = time.monotonic(), problem
+        self._again = None if given else REFUSED_SECONDS if problem and not is_news else SOON_SECONDS
+        if problem and is_news:
+            self._announcer.tell(job, "AccessRefused", problem, warning=True)
+        return self._again
+
+    async def _all_given(self, job: Object, spec: ElasticJobSpec) -> bool:
+        meta = job["metadata"]
+        own = self._account == default_account(meta["name"])
+        secrets = await self._pull_secrets(meta["namespace"]) if own else []
+        wanted = render_access(job, spec, pull_secrets=secrets, network_policy=self._network_policy)
+        for path, body in wanted:  # one after the other: a binding is refused before its role is there
+            if not await self._is_given(path, body, job):
+                return False
+        self._going_since = math.inf
+        return True
+
+    async def _pull_secrets(self, namespace: str) -> list[Object]:
+        """Those of the account that pods have when they name none."""
+        try:
+            account = await self._kube.request("GET", f"{CORE}/namespaces/{namespace}/serviceaccounts/default")
+        except NotFound:
+            return []
+        found: list[Object] = account.get("imagePullSecrets") or []
+        return found
+
+    async def _is_given(self, path: str, body: Object, job: Object) -> bool:
+        """False while one of that name is on its way out, or has just changed. Raises Obstacle."""
+        name = body["metadata"]["name"]
+        what = f"the {body['kind']} {name}"
+        try:
+            return await self._ensure(path, f"{path}/{name}", body, job, what)
+        except Conflict:
+            return False
+        except Busy:  # no object is at fault
+            raise
+        except ApiError as error:
+            raise Obstacle(f"{what}, which the workers need, cannot be had: {error}") from error
+
+    async def _ensure(self, collection: str, path: str, body: Object, job: Object, what: str) -> bool:
+        try:
+            found = await self._kube.request("GET", path)
+        except NotFound:
+            await self._kube.request("POST", collection, body)
+            return True
+        if "deletionTimestamp" in found["metadata"]:
+            return self._is_going(what)
+        if not (own := is_owned_by(found, job["metadata"]["uid"])) and not _is_left_over(found, body, job):
+            raise Obstacle(f"{what} exists and is not this job's: delete it, or give the job another name")
+        change = change_of(found, body)
+        if own and change is None:
+            return True
+        if own and found.get("roleRef") == body.get("roleRef"):
+            await self._kube.request("PUT", path, change)
+        else:  # to what a binding refers cannot be changed
+            await self._kube.delete(path, found["metadata"]["uid"])
+            await self._kube.request("POST", collection, body)
+        return True
+
+    def _is_going(self, what: str) -> bool:
+        now = time.monotonic()
+        self._going_since = min(self._going_since, now)
+        if now - self._going_since >= GOING_SECONDS:
+            raise Obstacle(f"{what} is being deleted and does not go: see its metadata.finalizers")
+        return False
+
+
+def _is_left_over(found: Object, wanted: Object, job: Object) -> bool:
+    """Whether it is an earlier job's of that name: the garbage collector has not got to it yet, or was told not to
+    (`--cascade=orphan`), and it says what is `wanted`."""
+    former = (API_VERSION, "ElasticJob", job["metadata"]["name"])
+    owners = found["metadata"].get("ownerReferences", ())
+    if not owners:
+        return change_of(found, wanted) is None
+    return any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)

@@ -1,0 +1,68 @@
+"""Whether pods can be made of a job's template: the API server is asked once for each template, then our own rules.
+
+Only of its form: what this cluster refuses now it may allow later, and `worker_pods` tries that again.
+"""
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob_operator.cluster.client import Kube, Object
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.objects import template
+from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
+
+NO_BATCH = "0" * 8  # of a pod that is tried and never made
+# the API server's words between the name of what was tried and what is wrong with it
+REFUSALS = (" is invalid: ", " cannot be handled as a PodTemplate: ")
+
+
+class TemplateCheck:
+    """Of one job. `problem`: what has to be changed before there can be pods."""
+
+    def __init__(self, kube: Kube, announcer: Announcer, image: SidecarImage) -> None:
+        self._kube, self._announcer, self._image = kube, announcer, image
+        self._checked: str | None = None
+        self.problem: str | None = None
+
+    async def check(self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus) -> None:
+        """Does nothing for a template that was judged, by this operator or as good by another leader."""
+        given = template_hash(spec)
+        if given == self._checked:
+            return
+        if self._checked is None and _was_valid(job, before):
+            self.problem = self._own_rules(job, spec)[1]
+        else:
+            self.problem = await self._judge(job, spec)
+        self._checked = given
+        if self.problem:
+            self._announcer.tell(job, "TemplateInvalid", self.problem, warning=True)
+
+    async def _judge(self, job: Object, spec: ElasticJobSpec) -> str | None:
+        """The API server judges the template as it is, then this project's own rules, then what pods are made from."""
+        namespace = job["metadata"]["namespace"]
+        if refusal := await self._kube.try_template(namespace, spec.template):
+            return f"spec.template is not valid: {_essence(refusal)}"
+        pod, found = self._own_rules(job, spec)
+        if found:
+            return found
+        whole = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
+        if refusal := await self._kube.try_template(namespace, whole):
+            return f"spec.template with the sidecar's part is not valid: {_essence(refusal)}"
+        return None
+
+    def _own_rules(self, job: Object, spec: ElasticJobSpec) -> tuple[Object, str | None]:
+        """A worker's pod, and what is wrong with the template."""
+        try:
+            if found := template.problem(spec):
+                return {}, found
+            return render_pod(job, spec, 0, 0, self._image, batch=NO_BATCH), None
+        except Exception as error:  # whatever was given in place of a pod: the user has to know, not the log alone
+            return {}, f"spec.template cannot be made into a pod: {type(error).__name__}: {error}"
+
+
+def _essence(refusal: str) -> str:
+    return next((refusal.split(words, 1)[1] for words in REFUSALS if words in refusal), refusal)
+
+
+def _was_valid(job: Object, status: ElasticJobStatus) -> bool:
+    """Whether the leader before has found nothing wrong with the template of this generation."""
+    told = (one for one in status.conditions if one.type == "TemplateValid")
+    return any((one.status, one.observed_generation) == ("True", job["metadata"]["generation"]) for one in told)

@@ -1,0 +1,129 @@
+"""Makes and removes a job's worker pods, as it was decided; decides nothing."""
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TypeVar, cast
+
+from elasticjob.api import ElasticJobSpec
+from elasticjob.rendezvous import Worker
+from elasticjob_operator.actions.slots import Slots
+from elasticjob_operator.cluster.cache import Cache, JobView, Key
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, Object
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
+from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
+from elasticjob_operator.job.refusals import Answer, Place, Refusals
+from elasticjob_operator.objects.pods import SidecarImage, pod_name, render_pod, template_hash
+
+# with which the API server begins: one cause has one sentence, whichever worker meets it
+NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class WorkerPods:
+    """Of one job; all jobs share `slots`. `refusal`: why a pod could not be made."""
+
+    def __init__(self, kube: Kube, cache: Cache, announcer: Announcer, image: SidecarImage, slots: Slots[Key]) -> None:
+        self._kube, self._cache, self._announcer = kube, cache, announcer
+        self._image, self._slots = image, slots
+        self._refusals, self._made_from = Refusals(), ""
+        self.refusal: str | None = None
+
+    async def delete(self, job: Object, workers: Iterable[Worker]) -> None:
+        await _all(self._delete(job, worker) for worker in workers)
+
+    async def end(self, job: Object, workers: Iterable[Worker]) -> None:
+        """Stops their containers and keeps the pods."""
+        await _all(self._end(job, worker) for worker in workers)
+
+    async def create(self, job: Object, spec: ElasticJobSpec, places: Iterable[Place]) -> float | None:
+        """Makes the pods of `places`, each an index and a number; returns in how many seconds to try those again that
+        could not be made, None when there are none."""
+        if self._made_from != (made_from := template_hash(spec)):
+            self._refusals, self._made_from = Refusals(), made_from
+        clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
+        due = self._refusals.due(places, clock())
+        nodes = nodes_of_indices(self._view(job)) if due else {}
+        answers = await _all(self._create(job, spec, batch, nodes, *place) for place in due)
+        again = self._refusals.note(dict(zip(due, answers, strict=True)), clock())
+        index, refusal = self._refusals.first or (0, None)
+        if refusal == self.refusal:
+            return again
+        self.refusal = refusal
+        if refusal:
+            self._announcer.tell(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
+        return 0.0  # for the status to say so
+
+    async def _create(
+        self, job: Object, spec: ElasticJobSpec, batch: str, nodes: Mapping[str, set[str]], index: int, number: int
+    ) -> Answer:
+        async with self._slots.of(_key(job)):
+            avoid = nodes.get(str(index), ())
+            pod = render_pod(job, spec, index, number, self._image, batch=batch, avoid=avoid)
+            try:
+                self._cache.note_pod(await self._kube.create_pod(pod))
+            except Conflict:
+                return Answer(taken=True, why=await self._who_has(job, pod["metadata"]["name"]))
+            except Busy:
+                raise
+            except ApiError as error:
+                return Answer(why=NAMED.sub("", str(error)))
+            except TimeoutError as error:
+                return Answer(why=f"{error}, as with a webhook that is slow")
+        return Answer(made=True)
+
+    async def _who_has(self, job: Object, name: str) -> str:
+        """Why the name is not free, in a sentence; empty where it soon will be, or the watch has not shown ours yet."""
+        try:
+            pod = await self._kube.pod(job["metadata"]["namespace"], name)
+        except NotFound:
+            return ""
+        if "deletionTimestamp" in pod["metadata"] or is_owned_by(pod, job["metadata"]["uid"]):
+            return ""
+        return f"there is a pod {name} that is not of this job: delete it, or wait until it is gone"
+
+    async def _delete(self, job: Object, worker: Worker) -> None:
+        meta = job["metadata"]
+        name = pod_name(meta["name"], worker.index, worker.replacement)
+        pod = self._view(job).pods.get(name)
+        if pod is not None:
+            async with self._slots.of(_key(job)):
+                await self._kube.delete_pod(meta["namespace"], name, pod["metadata"]["uid"])
+
+    async def _end(self, job: Object, worker: Worker) -> None:
+        meta = job["metadata"]
+        name = pod_name(meta["name"], worker.index, worker.replacement)
+        pod = self._view(job).pods.get(name)
+        if pod is None:
+            return
+        try:
+            async with self._slots.of(_key(job)):
+                ended = await self._kube.set_deadline(pod, DEADLINE_SECONDS)
+        except (Invalid, Forbidden) as error:
+            log.warning("%s/%s cannot be ended and is deleted: %s", meta["namespace"], name, error)
+            await self._delete(job, worker)
+        else:
+            if ended is not None:
+                self._cache.note_pod(ended)
+
+    def _view(self, job: Object) -> JobView:
+        return self._cache.view(_key(job))
+
+
+def _key(job: Object) -> Key:
+    return Key(job["metadata"]["namespace"], job["metadata"]["name"])
+
+
+async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Their results, once none of them is under way any more; raises the first error."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast("list[T]", results)

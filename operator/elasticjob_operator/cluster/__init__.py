@@ -1,0 +1,1 @@
+"""The cluster as the operator uses it: API calls, watches, their cache, the work queue, the Lease, events."""

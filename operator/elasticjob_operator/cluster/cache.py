@@ -1,0 +1,116 @@
+"""What the operator last saw of jobs, pods and workers, from watches and from its own writes. Decides nothing."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from elasticjob.api import JOB_LABEL
+from elasticjob_operator.cluster.client import Listing, Object
+
+
+class Key(NamedTuple):
+    """Names one ElasticJob."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class JobView:
+    """The newest known form of a job and of what belongs to it, by name; `gone` are the uids that a listing missed."""
+
+    job: Object | None = None
+    pods: dict[str, Object] = field(default_factory=dict)
+    workers: dict[str, Object] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+
+
+class Cache:
+    def __init__(self) -> None:
+        self._views: dict[Key, JobView] = defaultdict(JobView)
+
+    def view(self, key: Key) -> JobView:
+        return self._views[key]
+
+    def forget(self, key: Key) -> None:
+        self._views.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def note_job(self, job: Object, *, deleted: bool = False) -> Key:
+        key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
+        view = self._views[key]
+        if deleted:
+            if view.job is not None and view.job["metadata"]["uid"] == job["metadata"]["uid"]:
+                view.job = None
+        elif is_newer(job, view.job):
+            view.job = job
+        return key
+
+    def note_pod(self, pod: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+        """Also whether it is news: what was listed or made is told by the watch once more."""
+        key = owner_key(pod)
+        view = self._views[key]
+        before = view.pods.get(pod["metadata"]["name"])
+        _note(view, view.pods, pod, deleted)
+        asks = deleted or before is None or before["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
+        return key, asks
+
+    def note_worker(self, worker: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+        """Also whether more than the heartbeat has changed."""
+        key = owner_key(worker)
+        view = self._views[key]
+        before = view.workers.get(worker["metadata"]["name"])
+        _note(view, view.workers, worker, deleted)
+        asks = deleted or before is None or before["spec"] != worker["spec"]
+        return key, asks
+
+    def begin_listing(self, key: Key) -> None:
+        """To be called before a listing is asked for: what ends meanwhile may still be in it."""
+        self._views[key].gone.clear()
+
+    def replace(self, key: Key, job: Object, pods: Listing, workers: Listing) -> None:
+        """A fresh listing: what is not in it exists no more, unless the watch has shown something newer."""
+        view = self._views[key]
+        view.job = job if is_newer(job, view.job) else view.job
+        view.pods = _merge(view.pods, pods, view.gone)
+        view.workers = _merge(view.workers, workers, view.gone)
+
+
+def owner_key(body: Object) -> Key:
+    return Key(body["metadata"]["namespace"], body["metadata"]["labels"][JOB_LABEL])
+
+
+def is_newer(body: Object, known: Object | None) -> bool:
+    """Whether `body` is a later form of the object; watch and own writes may arrive in any order."""
+    if known is None:
+        return True
+    return int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])
+
+
+def _merge(known: dict[str, Object], listing: Listing, gone: set[str]) -> dict[str, Object]:
+    present = [_slim(item) for item in listing.items if item["metadata"]["uid"] not in gone]
+    listed = {item["metadata"]["name"]: item for item in present}
+    newer = {
+        name: body
+        for name, body in known.items()
+        if int(body["metadata"]["resourceVersion"]) > int(listing.version) or not is_newer(listed.get(name, body), body)
+    }
+    return {**listed, **newer}
+
+
+def _note(view: JobView, objects: dict[str, Object], body: Object, deleted: bool) -> None:
+    name = body["metadata"]["name"]
+    known = objects.get(name)
+    if deleted:
+        view.gone.add(body["metadata"]["uid"])
+        if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
+            del objects[name]
+    elif is_newer(body, known):
+        objects[name] = _slim(body)
+
+
+def _slim(body: Object) -> Object:
+    """Without what nobody here reads, and what is half of a pod: who wrote which field."""
+    return {**body, "metadata": {key: value for key, value in body["metadata"].items() if key != "managedFields"}}

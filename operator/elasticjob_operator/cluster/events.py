@@ -1,0 +1,117 @@
+"""Kubernetes Events on the ElasticJob. They are for people: a lost one is logged, never waited for or retried.
+
+Of one job and reason only so many are posted. What is left out is told later, by its number and the last of it.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from elasticjob.api import API_VERSION
+from elasticjob_operator.cluster.client import CORE, Kube, Object
+
+COMPONENT = "elasticjob-operator"
+LONGEST_MESSAGE = 1024
+BURST, EACH_SECONDS = 25, 10.0  # events of one reason at once, and after how long there may be one more
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Budget:
+    """Of one reason of one job. `full_at`: when nothing of it is used any more, on the event loop's clock."""
+
+    full_at: float = 0.0
+    left_out: int = 0
+    last: Object | None = None
+
+    def wait(self, now: float) -> float:
+        """Seconds until one more may be posted, 0 or less where it may at once."""
+        return self.full_at - now - (BURST - 1) * EACH_SECONDS
+
+    def use(self, now: float) -> None:
+        self.full_at = max(self.full_at, now) + EACH_SECONDS
+
+
+class Announcer:
+    def __init__(self, kube: Kube, identity: str) -> None:
+        self._kube, self._identity = kube, identity
+        self._budgets: defaultdict[str, defaultdict[str, Budget]] = defaultdict(lambda: defaultdict(Budget))
+        self._posting: dict[str, asyncio.Task[None]] = {}
+        self._told_ns = 0
+
+    def tell(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        """Post an event on `job` in the background, after those told of it before."""
+        event = self._event(job, reason, message, "Warning" if warning else "Normal")
+        uid, loop = job["metadata"]["uid"], asyncio.get_running_loop()
+        budget = self._budgets[uid][reason]
+        wait = budget.wait(loop.time())
+        if wait <= 0:
+            budget.use(loop.time())
+            self._post(uid, event)
+            return
+        if not budget.left_out:
+            loop.call_later(wait, self._make_up, uid, budget)
+        budget.left_out, budget.last = budget.left_out + 1, event
+
+    def forget(self, uid: str) -> None:
+        """The job is no more."""
+        self._budgets.pop(uid, None)
+
+    def _make_up(self, uid: str, budget: Budget) -> None:
+        event, left_out = budget.last, budget.left_out
+        assert event is not None
+        budget.last, budget.left_out = None, 0
+        budget.use(asyncio.get_running_loop().time())
+        if left_out > 1:
+            event["message"] = f"{left_out} such events, of which the last: {event['message']}"[:LONGEST_MESSAGE]
+        self._post(uid, event)
+
+    def _post(self, uid: str, event: Object) -> None:
+        task = asyncio.create_task(self._after(self._posting.get(uid), event))
+        self._posting[uid] = task
+        task.add_done_callback(lambda done: self._posted(uid, done))
+
+    def _posted(self, uid: str, done: asyncio.Task[None]) -> None:
+        if self._posting.get(uid) is done:
+            del self._posting[uid]
+
+    async def _after(self, before: asyncio.Task[None] | None, event: Object) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        try:
+            await self._kube.request("POST", f"{CORE}/namespaces/{event['metadata']['namespace']}/events", event)
+        except Exception as error:
+            log.warning("the event %r was not posted: %s", event["message"], str(error) or type(error).__name__)
+
+    def _event(self, job: Object, reason: str, message: str, kind: str) -> Object:
+        """Without the older firstTimestamp and lastTimestamp: kubectl sorts by these where they are, to the second.
+
+        What sorts by nothing lists by name, and so that has the time too.
+        """
+        meta = job["metadata"]
+        self._told_ns = max(time.time_ns(), self._told_ns + 1000)
+        now = datetime.fromtimestamp(self._told_ns // 1000 / 1e6, UTC)
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{meta['name']}.{self._told_ns:x}", "namespace": meta["namespace"]},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": "ElasticJob",
+                "name": meta["name"],
+                "namespace": meta["namespace"],
+                "uid": meta["uid"],
+            },
+            "reason": reason,
+            "message": message[:LONGEST_MESSAGE],
+            "type": kind,
+            "action": reason,
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": self._identity,
+        }

@@ -1,0 +1,200 @@
+"""Which operator acts: one Lease, and the clock that runs only while it is held.
+
+A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends all work:
+the next term starts from nothing but the API server's state. The term (the Lease's number of transitions)
+goes into every status that a leader writes, so that a woken old leader's writes fail.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+
+from elasticjob_operator.cluster.client import FAILURES, Conflict, Kube, NotFound, Object
+
+RENEW_SECONDS = 1.0
+REQUEST_SECONDS = 3.0
+LOST_AFTER_SECONDS = 8.0  # without a renewal; before DURATION_SECONDS, so that two never lead
+DURATION_SECONDS = 10.0
+LONGEST_STEP_SECONDS = 5.0
+LONGEST_LEAD_SECONDS = 1.5 * RENEW_SECONDS
+STOP_SECONDS = 10.0  # kopf takes up to seven when its own tasks linger
+
+log = logging.getLogger(__name__)
+
+
+class LeaseLost(Exception):
+    """Another operator may lead by now: this one must stop."""
+
+
+class StillWorking(Exception):
+    """What was begun in a term did not end with it: only the end of the process ends it."""
+
+
+class LeaseClock:
+    """Seconds that were proved to pass while this process led and the API server answered.
+
+    It advances from renewal to renewal, and beyond the last one by no more than the next should take. A gap of more
+    than five seconds is not counted and begins a new `epoch`: what was measured before it must be measured anew.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.epoch = 0
+        self._monotonic = monotonic
+        self._seconds = 0.0
+        self._last: float | None = None
+
+    def now(self) -> float:
+        return self._seconds + self._unproved()
+
+    def renewed(self, at: float) -> None:
+        """Note a successful renewal that was sent at `at` (monotonic seconds)."""
+        step = 0.0 if self._last is None else at - self._last
+        if step > LONGEST_STEP_SECONDS:
+            self.epoch += 1
+            step = LONGEST_LEAD_SECONDS
+        self._seconds += step
+        self._last = at
+
+    def _unproved(self) -> float:
+        return 0.0 if self._last is None else min(self._monotonic() - self._last, LONGEST_LEAD_SECONDS)
+
+
+class Leadership:
+    """The Lease `name` as held by `identity`."""
+
+    def __init__(self, kube: Kube, namespace: str, name: str, identity: str) -> None:
+        self.clock = LeaseClock()
+        self.term = 0
+        self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
+        self._lease: Object = {}
+        self._seen: tuple[str, float] = ("", 0.0)
+
+    async def acquire(self) -> None:
+        """Waits, for as long as it takes, until this process leads."""
+        told = ""
+        while not (await self._try_to_acquire()):
+            holder = self._lease.get("spec", {}).get("holderIdentity") or "nobody"
+            if holder != told:
+                log.info("standing by: %s holds the lease %s/%s", holder, self._namespace, self._name)
+                told = holder
+            await asyncio.sleep(RENEW_SECONDS)
+        log.info("leading in term %d", self.term)
+
+    async def hold(self) -> None:
+        """Renews until the Lease is lost, then returns; the caller must act no more."""
+        renewed = time.monotonic()
+        while time.monotonic() - renewed < LOST_AFTER_SECONDS:
+            await asyncio.sleep(RENEW_SECONDS)
+            sent = time.monotonic()
+            if sent - renewed >= LOST_AFTER_SECONDS:
+                break
+            try:
+                async with asyncio.timeout(renewed + LOST_AFTER_SECONDS - sent):  # up to three requests
+                    await self._renew()
+            except LeaseLost:
+                log.warning("another operator has taken the lease")
+                return
+            except Exception as error:  # whatever it is, only the time without a renewal counts
+                log.warning("the lease was not renewed: %s", str(error) or type(error).__name__)
+            else:
+                renewed = sent
+                self.clock.renewed(sent)
+        log.error("the lease was not renewed for %.0f s", time.monotonic() - renewed)
+
+    async def outgrow(self, term: int) -> None:
+        """Lead in a later term than `term`, which a status names: the Lease was deleted, and its count with it.
+
+        Raises Conflict when it is the status of a later leader.
+        """
+        log.warning("term %d is in a status: going on in term %d", term, term + 1)
+        await self._write(self._identity, term + 1)
+
+    async def release(self) -> None:
+        """Gives the Lease up, so that another leads within a second."""
+        try:
+            await self._write("")
+        except Exception as error:
+            log.warning("the lease was not released, and runs out in %.0f s: %s", DURATION_SECONDS, error)
+
+    async def _renew(self) -> None:
+        try:
+            await self._write(self._identity)
+        except Conflict:  # perhaps with our own last renewal, whose answer was lost
+            self._lease = await self._kube.lease(self._namespace, self._name, REQUEST_SECONDS)
+            held = self._lease["spec"]
+            if (held.get("holderIdentity"), held.get("leaseTransitions")) != (self._identity, self.term):
+                raise LeaseLost from None
+            await self._write(self._identity)
+
+    async def _try_to_acquire(self) -> bool:
+        try:
+            self._lease = await self._kube.lease(self._namespace, self._name, REQUEST_SECONDS)
+        except NotFound:
+            self._lease = {}
+        except FAILURES as error:
+            log.warning("the lease could not be read: %s", str(error) or type(error).__name__)
+            return False
+        if not self._is_free():
+            return False
+        sent = time.monotonic()
+        try:
+            await self._write(self._identity, self._lease.get("spec", {}).get("leaseTransitions", 0) + 1)
+        except FAILURES as error:
+            log.info("the lease went to another: %s", error)
+            return False
+        self.clock.renewed(sent)
+        return True
+
+    def _is_free(self) -> bool:
+        if not self._lease or not self._lease["spec"].get("holderIdentity"):
+            return True
+        version, now = self._lease["metadata"]["resourceVersion"], time.monotonic()
+        if version != self._seen[0]:
+            self._seen = (version, now)
+        return now - self._seen[1] >= DURATION_SECONDS
+
+    async def _write(self, holder: str, new_term: int | None = None) -> None:
+        """Renew, or begin `new_term`. Raises Conflict when the Lease is not as it was last seen."""
+        spec = self._lease.get("spec", {})
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        term = self.term if new_term is None else new_term
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": self._lease.get("metadata", {"namespace": self._namespace, "name": self._name}),
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": int(DURATION_SECONDS),
+                "leaseTransitions": term,
+                "acquireTime": spec.get("acquireTime", now) if new_term is None else now,
+                "renewTime": now,
+            },
+        }
+        self._lease = await self._kube.write_lease(lease, REQUEST_SECONDS)
+        self.term = term
+
+
+async def lead(leadership: Leadership, work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Acquires the Lease and runs `work` to its end while it is held, then releases it. Raises LeaseLost, and
+    StillWorking."""
+    await leadership.acquire()
+    holding = asyncio.create_task(leadership.hold(), name="lease")
+    working = asyncio.create_task(work(), name="work")
+    try:
+        await asyncio.wait({holding, working}, return_when=asyncio.FIRST_COMPLETED)
+        if holding.done():
+            raise LeaseLost
+        await working
+    finally:
+        lost = holding.done()
+        for task in (holding, working):
+            task.cancel()
+        stopping = asyncio.gather(holding, working, return_exceptions=True)
+        await asyncio.wait({stopping}, timeout=STOP_SECONDS)
+        if not stopping.done():
+            log.error("the watches and their work did not stop within %g s: the lease is left to run out", STOP_SECONDS)
+            raise StillWorking
+        if not lost:
+            await leadership.release()

@@ -1,0 +1,64 @@
+"""Which pods are deleted and which only ended, by `spec.cleanPodPolicy`. Pure.
+
+A pod is ended by a deadline that is over: the kubelet stops all its containers, the sidecar too, starts none of them
+again, and keeps the pod with its logs.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from elasticjob.rendezvous import PodState, State, Worker
+from elasticjob.rendezvous.model import Place
+from elasticjob.rendezvous.roster import is_current
+from elasticjob_operator.cluster.client import Object
+
+DEADLINE_SECONDS = 1  # the least that there is
+
+
+class Cleanup(NamedTuple):
+    delete: tuple[Worker, ...] = ()
+    end: tuple[Worker, ...] = ()
+
+
+def cleanup(
+    policy: str,
+    state: State,
+    workers: Iterable[Worker],
+    served: tuple[Worker, ...],
+    pods: Mapping[Place, Object],
+    trainer: str,
+) -> Cleanup:
+    """Of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
+
+    What goes on beside the trainer of a worker that has finished is ended at once, not with the job: the pod holds its
+    part of a node until then.
+    """
+    if state.ended and policy == "None":
+        return Cleanup()
+    present = tuple(worker for worker in workers if not worker.deleting)
+    if state.ended and policy == "All":
+        return Cleanup(delete=present)
+    kept: set[Place] = set()
+    if state.ended:
+        kept |= {one.place for one in served if is_current(state, one) and _is_placed(pods[one.place])}
+    done = state.done if policy != "None" else frozenset()
+    kept |= {one.place for one in present if one.index in done and _lingers(one, pods[one.place], trainer)}
+    return Cleanup(
+        delete=tuple(one for one in served if one.place not in kept),
+        end=tuple(one for one in present if one.place in kept and not _has_deadline(pods[one.place])),
+    )
+
+
+def _is_placed(pod: Object) -> bool:
+    """Whether it is on a node: nobody would end it elsewhere, and nothing is lost with it."""
+    return bool(pod.get("spec", {}).get("nodeName"))
+
+
+def _lingers(worker: Worker, pod: Object, trainer: str) -> bool:
+    """Whether another container goes on after the trainer's success; sidecars the kubelet stops by itself."""
+    others = (one for one in pod.get("status", {}).get("containerStatuses", ()) if one["name"] != trainer)
+    return worker.pod is PodState.SUCCEEDED and any("terminated" not in one.get("state", {}) for one in others)
+
+
+def _has_deadline(pod: Object) -> bool:
+    return bool(pod.get("spec", {}).get("activeDeadlineSeconds") == DEADLINE_SECONDS)

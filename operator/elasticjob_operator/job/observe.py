@@ -1,0 +1,174 @@
+"""Reads pods and ElasticWorkers into what the state machine is given. Pure; `records` says which to believe."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from elasticjob.api import DETAIL_LENGTH, INDEX_LABEL, ElasticWorkerSpec, WorkerRequest
+from elasticjob.certificates import der_of, fingerprint_of
+from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.rendezvous.model import Place
+from elasticjob.terms import Cause
+from elasticjob.text import plain
+from elasticjob_operator.cluster.cache import JobView
+from elasticjob_operator.cluster.client import Object
+from elasticjob_operator.job.records import Reading, problems_among, read_record
+from elasticjob_operator.job.waiting import KINDS, Reason, Wait, container_of, exit_of, has_started, joined, wait_of
+from elasticjob_operator.objects.pods import hash_of, place_of
+
+
+class Seen(NamedTuple):
+    """A pod with its record, and what was read of them; no worker where the pod is none of the job's. `wait`: why it
+    is not there yet."""
+
+    pod: Object
+    record: Object | None
+    reading: Reading
+    worker: Worker | None
+    ready: bool
+    wait: Wait | None = None
+
+
+class Observer:
+    """Of one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
+    `made_from`; `hint` says what is odd about its command. Reads again only what has changed: objects in a view are
+    replaced, never changed."""
+
+    def __init__(self, trainer: str, made_from: str = "", *, hint: str = "") -> None:
+        self.trainer, self.made_from, self.hint = trainer, made_from, hint
+        self._seen: dict[str, Seen] = {}
+
+    @property
+    def pods(self) -> Mapping[Place, Object]:
+        """Those of the workers that were seen last."""
+        return {one.worker.place: one.pod for one in self._seen.values() if one.worker}
+
+    @property
+    def waits(self) -> Mapping[Place, Wait]:
+        """Why those of the workers that were seen last are not there yet."""
+        return {one.worker.place: one.wait for one in self._seen.values() if one.worker and one.wait}
+
+    def observe(self, view: JobView) -> tuple[tuple[Worker, ...], int]:
+        """The workers of the job in `view`, and how many of its pods are ready."""
+        if view.job is None:
+            return (), 0
+        self._seen = {name: self._look(name, pod, view) for name, pod in view.pods.items()}
+        seen = {name: one.worker for name, one in self._seen.items() if one.worker is not None}
+        records = {name: record for name in seen if (record := self._seen[name].reading.record) is not None}
+        for name, problem in problems_among(view.job, records).items():
+            seen[name] = _unbelieved(seen[name], problem)
+        return tuple(seen.values()), sum(one.ready for one in self._seen.values())
+
+    def _look(self, name: str, pod: Object, view: JobView) -> Seen:
+        record, known = view.workers.get(name), self._seen.get(name)
+        if known is not None and known.pod is pod and known.record is record:
+            return known
+        assert view.job is not None
+        job = view.job["metadata"]
+        place = place_of(job["name"], name)
+        if not is_owned_by(pod, job["uid"]):
+            return Seen(pod, record, Reading(), None, False)
+        if place is None:
+            return Seen(pod, record, Reading(), None, is_ready(pod))
+        reading = read_record(record, pod, place[0], job["name"])
+        asked = reading.record is not None and reading.record.spec.request is not None
+        wait = wait_of(pod, self.trainer, asked=asked)
+        if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
+            wait = wait._replace(said=f"{wait.said}; {self.hint}")
+        worker = worker_of(pod, place, reading, self.trainer, self.made_from, wait)
+        return Seen(pod, record, reading, worker, is_ready(pod), wait)
+
+
+def is_owned_by(body: Object, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
+
+
+def nodes_of_indices(view: JobView) -> dict[str, set[str]]:
+    """By index, where its older pods still are: a pod that cannot be got rid of is on a node that is lost."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for pod in view.pods.values():
+        if node := pod["spec"].get("nodeName"):
+            found[pod["metadata"]["labels"].get(INDEX_LABEL, "")].add(node)
+    return found
+
+
+def worker_of(pod: Object, place: Place, reading: Reading, trainer: str, made_from: str, wait: Wait | None) -> Worker:
+    """One pod and what its record says."""
+    record = reading.record
+    state, crashes, detail = pod_state(pod, trainer, wait)
+    return Worker(
+        index=place[0],
+        replacement=place[1],
+        pod=state,
+        deleting="deletionTimestamp" in pod["metadata"],
+        crashes=crashes,
+        id=record.spec.id if record else None,
+        address=store_of(record.spec) if record else "",
+        request=_request(record.spec.request, record.spec.node) if record and record.spec.request else None,
+        heartbeat=reading.signs,
+        detail=detail,
+        invalid=reading.problem,
+        disrupted=is_disrupted(pod),
+        outdated=hash_of(pod) not in (None, made_from),
+    )
+
+
+def store_of(spec: ElasticWorkerSpec) -> str:
+    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
+    return f"{spec.address}/{fingerprint_of(der_of(spec.certificate))}"
+
+
+def _unbelieved(worker: Worker, problem: str) -> Worker:
+    return replace(worker, id=None, address="", request=None, heartbeat=None, invalid=problem)
+
+
+def _request(said: WorkerRequest, node: str) -> Request:
+    return Request(
+        type=said.type,
+        after=said.after or 0,
+        round=said.round or 0,
+        cause=said.cause or "",
+        detail=_failure(said.detail or "", node) if said.cause == Cause.WORKER_FAILED else "",
+        last_call=said.last_call_seconds,
+        worker_lost=said.worker_lost_seconds,
+    )
+
+
+def _failure(detail: str, node: str) -> str:
+    where = f"on {node}" if node else ""
+    return ": ".join(part for part in (where, plain(detail, DETAIL_LENGTH)) if part)
+
+
+def pod_state(pod: Object, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:
+    """State of the trainer container, how often it was started again, and what is wrong.
+
+    The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
+    """
+    status = pod.get("status", {})
+    container = container_of(status, trainer)
+    crashes = container.get("restartCount", 0)
+    ended = container.get("state", {}).get("terminated")
+    if status.get("phase") == "Failed":
+        return PodState.FAILED, crashes, joined(status.get("reason"), status.get("message")) or exit_of(ended)
+    if ended and ended["exitCode"] == 0 and ended.get("reason") == "OOMKilled":
+        return PodState.OOM_KILLED, crashes, "OOMKilled"
+    if status.get("phase") == "Succeeded" or (ended and ended["exitCode"] == 0):
+        return PodState.SUCCEEDED, crashes, ""
+    if wait is None or (has_started(container) and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
+        return PodState.RUNNING, crashes, exit_of(ended)
+    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else ""
+
+
+def is_ready(pod: Object) -> bool:
+    return _is_true(pod, "Ready")
+
+
+def is_disrupted(pod: Object) -> bool:
+    """Whether the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, a preemption."""
+    return _is_true(pod, "DisruptionTarget")
+
+
+def _is_true(pod: Object, type: str) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(condition["type"] == type and condition["status"] == "True" for condition in conditions)

@@ -1,0 +1,30 @@
+"""How far the training is, as rank 0's worker reports it. Pure."""
+
+from pydantic import ValidationError
+
+from elasticjob.api import ElasticWorker, Progress
+from elasticjob.rendezvous import State
+from elasticjob_operator.cluster.cache import JobView
+from elasticjob_operator.objects.pods import pod_name
+
+
+def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:
+    """What the newest record of rank 0's worker says; `before` while that says nothing."""
+    if view.job is None or not state.participants:
+        return before
+    first = state.participants[0]
+    name = pod_name(view.job["metadata"]["name"], first.index, state.replacements.get(first.index, 0))
+    try:
+        worker = ElasticWorker.parse(view.workers[name])
+    except (KeyError, ValidationError):
+        return before
+    said = worker.status
+    if worker.spec.id != first.id or (said.step, said.total, said.metrics) == (None, None, None):
+        return before
+    return Progress(step=said.step, total=said.total, metrics=said.metrics, summary=_summary(said.step, said.total))
+
+
+def _summary(step: int | None, total: int | None) -> str:
+    if step is None:
+        return ""
+    return str(step) if total is None else f"{step}/{total}"

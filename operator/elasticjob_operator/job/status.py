@@ -1,0 +1,287 @@
+"""Between an ElasticJob's status and the state machine's state, and what people read of it. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from elasticjob.api import (
+    Condition,
+    ElasticJobSpec,
+    ElasticJobStatus,
+    Incarnation,
+    Incarnations,
+    Progress,
+    RendezvousStatus,
+    RoundRecord,
+)
+from elasticjob.heartbeats import default_worker_lost
+from elasticjob.rendezvous import Clocks, Decision, Failures, Member, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous.backoff import delay_of
+from elasticjob.rendezvous.model import Place
+from elasticjob.rendezvous.roster import current, min_members
+from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.cluster.client import Object
+from elasticjob_operator.job.waiting import Reason, Wait
+from elasticjob_operator.objects.pods import selector
+
+HISTORY_LENGTH = 5  # `kubectl describe` takes five lines for each
+MISSING_SHOWN = 3
+INVALID_SHOWN = 3
+ORDER = {reason: place for place, reason in enumerate(Reason)}
+RENDEZVOUSED, ALL_FINISHED = "Rendezvoused", "AllFinished"
+
+Truth = Literal["True", "False"]
+
+
+class Finding(NamedTuple):
+    """A condition before it has a time."""
+
+    type: str
+    status: Truth
+    reason: str
+    message: str
+
+
+def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:
+    """`workers`: how many there are, which after a scale-down are more than wanted for a while."""
+    timing = spec.rendezvous
+    return Spec(
+        replicas=spec.replicas,
+        min_replicas=spec.min_replicas,
+        max_restarts=spec.max_restarts,
+        suspend=spec.suspend,
+        last_call=timing.last_call_seconds,
+        join_timeout=timing.join_timeout_seconds,
+        rejoin=timing.rejoin_seconds,
+        worker_lost=timing.worker_lost_seconds or default_worker_lost(max(spec.replicas, workers)),
+        restart_reset=timing.restart_reset_seconds,
+        starts_torchrun=starts_torchrun,
+    )
+
+
+def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
+    """The state that a status tells, with this operator's own clocks."""
+    agreed = status.rendezvous
+    return State(
+        clocks=clocks,
+        round=max(1, agreed.round),
+        phase=agreed.phase,
+        participants=_members(agreed.participants),
+        replicas=agreed.replicas,
+        leaving=_members(agreed.leaving),
+        finished=_members(agreed.finished),
+        failure=agreed.failure,
+        given_up=_members(agreed.given_up),
+        planned=agreed.planned,
+        replacements=status.replacements,
+        restarts=status.restarts,
+        waiting=agreed.waiting,
+        store=agreed.store,
+        outcome=agreed.outcome,
+        reason=agreed.reason,
+    )
+
+
+class Report(NamedTuple):
+    """All that a status is made of; `waits` are those of wanted workers, by index."""
+
+    job: Object
+    spec: ElasticJobSpec
+    workers: tuple[Worker, ...]
+    ready: int
+    decision: Decision
+    before: ElasticJobStatus
+    problem: str | None
+    refusal: str | None
+    term: int
+    now: str
+    progress: Progress | None = None
+    waits: Mapping[int, Wait] = MappingProxyType({})
+
+
+def status_of(report: Report) -> ElasticJobStatus:
+    """The status after `report.decision`; `report.now` is wall-clock time in RFC 3339, for people only."""
+    state = report.decision.state
+    failed = (PodState.FAILED, PodState.OOM_KILLED)
+    alive = [w for w in current(state, report.workers).values() if not w.deleting and w.pod not in failed]
+    findings = tuple(_findings(report))
+    return ElasticJobStatus(
+        observed_generation=report.job["metadata"].get("generation"),
+        phase=_phase(state, report.spec, alive),
+        reason=_reason(report, next(one for one in findings if one.type == RENDEZVOUSED)),
+        conditions=_conditions(findings, report),
+        replicas=len(alive),
+        ready_replicas=report.ready,
+        selector=selector(report.job["metadata"]["name"]),
+        restarts=state.restarts,
+        term=report.term,
+        rendezvous=RendezvousStatus(
+            round=state.round,
+            phase=state.phase,
+            world_size=len(state.participants) if state.phase is RendezvousPhase.FORMED else 0,
+            waiting=state.waiting,
+            participants=_incarnations(state.participants),
+            replicas=state.replicas,
+            leaving=_incarnations(state.leaving),
+            finished=_incarnations(state.finished),
+            failure=state.failure,
+            given_up=_incarnations(state.given_up),
+            planned=state.planned,
+            store=state.store,
+            reason=state.reason,
+            outcome=state.outcome,
+        ),
+        replacements=dict(state.replacements),
+        progress=report.progress,
+        history=_history(report),
+    )
+
+
+def _members(incarnations: Iterable[Incarnation]) -> tuple[Member, ...]:
+    return tuple(Member(one.index, one.id) for one in incarnations)
+
+
+def _incarnations(members: Iterable[Member]) -> Incarnations:
+    return Incarnations(Incarnation(index=member.index, id=member.id) for member in members)
+
+
+def _history(report: Report) -> tuple[RoundRecord, ...]:
+    decision, state = report.decision, report.decision.state
+    if decision.formed_after is None:
+        return report.before.history
+    record = RoundRecord(
+        round=state.round,
+        size=len(state.participants),
+        cause=state.reason,
+        seconds=round(decision.formed_after, 3),
+        time=report.now,
+    )
+    return (*report.before.history, record)[-HISTORY_LENGTH:]
+
+
+def _phase(state: State, spec: ElasticJobSpec, alive: list[Worker]) -> str:
+    if state.ended:
+        return "Complete" if state.outcome is Outcome.COMPLETE else "Failed"
+    if spec.suspend and state.phase is not RendezvousPhase.CLOSED:
+        return "Suspended"
+    if state.phase is not RendezvousPhase.FORMING:
+        return "Running"
+    return "Forming" if state.last_formed or any(worker.pod is PodState.RUNNING for worker in alive) else "Pending"
+
+
+def _findings(report: Report) -> Iterator[Finding]:
+    state, problem = report.decision.state, report.problem
+    yield Finding("TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or "")
+    yield _rendezvoused(report)
+    if state.ended:
+        complete = state.outcome is Outcome.COMPLETE
+        reason = ALL_FINISHED if complete else str(state.outcome)
+        yield Finding("Complete" if complete else "Failed", "True", reason, state.reason)
+    if report.spec.suspend and state.phase is RendezvousPhase.CLOSED:
+        yield Finding("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
+    elif report.spec.suspend:
+        yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
+    elif _was_told("Suspended", report):
+        yield Finding("Suspended", "False", "Resumed", "")
+    if problems := _invalid_records(report):
+        yield Finding("WorkersValid", "False", "InvalidRecord", problems)
+    elif _was_told("WorkersValid", report):
+        yield Finding("WorkersValid", "True", "Valid", "")
+
+
+def _was_told(type: str, report: Report) -> bool:
+    return any(condition.type == type for condition in report.before.conditions)
+
+
+def _invalid_records(report: Report) -> str:
+    """Which ElasticWorkers count for nothing, and why; the first few of them."""
+    if not any(worker.invalid for worker in report.workers):
+        return ""
+    workers = current(report.decision.state, report.workers)
+    bad = [workers[index] for index in sorted(workers) if workers[index].invalid and not workers[index].deleting]
+    shown = [f"worker {worker.index}: {worker.invalid}" for worker in bad[:INVALID_SHOWN]]
+    return "; ".join(shown + ([f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []))
+
+
+def waits_of(spec: Spec, state: State, workers: Iterable[Worker], waits: Mapping[Place, Wait]) -> dict[int, Wait]:
+    """By index, of all waits those of wanted workers, and of those whose next pod is held back."""
+    failures = state.clocks.failures
+    if not waits and not failures:
+        return {}
+    roster = roster_of(spec, state, workers)
+    found = {worker.index: waits.get(worker.place) for worker in roster.missing}
+    found |= {index: _held_back(failures[index]) for index in roster.owed if index in failures}
+    return {index: wait for index, wait in sorted(found.items()) if wait}
+
+
+def _held_back(failures: Failures) -> Wait | None:
+    if not delay_of(failures):
+        return None
+    return Wait(Reason.POD_BACK_OFF, f"its pods failed {failures.row} times in a row: {failures.why}")
+
+
+def _reason(report: Report, rendezvoused: Finding) -> str:
+    """Why the job waits, or has ended, in one word; empty while all wanted workers train."""
+    outcome = report.decision.state.outcome
+    if outcome is not None:
+        return ALL_FINISHED if outcome is Outcome.COMPLETE else str(outcome)
+    return (_obstacle(report) or "") if rendezvoused.status == "True" else rendezvoused.reason
+
+
+def _obstacle(report: Report) -> Reason | None:
+    """The worst of all that keeps workers away."""
+    found = {wait.reason for wait in report.waits.values()}
+    found |= {Reason.TEMPLATE_INVALID} if report.problem else set()
+    found |= {Reason.POD_REFUSED} if report.refusal else set()
+    found |= {Reason.INVALID_RECORD} if _invalid_records(report) else set()
+    return next((reason for reason in Reason if reason in found), None)
+
+
+def _rendezvoused(report: Report) -> Finding:
+    state, name = report.decision.state, RENDEZVOUSED
+    if state.phase is RendezvousPhase.CLOSED:
+        return Finding(name, "False", "Closed", state.reason)
+    if state.phase is RendezvousPhase.FORMED:
+        formed = f"round {state.round} of {len(state.participants)}: {state.reason}"
+        return Finding(name, "True", "Formed", "; ".join([formed, *_obstacles(report)]))
+    if report.spec.suspend:
+        return Finding(name, "False", "Suspended", "")
+    roster = roster_of(rendezvous_spec(report.spec), state, report.workers)
+    least = min_members(rendezvous_spec(report.spec), state)
+    message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
+    reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
+    return Finding(name, "False", _obstacle(report) or reason, "; ".join([message, *_obstacles(report)]))
+
+
+def _obstacles(report: Report) -> list[str]:
+    """What keeps workers away, the worst first, each cause once with the first few that it keeps."""
+    found = [f"no pod can be made: {report.problem}"] if report.problem else []
+    found += [f"a pod cannot be made: {report.refusal}"] if report.refusal else []
+    kept: dict[str, list[int]] = {}
+    for index, wait in sorted(report.waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
+        if wait.is_news or report.decision.state.phase is RendezvousPhase.FORMING:
+            kept.setdefault(wait.sentence, []).append(index)
+    return found + [f"{_names(indices)}: {sentence}" for sentence, indices in islice(kept.items(), MISSING_SHOWN)]
+
+
+def _names(indices: list[int]) -> str:
+    if len(indices) == 1:
+        return f"worker {indices[0]}"
+    more = len(indices) - MISSING_SHOWN
+    return f"workers {', '.join(map(str, indices[:MISSING_SHOWN]))}" + (f" and {more} more" if more > 0 else "")
+
+
+def _conditions(findings: tuple[Finding, ...], report: Report) -> tuple[Condition, ...]:
+    known = {condition.type: condition for condition in report.before.conditions}
+
+    def timed(finding: Finding) -> Condition:
+        before = known.get(finding.type)
+        same = before is not None and before.status == finding.status
+        return Condition(
+            **finding._asdict(),
+            observed_generation=report.job["metadata"].get("generation"),
+            last_transition_time=before.last_transition_time if same and before else report.now,
+        )
+
+    return tuple(timed(finding) for finding in findings)

@@ -1,0 +1,1 @@
+"""The objects that the operator makes, rendered from a job. Pure."""

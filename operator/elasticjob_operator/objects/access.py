@@ -1,0 +1,95 @@
+"""Renders what a job's workers may do: watch their own job, keep records, reach each other's stores. Pure.
+
+That a worker keeps no other record than its own is beyond what a role can say: the chart's admission policy does.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from elasticjob.api import GROUP, JOB_LABEL, JOBS, TUNNEL_PORT, WORKERS, ElasticJobSpec
+from elasticjob_operator.cluster.client import CORE, NETWORKING, RBAC, Object
+from elasticjob_operator.objects.pods import default_account, owner_reference, service_account
+
+
+def render_access(
+    job: Object, spec: ElasticJobSpec, *, pull_secrets: Sequence[Object] = (), network_policy: bool = False
+) -> Iterator[tuple[str, Object]]:
+    """Collection path and body of service account (unless the template names one), role, role binding and policy.
+
+    `pull_secrets`: those of the namespace's own account, which pods would have without one of their own.
+    """
+    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+    role = default_account(name)
+    account = service_account(name, spec)
+    meta = {"name": role, "namespace": namespace, "ownerReferences": [owner_reference(job)]}
+    if account == role:
+        yield (
+            f"{CORE}/namespaces/{namespace}/serviceaccounts",
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": meta,
+                "automountServiceAccountToken": False,
+            }
+            | ({"imagePullSecrets": list(pull_secrets)} if pull_secrets else {}),
+        )
+    yield (
+        f"{RBAC}/namespaces/{namespace}/roles",
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": meta,
+            "rules": [
+                _rule(JOBS, ["get", "list", "watch"], names=[name]),
+                _rule(WORKERS, ["get", "list", "create", "update", "patch"]),
+                _rule(f"{WORKERS}/status", ["update", "patch"]),
+            ],
+        },
+    )
+    yield (
+        f"{RBAC}/namespaces/{namespace}/rolebindings",
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        },
+    )
+    if network_policy:
+        yield f"{NETWORKING}/namespaces/{namespace}/networkpolicies", _network_policy(meta, name)
+
+
+def change_of(found: Object, wanted: Object) -> Object | None:
+    """What `found` has to become to give what `wanted` does; None where it does already."""
+    content = {key: value for key, value in wanted.items() if key not in ("apiVersion", "kind", "metadata")}
+    if "imagePullSecrets" in content:  # others add theirs, as OpenShift does
+        there = found.get("imagePullSecrets") or []
+        content["imagePullSecrets"] = there + [one for one in content["imagePullSecrets"] if one not in there]
+    return None if all(found.get(key) == value for key, value in content.items()) else {**found, **content}
+
+
+def _network_policy(meta: Object, job: str) -> Object:
+    """Port 29402 for the job's own pods. To name a pod in a policy closes all else, so all else is opened again.
+
+    Also 29403: the kubelet's probes come from the node, which no selector names, and Prometheus from any namespace.
+    What others can take there the port itself bounds.
+    """
+    workers = {"matchLabels": {JOB_LABEL: job}}
+    ranges = [("TCP", 1, TUNNEL_PORT - 1), ("TCP", TUNNEL_PORT + 1, 65535), ("UDP", 1, 65535), ("SCTP", 1, 65535)]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": meta,
+        "spec": {
+            "podSelector": workers,
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": TUNNEL_PORT}]},
+                {"ports": [{"protocol": kind, "port": first, "endPort": last} for kind, first, last in ranges]},
+            ],
+        },
+    }
+
+
+def _rule(resource: str, verbs: list[str], names: list[str] | None = None) -> Object:
+    return {"apiGroups": [GROUP], "resources": [resource], "verbs": verbs} | ({"resourceNames": names} if names else {})

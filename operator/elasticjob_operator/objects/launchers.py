@@ -1,0 +1,145 @@
+"""What this project asks of the trainer's command: that it starts torchrun with the job's rendezvous. Pure.
+
+A refusal must not be wrong: what may start torchrun in the end, a script of the user's own for one, is let pass.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from elasticjob.api import TRAINER_API_PORT
+from elasticjob_operator.objects.command import Program, Words, options, programs
+
+Object = dict[str, Any]
+
+BACKEND, ENDPOINT = "elasticjob", f"127.0.0.1:{TRAINER_API_PORT}"
+TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
+TORCHRUN_SWITCHES = frozenset(
+    {"standalone", "m", "module", "no-python", "run-path", "use-env", "virtual-local-rank", "h", "help"}
+)
+# by program, or by the beginning of a module's name
+OTHERS = {"horovod": "horovodrun"} | {name: name for name in ("colossalai", "composer", "deepspeed", "horovodrun")}
+# these have other uses too: beside a Python program, which may start torchrun, they are let pass
+GENERAL = {name: name for name in ("mpiexec", "mpirun", "orterun", "ray", "srun")}
+LONGEST = 10_000  # characters of a command that is read: templates come from anybody, and reading may take their square
+# what in a command may start torchrun after all
+SIGNS = ("torchrun", "torch.distributed", "torch/distributed", "accelerate")
+
+
+def problems(container: Object) -> Iterator[str]:
+    """What has to be changed in the command of `container`, each in a sentence."""
+    words = _words(container)
+    if not container.get("command") and words and words[0].startswith("-"):  # given to the image's own program
+        given = options(words, TORCHRUN_SWITCHES)
+        yield from _passes_over({name: value for name, value in given.items() if name.startswith("rdzv-")})
+        return
+    started = list(programs(words))
+    launches = [found for program in started if (found := _of_launch(program)) is not None]
+    if all(launches):  # else one of them is as it should be, and the others may be for another purpose
+        yield from chain.from_iterable(launches)
+    if not any(sign in word for word in words for sign in SIGNS):
+        others = OTHERS if any(program.python for program in started) else OTHERS | GENERAL
+        for name in filter(others.__contains__, map(_launcher_name, started)):
+            yield (
+                f"spec.template: the trainer's command starts {others[name]}, which knows nothing of elastic "
+                "rendezvous: start the script with torchrun instead"
+            )
+
+
+def hint(container: Object) -> str | None:
+    """What is odd about a command that is plainly Python without torchrun; for those that fail before they join."""
+    words = _words(container)
+    started = list(programs(words))
+    if any(sign in word for word in words for sign in SIGNS) or any(one.name.endswith(".sh") for one in started):
+        return None
+    python = next((one for one in reversed(started) if one.python), None)
+    if python is None:
+        return None
+    script = f"-m {python.name}" if python.module else python.name
+    return (
+        f"the trainer's command is `python {script or '-c'}`: it must be torchrun, as in `torchrun {script or 'x.py'}`"
+    )
+
+
+def _words(container: Object) -> Words:
+    words = [str(word) for word in [*(container.get("command") or ()), *(container.get("args") or ())]]
+    return words if sum(map(len, words)) + len(words) <= LONGEST else ()
+
+
+def _of_launch(program: Program) -> list[str] | None:
+    """What is wrong with a launch of torchrun's; None where it is none."""
+    if (given := _torchrun(program)) is not None:
+        return list(_passes_over(options(given, TORCHRUN_SWITCHES)))
+    if (given := _accelerate(program)) is not None:
+        return list(_of_accelerate(given))
+    return None
+
+
+def _torchrun(program: Program) -> Words | None:
+    """The words that torchrun is given, None where it is not started."""
+    if program.module:
+        return program.words if program.name in TORCHRUN_MODULES else None
+    is_file = program.name.endswith(("torch/distributed/run.py", "torch/distributed/launch.py"))
+    return program.words if is_file or program.name.rpartition("/")[2] == "torchrun" else None
+
+
+def _accelerate(program: Program) -> Words | None:
+    """The words that `accelerate launch` is given, None where it is not started."""
+    name = program.name.rpartition("/")[2]
+    if name in ("accelerate-launch", "accelerate.commands.launch"):
+        return program.words
+    if name in ("accelerate", "accelerate.commands.accelerate_cli") and list(program.words[:1]) == ["launch"]:
+        return program.words[1:]
+    return None
+
+
+def _launcher_name(program: Program) -> str:
+    return program.name.partition(".")[0] if program.module else program.name.rpartition("/")[2]
+
+
+def _passes_over(given: dict[str, str]) -> Iterator[str]:
+    """Options that win over the environment: the agent would meet nobody."""
+    wrong = [("standalone", "standalone" in given)]
+    backend, endpoint = given.get("rdzv-backend", BACKEND), given.get("rdzv-endpoint", ENDPOINT)
+    wrong.append(("rdzv-backend", backend != BACKEND and "$" not in backend))
+    wrong.append(("rdzv-endpoint", endpoint != ENDPOINT and "PET_RDZV_ENDPOINT" not in endpoint))
+    for name, is_wrong in wrong:
+        if is_wrong:
+            yield f"spec.template: remove --{name} from the trainer's command: it passes over the job's own rendezvous"
+
+
+def _of_accelerate(words: Words) -> Iterator[str]:
+    """Its own default is a rendezvous of fixed members, whatever the environment says."""
+    before_script = _until_script(words)
+    given = {word.partition("=")[0].replace("_", "-") for word in before_script}
+    backend = _value(words, "--rdzv-backend")
+    if "--cpu" in given:
+        yield (
+            "spec.template: remove --cpu from accelerate's options, with which it starts no torchrun: set "
+            "ACCELERATE_USE_CPU to true in the trainer container's env, and add --multi_gpu all the same"
+        )
+    is_unknown = "$" in (backend or "".join(before_script))
+    if backend != BACKEND and not is_unknown:
+        yield (
+            f"spec.template: accelerate launch needs --rdzv_backend {BACKEND} (and --multi_gpu where a worker has one "
+            f"GPU or none), as its own {backend or 'static'} one passes over the job's rendezvous"
+        )
+    machines = _value(before_script, "--num-machines")
+    if machines not in (None, "1") and "$" not in str(machines) and "--same-network" not in given:
+        yield (
+            "spec.template: remove --num_machines from accelerate's options: each worker starts accelerate for itself, "
+            "and --num_processes are those of one worker"
+        )
+
+
+def _until_script(words: Words) -> Words:
+    ends = (place for place, word in enumerate(words) if word.endswith(".py") or word in ("-m", "--module"))
+    return words[: next(ends, len(words))]
+
+
+def _value(words: Words, option: str) -> str | None:
+    for place, word in enumerate(words):
+        key, is_whole, value = word.partition("=")
+        if key.replace("_", "-") == option:
+            return value if is_whole else next(iter(words[place + 1 : place + 2]), "")
+    return None

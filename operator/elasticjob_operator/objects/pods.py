@@ -1,0 +1,276 @@
+"""Renders a worker's pod from the job's template. Pure: the same arguments give the same pod."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from elasticjob.api import (
+    API_VERSION,
+    GROUP,
+    HEALTH_PORT,
+    INDEX_LABEL,
+    JOB_LABEL,
+    MAX_REPLICAS,
+    TRAINER_API_PORT,
+    TUNNEL_PORT,
+    ElasticJobSpec,
+)
+from elasticjob_operator.cluster.client import Object
+
+SIDECAR = "elasticjob-sidecar"
+PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
+VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
+PLUGIN_PATH = "/elasticjob/trainer"
+PLUGIN_SOURCE = "/opt/elasticjob/trainer"
+STATE_PATH = "/var/lib/elasticjob"
+BATCH = "ELASTICJOB_BATCH"
+TEMPLATE_HASH = f"{GROUP}/template-hash"
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SECONDS = 3600
+SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+# Of the image's variables, and of those that come by `envFrom`, only the container itself knows the values.
+EXTEND_PYTHONPATH = (
+    "/bin/sh",
+    "-c",
+    f'export PYTHONPATH="{PLUGIN_PATH}${{PYTHONPATH:+:$PYTHONPATH}}"; exec "$0" "$@"',
+)
+# torchrun's own count is out of the way: only the operator counts failures
+UNLIMITED_RESTARTS = 2**31 - 1
+# how long a pod may sit on a node that is not there before it is replaced, after the 40 s until the node counts as lost
+NODE_LOST_SECONDS = 30
+RESERVED_ENVIRONMENT = frozenset(
+    {
+        "PET_RDZV_BACKEND",
+        "PET_RDZV_ENDPOINT",
+        "PET_RDZV_ID",
+        "PET_NNODES",
+        "PET_NPROC_PER_NODE",
+        "PET_MAX_RESTARTS",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarImage:
+    """And the resources of the container that runs it."""
+
+    name: str
+    pull_policy: str
+    resources: Object = field(default_factory=lambda: SIDECAR_RESOURCES)
+
+
+def pod_name(job: str, index: int, replacement: int) -> str:
+    return f"{job}-{index}-{replacement}"
+
+
+def place_of(job: str, pod: str) -> tuple[int, int] | None:
+    """The index and number of which `pod_name` makes `pod`; None for any other pod, whatever its labels say."""
+    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
+    place = (int(found[2]), int(found[3])) if found else None
+    return place if place and pod_name(job, *place) == pod else None
+
+
+def batch_of(pod: Object) -> str | None:
+    """What `render_pod` was given as `batch`; None for a pod that it did not make."""
+    containers = pod.get("spec", {}).get("initContainers", ())
+    variables = next((one.get("env", ()) for one in containers if one["name"] == SIDECAR), ())
+    return next((one.get("value") for one in variables if one["name"] == BATCH), None)
+
+
+def selector(job: str) -> str:
+    return f"{JOB_LABEL}={job}"
+
+
+def owner_reference(job: Object) -> Object:
+    meta = job["metadata"]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ElasticJob",
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def default_account(job: str) -> str:
+    """The service account that the operator makes for the job."""
+    return f"{job}-worker"
+
+
+def service_account(job: str, spec: ElasticJobSpec) -> str:
+    """The template's own account, or the one that the operator makes for the job."""
+    return spec.template["spec"].get("serviceAccountName") or default_account(job)
+
+
+def template_hash(spec: ElasticJobSpec) -> str:
+    """Of what running pods keep: all that may change only while there are none."""
+    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def hash_of(pod: Object) -> str | None:
+    """The `template_hash` that the pod was made from; None where an operator made it that did not say so yet."""
+    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
+    return annotations.get(TEMPLATE_HASH)
+
+
+def render_pod(
+    job: Object,
+    spec: ElasticJobSpec,
+    index: int,
+    replacement: int,
+    image: SidecarImage,
+    *,
+    batch: str,
+    avoid: Iterable[str] = (),
+) -> Object:
+    """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room.
+
+    `batch` tells it from a pod of the same name that was made at another time.
+    """
+    meta, template = job["metadata"], deepcopy(spec.template)
+    given = template.get("metadata") or {}
+    labels = {JOB_LABEL: meta["name"], INDEX_LABEL: str(index), "app.kubernetes.io/managed-by": "elasticjob"}
+    pod = template["spec"]
+    trainer = next(one for one in pod["containers"] if one["name"] == spec.trainer_container)
+    _prepare_trainer(trainer, meta, spec)
+    pod["restartPolicy"] = "OnFailure"
+    pod["serviceAccountName"] = service_account(meta["name"], spec)
+    pod.setdefault("automountServiceAccountToken", False)
+    pod["initContainers"] = [*(pod.get("initContainers") or ()), _sidecar(meta, spec, index, batch, image)]
+    for container in (trainer, *pod["initContainers"]):
+        # the end of the log is what explains a failure in the job's events and conditions
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    folders = [{"name": name, "emptyDir": {}} for name in (PLUGIN_VOLUME, STATE_VOLUME)]
+    pod["volumes"] = [*(pod.get("volumes") or ()), *folders, _token_volume()]
+    tolerations = pod.get("tolerations") or []
+    pod["tolerations"] = [*tolerations, *_node_lost_tolerations(tolerations)]
+    for node in sorted(avoid):
+        _avoid(pod, node)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(meta["name"], index, replacement),
+            "namespace": meta["namespace"],
+            "labels": {**(given.get("labels") or {}), **labels},
+            "annotations": {**(given.get("annotations") or {}), TEMPLATE_HASH: template_hash(spec)},
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": pod,
+    }
+
+
+def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec) -> None:
+    given = {variable["name"]: variable for variable in trainer.get("env") or ()}
+    ours = {
+        "PET_RDZV_BACKEND": "elasticjob",
+        "PET_RDZV_ENDPOINT": f"127.0.0.1:{TRAINER_API_PORT}",
+        "PET_RDZV_ID": meta["uid"],
+        "PET_NNODES": f"{spec.min_replicas}:{spec.max_replicas or MAX_REPLICAS}",
+        "PET_NPROC_PER_NODE": str(spec.nproc_per_node),
+        "PET_MAX_RESTARTS": str(UNLIMITED_RESTARTS),
+        "ELASTICJOB_NAME": meta["name"],
+        "ELASTICJOB_NAMESPACE": meta["namespace"],
+        "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
+    }
+    if "PYTHONPATH" in given:  # stays in its place, behind the variables that it may name
+        before = given["PYTHONPATH"].get("value")
+        given["PYTHONPATH"] = {"name": "PYTHONPATH", "value": f"{PLUGIN_PATH}:{before}" if before else PLUGIN_PATH}
+    elif trainer.get("command"):
+        trainer["command"] = [*EXTEND_PYTHONPATH, *trainer["command"]]
+    else:
+        ours["PYTHONPATH"] = PLUGIN_PATH  # the image's entry point is not known here
+    fixed = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
+    trainer["env"] = fixed + list(given.values())
+    mount = {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH, "readOnly": True}
+    trainer["volumeMounts"] = [*(trainer.get("volumeMounts") or ()), mount]
+
+
+def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: SidecarImage) -> Object:
+    """A native sidecar: an init container that stays, and is stopped after the trainer."""
+    values = {
+        "ELASTICJOB_JOB": meta["name"],
+        "ELASTICJOB_JOB_UID": meta["uid"],
+        "ELASTICJOB_INDEX": str(index),
+        BATCH: batch,
+        "ELASTICJOB_STATE_DIR": STATE_PATH,
+        "ELASTICJOB_JOIN_TIMEOUT_SECONDS": str(spec.rendezvous.join_timeout_seconds),
+        "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
+        "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
+    }
+    fields = {
+        "ELASTICJOB_NAMESPACE": "metadata.namespace",
+        "ELASTICJOB_POD_NAME": "metadata.name",
+        "ELASTICJOB_POD_UID": "metadata.uid",
+        "ELASTICJOB_POD_IP": "status.podIP",
+        "ELASTICJOB_NODE_NAME": "spec.nodeName",
+    }
+    copy_plugin = ["timeout", "10", "cp", "-r", f"{PLUGIN_SOURCE}/.", f"{PLUGIN_PATH}/"]
+    return {
+        "name": SIDECAR,
+        "image": image.name,
+        "imagePullPolicy": image.pull_policy,
+        "restartPolicy": "Always",
+        "env": [{"name": name, "value": value} for name, value in values.items()]
+        + [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
+        "ports": [
+            {"name": "tunnel", "containerPort": TUNNEL_PORT},
+            {"name": "health", "containerPort": HEALTH_PORT},
+        ],
+        # bounded, since a hook that hangs makes the pod undeletable; a startup probe would cost 0.7 s more
+        "lifecycle": {"postStart": {"exec": {"command": copy_plugin}}},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": HEALTH_PORT}, "periodSeconds": 5},
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": HEALTH_PORT},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "resources": image.resources,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [
+            {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH},
+            {"name": STATE_VOLUME, "mountPath": STATE_PATH},
+            {"name": TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": True},
+        ],
+    }
+
+
+def _token_volume() -> Object:
+    """What a pod's own service account volume holds, but for the sidecar alone: the trainer gets no token."""
+    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}}
+    authority = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+    namespace = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}
+    return {"name": TOKEN_VOLUME, "projected": {"sources": [token, authority, namespace]}}
+
+
+def _avoid(pod: Object, node: str) -> None:
+    """Prefer all other nodes. No requirement: where the cluster is full, the place to come back to is that node."""
+    elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
+    affinity = pod.get("affinity") or {}
+    of_nodes = affinity.get("nodeAffinity") or {}
+    kind = "preferredDuringSchedulingIgnoredDuringExecution"
+    preferred = [*(of_nodes.get(kind) or ()), {"weight": 100, "preference": elsewhere}]
+    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, kind: preferred}}
+
+
+def _node_lost_tolerations(given: list[Object]) -> list[Object]:
+    keys = {toleration.get("key") for toleration in given}
+    return [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOST_SECONDS}
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        if key not in keys
+    ]

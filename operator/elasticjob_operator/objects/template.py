@@ -1,0 +1,62 @@
+"""What this project itself asks of a pod template that is a valid pod. Pure; each problem says what to change."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from elasticjob.api import ElasticJobSpec
+from elasticjob_operator.objects import launchers
+from elasticjob_operator.objects.pods import RESERVED_ENVIRONMENT, SIDECAR, VOLUMES
+
+Object = dict[str, Any]
+
+
+def problem(spec: ElasticJobSpec) -> str | None:
+    """The first thing in `spec.template` that has to be changed, or None."""
+    return next(_problems(spec), None)
+
+
+def hint(spec: ElasticJobSpec) -> str | None:
+    """What a user should look at first when trainers end before they join, in a sentence; None where nothing is odd."""
+    trainer = _trainer(spec)
+    return launchers.hint(trainer) if trainer else None
+
+
+def _trainer(spec: ElasticJobSpec) -> Object | None:
+    return next((one for one in spec.template["spec"]["containers"] if one.get("name") == spec.trainer_container), None)
+
+
+def _problems(spec: ElasticJobSpec) -> Iterator[str]:
+    pod = spec.template["spec"]
+    trainer = _trainer(spec)
+    if trainer is None:
+        names = ", ".join(str(one.get("name")) for one in pod["containers"])
+        yield (
+            f"spec.template has no container named {spec.trainer_container!r} (it has: {names}): "
+            "name one so, or set spec.trainerContainer"
+        )
+        return
+    if pod.get("restartPolicy", "OnFailure") != "OnFailure":
+        yield "spec.template.spec.restartPolicy must be OnFailure or left out: a failed trainer restarts in its pod"
+    if pod.get("hostNetwork"):
+        yield "spec.template.spec.hostNetwork must be left out: workers on one node would share the rendezvous ports"
+    yield from _names(pod)
+    yield from _environment(trainer)
+    yield from launchers.problems(trainer)
+
+
+def _names(pod: Object) -> Iterator[str]:
+    for kind in ("containers", "initContainers"):
+        if any(one.get("name") == SIDECAR for one in pod.get(kind) or ()):
+            yield f"spec.template.spec.{kind}: the name {SIDECAR} is taken by the operator: choose another"
+    for volume in pod.get("volumes") or ():
+        if volume.get("name") in VOLUMES:
+            yield f"spec.template.spec.volumes: the name {volume['name']} is taken by the operator: choose another"
+
+
+def _environment(trainer: Object) -> Iterator[str]:
+    for variable in trainer.get("env") or ():
+        name = variable.get("name")
+        if name in RESERVED_ENVIRONMENT:
+            yield f"spec.template: {name} is set by the operator: remove it from the trainer container's env"
+        if name == "PYTHONPATH" and "valueFrom" in variable:
+            yield "spec.template: PYTHONPATH must be a plain value: the rendezvous plug-in is put in front of it"

@@ -1,0 +1,1 @@
+"""The API server as the sidecar uses it: it watches one ElasticJob and writes one ElasticWorker."""

@@ -1,0 +1,208 @@
+"""The few calls that the sidecar makes to the Kubernetes API, and their failures as one tree.
+
+    ApiFailure              `str()` is one sentence
+    |-- Unreachable         no answer, or 429 or 5xx: nobody knows whether a write was made; try again
+    |-- Denied              401, 403, 400, 422: somebody has to mend something; try again, slowly
+    |-- Missing             404
+    |-- Conflict            409: the object is newer than we thought, or exists already
+    `-- Gone                410: this resourceVersion is too old to watch from
+
+Of the libraries that know Kubernetes the smallest part would cost each worker 13 MiB, for seven calls.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+
+from elasticjob.api import GROUP, INDEX_LABEL, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob_sidecar.kubernetes.in_cluster import InCluster, Token
+from elasticjob_sidecar.store.sockets import keep_alive
+
+CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel
+REQUEST_SECONDS = 5.0
+IDLE_SECONDS = 75.0  # the pace of heartbeats among 3600 workers; the API server ends a connection after 90
+EVENT_BYTES = 2 * 1024 * 1024  # no object is larger
+LATE = f"the API server did not answer within {REQUEST_SECONDS:g} s"
+
+JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+class ApiFailure(Exception):
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Unreachable(ApiFailure): ...
+
+
+class Denied(ApiFailure): ...
+
+
+class Missing(ApiFailure): ...
+
+
+class Conflict(ApiFailure): ...
+
+
+class Gone(ApiFailure): ...
+
+
+BY_STATUS: dict[int, type[ApiFailure]] = {
+    400: Denied, 401: Denied, 403: Denied, 404: Missing, 409: Conflict, 410: Gone, 422: Denied,
+}  # fmt: skip
+
+
+class KubeApi(Protocol):
+    """What the sidecar needs of the API server; tests put a fake in its place."""
+
+    async def get_worker(self, name: str) -> Json: ...
+    async def create_worker(self, body: Json) -> Json: ...
+    async def patch_worker(self, name: str, body: Json) -> Json: ...
+    async def patch_worker_status(self, name: str, body: Json) -> Json: ...
+    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Json]: ...
+    async def list_job(self, name: str) -> Json: ...
+    def watch_job(
+        self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
+    ) -> AsyncIterator[Json]: ...
+
+
+class Kube:
+    """KubeApi over HTTP. To be made inside the event loop, and closed."""
+
+    def __init__(self, namespace: str, server: InCluster) -> None:
+        """Raises ConfigError."""
+        self._token = Token(server.token)
+        base = f"{server.url}/apis/{GROUP}/{VERSION}/namespaces/{namespace}"
+        self._workers, self._jobs = f"{base}/{WORKERS}", f"{base}/{JOBS}"
+        connector = aiohttp.TCPConnector(ssl=server.tls(), socket_factory=_socket, keepalive_timeout=IDLE_SECONDS)
+        # trust_env: else a thread looks for a .netrc before each request, and a proxy may be put in between
+        self._http = aiohttp.ClientSession(
+            connector=connector,
+            headers={"Accept": JSON, "User-Agent": "elasticjob-sidecar"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=EVENT_BYTES,
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def get_worker(self, name: str) -> Json:
+        return await self._call("GET", f"{self._workers}/{name}")
+
+    async def create_worker(self, body: Json) -> Json:
+        return await self._call("POST", self._workers, body, JSON)
+
+    async def patch_worker(self, name: str, body: Json) -> Json:
+        return await self._call("PATCH", f"{self._workers}/{name}", body, MERGE_PATCH)
+
+    async def patch_worker_status(self, name: str, body: Json) -> Json:
+        return await self._call("PATCH", f"{self._workers}/{name}/status", body, MERGE_PATCH)
+
+    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Json]:
+        """The job's; only those of `indices`, if any are given."""
+        these = f",{INDEX_LABEL} in ({','.join(map(str, indices))})" if indices else ""
+        query = urlencode({"labelSelector": f"{JOB_LABEL}={job}{these}"})
+        listed = await self._call("GET", f"{self._workers}?{query}")
+        items: list[Json] = listed["items"]
+        return items
+
+    async def list_job(self, name: str) -> Json:
+        query = urlencode({"fieldSelector": f"metadata.name={name}"})
+        return await self._call("GET", f"{self._jobs}?{query}")
+
+    async def watch_job(
+        self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
+    ) -> AsyncIterator[Json]:
+        """Events of one job after `resource_version`, bookmarks too, until the server ends the stream."""
+        asked = {
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": resource_version,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": seconds,
+        }
+        url = f"{self._jobs}?{urlencode(asked)}"
+        silent = f"the API server did not end a watch of {seconds} s in time"
+        response = await _answered(_soon(self._send("GET", url, seconds + REQUEST_SECONDS)))
+        try:
+            if response.status != 200:
+                raise self._failure(response.status, await _answered(_soon(response.read())))
+            opened()
+            while line := await _answered(response.content.readline(), silent):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise self._failure(event["object"].get("code", 500), json.dumps(event["object"]).encode())
+                yield event
+        finally:
+            response.close()
+
+    async def _call(self, method: str, url: str, body: Json | None = None, kind: str = "") -> Json:
+        return await _answered(self._answer(method, url, body, kind))
+
+    async def _answer(self, method: str, url: str, body: Json | None, kind: str) -> Json:
+        async with await self._send(method, url, REQUEST_SECONDS, body, kind) as response:
+            read = await response.read()
+        if not 200 <= response.status < 300:
+            raise self._failure(response.status, read)
+        answer: Json = json.loads(read)
+        return answer
+
+    async def _send(
+        self, method: str, url: str, seconds: float, body: Json | None = None, kind: str = ""
+    ) -> aiohttp.ClientResponse:
+        """No attempt to connect lasts long, and a connection to nowhere ends in 25 seconds."""
+        headers = {"Authorization": f"Bearer {self._token.value}"}
+        data = None
+        if body is not None:
+            headers["Content-Type"], data = kind, json.dumps(body).encode()
+        limits = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)
+        return await self._http.request(method, url, data=data, headers=headers, timeout=limits, allow_redirects=False)
+
+    def _failure(self, status: int, body: bytes) -> ApiFailure:
+        if status == 401:
+            self._token.refused()
+        try:
+            message = str(json.loads(body)["message"])
+        except (ValueError, KeyError, TypeError):
+            message = body[:256].decode(errors="replace")
+        return BY_STATUS.get(status, Unreachable)(f"the API server answered {status}: {message}", status)
+
+
+def _socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    family, type_, proto, _, _ = info
+    made = socket.socket(family, type_, proto)
+    made.setblocking(False)
+    keep_alive(made)
+    return made
+
+
+async def _soon(call: Awaitable[T]) -> T:
+    async with asyncio.timeout(REQUEST_SECONDS):  # asyncio.wait_for may pass over a cancellation before Python 3.12
+        return await call
+
+
+async def _answered(call: Awaitable[T], late: str = LATE) -> T:
+    try:
+        return await call
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise _unreachable(error, late) from None
+
+
+def _unreachable(error: Exception, late: str) -> Unreachable:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Unreachable(f"no connection to the API server within {CONNECT_SECONDS:g} s")
+    if isinstance(error, TimeoutError):
+        return Unreachable(late)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return Unreachable("the connection to the API server broke off")
+    return Unreachable(f"the API server does not answer: {str(error) or type(error).__name__}")

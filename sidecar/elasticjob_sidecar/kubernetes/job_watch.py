@@ -1,0 +1,96 @@
+"""Watches the one ElasticJob that this worker belongs to, and passes its rendezvous status on.
+
+A list is authoritative; a watch goes on from it, in pieces of about half a minute, and is never more than
+three seconds from its next try. A piece that the API server does not end is a failure: nothing else tells a
+server that has fallen silent from a job that does not change. resourceVersions are compared for equality only.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from elasticjob.api import RendezvousStatus
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Gone, Json, KubeApi
+from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.quiet import Quiet
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = (30, 40)  # less than rejoinSeconds, for which the others wait for a worker that was not told
+SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
+
+
+class JobWatch:
+    def __init__(
+        self,
+        kube: KubeApi,
+        job: str,
+        uid: str,
+        sized: Callable[[int, int | None], None],
+        seen: Callable[[RendezvousStatus], None],
+        failed: Callable[[str, ApiFailure], None],
+    ) -> None:
+        self._kube, self._job, self._uid = kube, job, uid
+        self._sized, self._seen, self._failed = sized, seen, failed
+        self._version = ""  # where to watch on from; empty: list first
+        self._last = ""  # the job's resourceVersion that was passed on last
+
+    async def run(self) -> None:
+        """Watch, for ever."""
+        loop, backoff, quiet = asyncio.get_running_loop(), Backoff(), Quiet(log)
+        while True:
+            began = loop.time()
+            try:
+                await self._follow(lambda: quiet.well(f"ElasticJob {self._job} is watched again"))
+            except Gone:
+                self._version = ""
+            except ApiFailure as failure:
+                self._failed("watch", failure)
+                quiet.trouble(f"cannot watch ElasticJob {self._job}: {failure}")
+                if isinstance(failure, Denied):
+                    backoff.most()
+            if loop.time() - began >= SHORT_SECONDS:
+                backoff.reset()
+            await asyncio.sleep(backoff.next())
+
+    async def _follow(self, well: Callable[[], None]) -> None:
+        if not self._version:
+            await self._list()
+        seconds = random.randint(*WATCH_SECONDS)
+        async for event in self._kube.watch_job(self._job, self._version, seconds, well):
+            self._version = event["object"]["metadata"]["resourceVersion"]
+            match event["type"]:
+                case "ADDED" | "MODIFIED":
+                    self._pass_on(event["object"])
+                case "DELETED":
+                    log.info("ElasticJob %s was deleted; its pods will follow", self._job)
+
+    async def _list(self) -> None:
+        listed = await self._kube.list_job(self._job)
+        if not listed["items"]:
+            log.warning("ElasticJob %s does not exist (yet)", self._job)
+        for job in listed["items"]:
+            self._pass_on(job)
+        self._version = listed["metadata"]["resourceVersion"]
+
+    def _pass_on(self, job: Json) -> None:
+        metadata = job["metadata"]
+        if metadata["uid"] != self._uid:
+            log.warning("ElasticJob %s with uid %s is another job of the same name", self._job, metadata["uid"])
+        elif metadata["resourceVersion"] != self._last:
+            self._last = metadata["resourceVersion"]
+            spec = job.get("spec", {})
+            self._sized(spec.get("replicas", 1), spec.get("rendezvous", {}).get("workerLostSeconds"))
+            try:
+                status = RendezvousStatus.parse(job.get("status", {}).get("rendezvous"))
+            except ValidationError as error:
+                log.warning(
+                    "status.rendezvous of ElasticJob %s cannot be read: %s",
+                    self._job,
+                    error.errors()[0]["msg"],
+                )
+            else:
+                self._seen(status)

@@ -1,0 +1,58 @@
+"""What the membership state machine speaks of: its modes, a round as it was handed out, a join that waits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from elasticjob.api import Cause, Incarnation
+from elasticjob_sidecar.membership.refusal import Refused
+
+
+class Mode(StrEnum):
+    IDLE = "Idle"
+    JOINING = "Joining"
+    HANDED = "Handed"
+    FINISHED = "Finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """A round as it was handed to a trainer."""
+
+    trainer: str
+    round: int
+    rank: int
+    members: Sequence[Incarnation]
+    store: str
+    reason: str = ""
+
+    @property
+    def world_size(self) -> int:
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds that a trainer names with its join, in place of the job's."""
+
+    last_call: int | None = None
+    worker_lost: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A trainer's join that is not answered yet; the ticket is whatever the caller needs to answer it."""
+
+    ticket: Any
+    after: int
+    cause: Cause
+    since: float
+    limits: Limits = NO_LIMITS
+    detail: str = ""
+
+
+Answer: TypeAlias = Handed | Refused

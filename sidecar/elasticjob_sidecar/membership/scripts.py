@@ -1,0 +1,108 @@
+"""The training scripts of this pod: who looks on, who is let save before the trainer is told that its round is over.
+
+A planned end of the round is kept from the trainer while a script that wants to save has not done so, at most
+`save_seconds`. Scripts that never asked are not waited for; nor are those that have ended, or asked too late. Once the
+trainer was told of an end it stays told.
+
+Pure, as `membership`: `now` is an argument, and whoever changes the membership calls `look` afterwards.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticjob.api import RendezvousPhase
+from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.model import Mode
+from elasticjob_sidecar.membership.refusal import Code, Refused
+
+MOST_SCRIPTS = 256  # open streams; more processes than any node has devices
+
+
+@dataclass(slots=True)
+class Script:
+    """One process that has its stream open. `saves`: it asks to save; `saved`: the last round for whose end it has."""
+
+    name: str
+    saves: bool
+    saved: int = 0
+
+
+@dataclass(slots=True)
+class Scripts:
+    save_seconds: float = 15.0
+    _open: dict[int, Script] = field(default_factory=dict)  # by the number of the stream
+    _streams: int = 0
+    _ending: int = 0  # the round whose planned end is known
+    _until: float | None = None  # how long the trainer is not told of it
+    _reporter: tuple[int, int] = (0, 0)  # a round, and the lowest local rank that has reported in it
+
+    # --- inputs
+
+    def opened(self, name: str, saves: bool) -> int:
+        """A script looks on; returns the number of its stream, for `closed`. Raises Refused."""
+        if len(self._open) >= MOST_SCRIPTS:
+            raise Refused(Code.TOO_MANY, f"{MOST_SCRIPTS} processes of this pod look on already")
+        self._streams += 1
+        self._open[self._streams] = Script(name, saves)
+        return self._streams
+
+    def closed(self, stream: int) -> None:
+        self._open.pop(stream, None)
+
+    def saves(self, name: str, saved: int) -> None:
+        """The script of that name wants to save, and has done so for the end of round `saved` (0: of none)."""
+        for script in self._open.values():
+            if script.name == name:
+                script.saves, script.saved = True, max(script.saved, saved)
+
+    def look(self, worker: Membership, now: float) -> None:
+        """To be called after each input, of the membership too, and at `wake_at`."""
+        ending = planned_end(worker)
+        if ending != self._ending:
+            self._ending, self._until = ending, (now + self.save_seconds if ending else None)
+        if self._until is not None and (now >= self._until or not self._awaited()):
+            self._until = None
+
+    def may_report(self, worker: Membership, local_rank: int) -> bool:
+        """Of several processes the first that reports at all speaks for the worker, as long as the round lasts."""
+        round, lowest = self._reporter
+        if round != worker.held or local_rank <= lowest:
+            self._reporter = (worker.held, local_rank)
+            return True
+        return False
+
+    # --- outputs
+
+    @property
+    def hold(self) -> bool:
+        """The trainer is not told yet what has changed."""
+        return self._until is not None
+
+    @property
+    def wake_at(self) -> float | None:
+        return self._until
+
+    def _awaited(self) -> bool:
+        return any(script.saves and script.saved < self._ending for script in self._open.values())
+
+
+def planned_end(worker: Membership) -> int:
+    """The round that the trainer is in, if its end was planned and all its members live; else 0."""
+    job, round = worker.job, worker.held
+    forming = job is not None and job.phase is RendezvousPhase.FORMING and job.round == round + 1
+    if job is None or not (forming and job.planned and worker.mode is Mode.HANDED):
+        return 0
+    return round
+
+
+def script_view_of(worker: Membership) -> dict[str, Any] | None:
+    """What scripts are told, None before the job was seen."""
+    job, handed = worker.job, worker.handed
+    if job is None:
+        return None
+    return {
+        "round": worker.held,
+        "waiting": job.waiting,
+        "reason": handed.reason if handed is not None and handed.round == worker.held else "",
+        "ending": bool(planned_end(worker)),
+    }

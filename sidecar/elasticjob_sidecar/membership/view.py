@@ -1,0 +1,36 @@
+"""What a trainer is told of the rendezvous on its events stream. Reads the membership, changes nothing."""
+
+from typing import Any
+
+from elasticjob.api import RendezvousPhase
+from elasticjob_sidecar.membership.machine import Membership
+
+
+def has_changed(worker: Membership) -> bool:
+    """The round that the trainer holds is not the agreed one any more: it should come back for the next."""
+    job, held = worker.job, worker.held
+    if job is None or held == 0:
+        return worker.leaving
+    if worker.leaving or job.round != held or job.phase is RendezvousPhase.FORMING:
+        return True
+    # Formed, but handed out by an earlier incarnation of this sidecar, or given up since.
+    return job.phase is RendezvousPhase.FORMED and not worker.in_round(held)
+
+
+def view_of(worker: Membership) -> dict[str, Any] | None:
+    """The view, None before the job was seen. `handed` is the round that `changed` speaks of."""
+    job = worker.job
+    if job is None:
+        return None
+    return {
+        "round": job.round,
+        "phase": job.phase.value,
+        "waiting": job.waiting,
+        "worldSize": job.world_size,
+        "handed": worker.held,
+        "changed": has_changed(worker),
+        "leaving": worker.leaving,
+        "closed": job.phase is RendezvousPhase.CLOSED,
+        "outcome": job.outcome.value if job.outcome else "",
+        "reason": job.reason,
+    }

@@ -1,0 +1,148 @@
+"""The tunnel's port as the whole cluster may reach it: what a caller costs before it has shown who it is.
+
+It gets a socket, a task and one of 2048 places; who displaces whom says `Places`. Its first bytes are looked at where
+they are, in the kernel: TLS, with 128 KiB for each connection, is set up for one that begins with TLS and names the
+round and the job that are served, and for few at a time, of each address and of all. A stranger does not know these
+names; but it is TLS that decides.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
+
+from elasticjob.places import Place, Places
+from elasticjob_sidecar.store.forward import End, secure
+
+log = logging.getLogger(__name__)
+
+PLACES, AT_ONCE = 2048, 64
+HANDSHAKES, HANDSHAKES_EACH = 64, 8  # at a time: of all, and of one address
+HANDSHAKE_SECONDS = 5.0
+WAITING = 1024  # in the kernel: all members of a round come at once
+HELLO_BYTES = 4096  # a member's first record has a few hundred
+KERNEL_BYTES, MEMBER_KERNEL_BYTES = 8192, 256 * 1024  # for what is not read yet; the kernel's memory is the container's
+FIRST_PAUSE_SECONDS, PAUSE_SECONDS = 0.02, 1.0  # before a hello that came in part is looked at again
+NO_FILES_SECONDS = 1.0
+
+TLS_RECORD = b"\x16\x03"
+
+
+class Caller:
+    """An accepted connection; closed when its task ends, unless somebody has taken it over."""
+
+    def __init__(self, connection: socket.socket, address: str) -> None:
+        self.address = address
+        self.place: Place
+        self._connection: socket.socket | None = connection
+
+    async def hello(self) -> bytes:
+        """The TLS record that it begins with, which stays to be read. Raises ConnectionError."""
+        assert self._connection is not None
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            await _readable(self._connection)
+            seen = self._connection.recv(HELLO_BYTES, socket.MSG_PEEK)
+            if not seen:
+                raise ConnectionError("it was closed before a word was said")
+            if seen[:2] != TLS_RECORD[: len(seen)]:
+                raise ConnectionError("it does not begin with TLS")
+            length = 5 + int.from_bytes(seen[3:5], "big")
+            if length > HELLO_BYTES:
+                raise ConnectionError(f"its first record is longer than {HELLO_BYTES} bytes")
+            if len(seen) >= max(length, 6):
+                return seen[:length]
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS)
+
+    def take(self) -> socket.socket:
+        assert self._connection is not None
+        taken, self._connection = self._connection, None
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMBER_KERNEL_BYTES)
+        return taken
+
+    def close(self) -> None:
+        self.place.release()
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Door:
+    """Accepts, and runs `receive` for each caller, in a task that is cancelled if the caller has to make room, which
+    `displaced` is told with its address. Who has shown who it is gives its place back: `caller.place.release()`."""
+
+    def __init__(self, receive: Callable[[Caller], Awaitable[None]], displaced: Callable[[str], None]) -> None:
+        self.places = Places(PLACES, patient=True)
+        self._receive, self._displaced = receive, displaced
+        self._turns = asyncio.Semaphore(HANDSHAKES)
+        self._turns_each: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+
+    def listen(self, host: str, port: int) -> None:
+        """Raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=WAITING)
+        self._listener.setblocking(False)
+        self._open()
+
+    def close(self) -> None:
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+        for task in self._tasks:
+            task.cancel()
+
+    async def secure(self, caller: Caller, tls: ssl.SSLContext) -> End:
+        """When it is its turn, go on in TLS. Raises OSError (ssl.SSLError) or TimeoutError."""
+        of_address = self._turns_each.setdefault(caller.address, asyncio.Semaphore(HANDSHAKES_EACH))
+        async with of_address, self._turns, asyncio.timeout(HANDSHAKE_SECONDS):
+            return await secure(caller.take(), tls)
+
+    def _open(self) -> None:
+        if self._listener is not None:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connection, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no more files, no more memory
+                log.warning("the tunnel accepts nobody for %g s: %s", NO_FILES_SECONDS, error)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listener)
+                loop.call_later(NO_FILES_SECONDS, self._open)
+                return
+            connection.setblocking(False)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
+            self._admit(Caller(connection, address[0]))
+
+    def _admit(self, caller: Caller) -> None:
+        task = asyncio.ensure_future(self._receive(caller))
+        self._tasks.add(task)
+
+        def displaced() -> None:
+            self._displaced(caller.address)
+            task.cancel()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            caller.close()
+
+        task.add_done_callback(ended)
+        caller.place = self.places.take(caller.address, displaced)
+
+
+async def _readable(connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(connection, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(connection)

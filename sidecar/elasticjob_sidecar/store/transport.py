@@ -1,0 +1,200 @@
+"""How one sidecar reaches another: TLS in which both ends show who they are.
+
+    Transport.connect    a connection to rank 0's sidecar, admitted to a round's store
+    Transport.listen     admits others; for which round, and whom, `trust` says
+
+After the handshake the listener says in one JSON line whether the caller is let in: `{"ok": true}`, or
+`{"error": ..., "code": ...}`. Every connection has a deadline until then.
+"""
+
+import asyncio
+import json
+import logging
+import ssl
+from asyncio import sslproto
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elasticjob.api import Incarnation
+from elasticjob.certificates import fingerprint_of
+from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.quiet import Sparing
+from elasticjob_sidecar.store.credentials import Credentials, server_name
+from elasticjob_sidecar.store.door import Caller, Door
+from elasticjob_sidecar.store.forward import End, dial
+
+log = logging.getLogger(__name__)
+
+LINE_LIMIT = 1024
+# asyncio has a buffer of this size for each TLS connection, 256 KiB unless told. Rank 0 has a connection for each agent
+# and for each training process: a thousand members' buffers would be more than its container may have.
+sslproto.SSLProtocol.max_size = 32 * 1024
+ADMISSION_SECONDS, ADMISSION_SECONDS_EACH = 5.0, 0.01  # all members of a round come to rank 0 at once
+TRUST_SECONDS = 3.0  # a caller may have seen the round first
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who wants to reach the store of which round."""
+
+    round: int
+    peer: Incarnation
+
+
+Admit = Callable[[Claim], Awaitable[End]]  # a connection to the store; raises Refused or OSError
+Admitted = Callable[[Claim, End, End], None]  # the caller's connection and the store's, ready to be spliced
+
+
+@dataclass(frozen=True, slots=True)
+class _Trust:
+    round: int
+    name: str
+    members: Mapping[str, Incarnation]  # by their certificates' fingerprints
+    context: ssl.SSLContext
+
+
+def admission_seconds(members: int) -> float:
+    """How long a connection may take until it is admitted: a late one would be made anew, and all of them together."""
+    return ADMISSION_SECONDS + ADMISSION_SECONDS_EACH * members
+
+
+class Transport:
+    def __init__(
+        self, credentials: Credentials, job_uid: str, refused: Callable[[Code], None] = lambda _: None
+    ) -> None:
+        self._credentials, self._job_uid, self._refused = credentials, job_uid, refused
+        self._client = credentials.client_context()
+        self._trust: _Trust | None = None
+        self._trusting = asyncio.Event()
+        self._door: Door | None = None
+        self._turned_away = Sparing(log, "callers were not let in")
+
+    # --- the caller's side
+
+    async def connect(self, store: str, round: int, members: int) -> End:
+        """`store`: as in the job's status; `members`: how many go there at once. Raises Refused when turned away,
+        OSError or TimeoutError when nobody answers, or somebody else."""
+        address, _, fingerprint = store.partition("/")
+        seconds = admission_seconds(members)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._connect(address, round, fingerprint)
+        except TimeoutError:
+            message = f"rank 0's sidecar at {address} did not answer within {seconds:g} s"
+            raise TimeoutError(message) from None
+        except (ConnectionError, ssl.SSLError) as error:  # asyncio closes without TLS's alert, so no more is known
+            message = f"rank 0's sidecar at {address} does not let this one in to round {round} ({error})"
+            raise ConnectionError(message) from None
+
+    async def _connect(self, address: str, round: int, fingerprint: str) -> End:
+        host, _, port = address.rpartition(":")
+        end = await dial(host.strip("[]"), int(port), self._client, server_name(self._job_uid, round))
+        try:
+            # TLS has shown that the other end holds the key of this certificate, and no more
+            _check_is(fingerprint, end.peer_certificate(), address)
+            _check_answer(await end.line(LINE_LIMIT))
+        except BaseException:
+            end.abort()
+            raise
+        return end
+
+    # --- the listener's side
+
+    def trust(self, round: int, members: Mapping[Incarnation, bytes]) -> None:
+        """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
+        name = server_name(self._job_uid, round)
+        context = self._credentials.server_context(members.values(), lambda asked: asked == name)
+        by_fingerprint = {fingerprint_of(certificate): member for member, certificate in members.items()}
+        self._trust = _Trust(round, name, by_fingerprint, context)
+        self._trusting.set()
+
+    def trust_nobody(self) -> None:
+        """From now on let nobody in; who calls is held for a moment, as the next round may come."""
+        self._trust = None
+        self._trusting.clear()
+
+    async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
+        """Serve until `close`. Raises OSError."""
+
+        def displaced(address: str) -> None:
+            self._turn_away(address, Code.TOO_MANY, "it had to make room for others that have not shown who they are")
+
+        async def received(caller: Caller) -> None:
+            await self._receive(door, caller, admit, admitted)
+
+        door = self._door = Door(received, displaced)
+        door.listen(host, port)
+
+    async def close(self) -> None:
+        if self._door is not None:
+            self._door.close()
+
+    async def _receive(self, door: Door, caller: Caller, admit: Admit, admitted: Admitted) -> None:
+        try:
+            async with asyncio.timeout(admission_seconds(len(self._trust.members) if self._trust else 0)):
+                end, claim = await self._identify(door, caller)
+        except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
+            code = error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER
+            self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
+            return
+        caller.place.release()
+        await self._answer(end, claim, admit, admitted)
+
+    def _turn_away(self, address: str, code: Code, why: str) -> None:
+        self._turned_away.info("a caller from %s was not let in: %s", address, why)
+        self._refused(code)
+
+    async def _identify(self, door: Door, caller: Caller) -> tuple[End, Claim]:
+        """Raises Refused, OSError (ssl.SSLError) or TimeoutError."""
+        hello = await caller.hello()
+        async with asyncio.timeout(TRUST_SECONDS):
+            while (trust := self._trust) is None:
+                await self._trusting.wait()
+        if trust.name.encode() not in hello:
+            raise Refused(Code.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
+        end = await door.secure(caller, trust.context)
+        member = trust.members.get(fingerprint_of(end.peer_certificate()))
+        if member is None:  # a certificate that a member has signed is not a member's
+            end.abort()
+            raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
+        return end, Claim(trust.round, member)
+
+    async def _answer(self, end: End, claim: Claim, admit: Admit, admitted: Admitted) -> None:
+        try:
+            async with asyncio.timeout(ADMISSION_SECONDS):
+                store = await admit(claim)
+        except Refused as refused:
+            self._refused(refused.code)
+            end.write(_encode({"error": refused.message, "code": refused.code.value}))
+            end.close()
+        except (OSError, TimeoutError) as error:
+            self._refused(Code.NOT_YET)
+            why = f"the store does not answer: {str(error) or f'not within {ADMISSION_SECONDS:g} s'}"
+            end.write(_encode({"error": why, "code": Code.NOT_YET.value}))
+            end.close()
+        except BaseException:
+            end.abort()
+            raise
+        else:
+            end.write(_encode({"ok": True}))
+            admitted(claim, end, store)
+
+
+def _encode(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _check_is(fingerprint: str, certificate: bytes, address: str) -> None:
+    if fingerprint_of(certificate) != fingerprint:
+        raise Refused(Code.NOT_A_MEMBER, f"{address} is not the sidecar of the round's rank 0")
+
+
+def _check_answer(line: bytes) -> None:
+    try:
+        answer = json.loads(line)
+        if answer.get("ok") is True:
+            return
+        raise Refused(Code(answer.get("code", Code.NOT_YET)), str(answer["error"]))
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ConnectionError(f"rank 0's sidecar answered with something else than an admission: {error}") from None

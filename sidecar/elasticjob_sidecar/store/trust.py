@@ -1,0 +1,110 @@
+"""Keeps the trust set of rank 0's tunnel at exactly the participants of the round whose store it serves.
+
+Their certificates are in their ElasticWorkers, each with the incarnation whose it is: the API server lets nobody change
+the one without the other, and by the chart's admission policy a record is written by its own pod only.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus
+from elasticjob.certificates import der_of
+from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Json, KubeApi
+from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.membership.model import Mode
+from elasticjob_sidecar.quiet import Quiet
+from elasticjob_sidecar.store.transport import Transport
+
+log = logging.getLogger(__name__)
+
+FEW = 64  # newcomers, of whom it is asked by their indices
+
+
+class RoundTrust:
+    def __init__(
+        self,
+        kube: KubeApi,
+        job: str,
+        driver: Driver,
+        transport: Transport,
+        failed: Callable[[str, ApiFailure], None],
+    ) -> None:
+        self._kube, self._job, self._driver, self._transport, self._failed = kube, job, driver, transport, failed
+        self._known: dict[Incarnation, bytes] = {}  # certificates of members, in DER form
+        self._looked = False
+
+    async def run(self) -> None:
+        """Follow the job's rounds, for ever."""
+        round = 0  # the one whose members are trusted
+        backoff, quiet = Backoff(), Quiet(log)
+        while True:
+            bell, served = self._driver.bell, self._served()
+            if served is None:
+                round = 0
+                self._transport.trust_nobody()
+                await self._look_ahead()
+            elif served.round != round:
+                try:
+                    missing = await self._trust(served)
+                except ApiFailure as failure:
+                    self._failed("list", failure)
+                    missing = str(failure)
+                if missing:
+                    quiet.trouble(f"not all members of round {served.round} can be let in to its store: {missing}")
+                    await self._pause(backoff.next(), served.round)
+                    continue
+                round = served.round
+                backoff.reset()
+                quiet.well(f"all members of round {round} can be let in to its store")
+            await bell.wait()
+
+    async def _pause(self, seconds: float, round: int) -> None:
+        """However often it rings meanwhile; but another round does not wait for this one's trouble."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while (served := self._served()) is not None and served.round == round:
+                    await self._driver.bell.wait()
+
+    async def _look_ahead(self) -> None:
+        """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""
+        machine = self._driver.membership
+        forming = machine.job is not None and machine.job.phase is RendezvousPhase.FORMING
+        if forming and machine.mode is Mode.JOINING and machine.me.index == 0 and not self._looked:
+            self._looked = True
+            with contextlib.suppress(ApiFailure):  # it is asked again when the round is there
+                await self._learn([])
+
+    async def _learn(self, indices: list[int]) -> None:
+        records = await self._kube.list_workers(self._job, indices)
+        self._known |= dict(_certificates(self._job, records))
+
+    def _served(self) -> RendezvousStatus | None:
+        """The job's status, when this worker is rank 0 of a formed round with others."""
+        job, me = self._driver.membership.job, self._driver.membership.me
+        if job is None or job.phase is RendezvousPhase.FORMING or len(job.participants) < 2:
+            return None
+        return job if job.participants[0] == me else None
+
+    async def _trust(self, served: RendezvousStatus) -> str:
+        """Let the round's members in, as far as their certificates are there; return what is missing."""
+        members = served.participants[1:]
+        if unknown := [member.index for member in members if member not in self._known]:
+            await self._learn(unknown if len(unknown) <= FEW else [])
+        self._known = {member: self._known[member] for member in members if member in self._known}
+        self._transport.trust(served.round, self._known)
+        missing = [str(member.index) for member in members if member not in self._known]
+        return f"no valid certificate of worker {', '.join(missing)}" if missing else ""
+
+
+def _certificates(job: str, records: list[Json]) -> Iterator[tuple[Incarnation, bytes]]:
+    """Those in ElasticWorkers, each with the incarnation whose it is."""
+    for record in records:
+        try:
+            name, spec = record["metadata"]["name"], record["spec"]
+            if name.rpartition("-")[0] == f"{job}-{spec['index']}":  # no pod speaks for another worker
+                yield Incarnation(index=spec["index"], id=spec["id"]), der_of(spec["certificate"])
+        except (KeyError, TypeError, ValueError) as error:
+            log.debug("an ElasticWorker without a certificate: %s", error)

@@ -1,0 +1,6 @@
+"""For tests against a real Kubernetes API, without a cluster and without Docker."""
+
+from support.control_plane import ControlPlane, Refused
+from support.programs import ControlPlaneError
+
+__all__ = ["ControlPlane", "ControlPlaneError", "Refused"]

@@ -1,0 +1,130 @@
+"""Anything in the place of ElasticWorkers: the operator reads it, and forms no round of nonsense."""
+
+from ipaddress import ip_address
+from typing import Any
+
+from fuzzing import Json, spoiled, texts, tried
+from hypothesis import example, given
+from hypothesis import strategies as st
+from operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
+from elasticjob_operator.cluster.cache import JobView
+from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of
+
+SIZE = 4
+IDS = st.sampled_from([*CERTIFICATES, "f" * 32])
+SMALL = st.integers(0, 3)
+REQUESTS = spoiled(
+    {
+        "type": st.sampled_from(["Join", "Join", "Join", "Leave", "Finish", "Close"]),
+        "after": SMALL,
+        "round": SMALL,
+        "cause": st.sampled_from(["Started", "WorkerFailed", "AgentLost"]) | texts,
+    }
+)
+STATUSES = spoiled({"heartbeat": SMALL, "round": SMALL, "rank": SMALL, "metrics": st.just({"loss": 0.5})})
+
+
+def specs(index: int) -> st.SearchStrategy[Json]:
+    own = st.just(f"10.0.0.{index}:29402")
+    addresses = st.one_of(own, own, own, st.sampled_from(["10.0.0.9:29402", "[::1]:29402", "x:1", "10.0.0.0:99999"]))
+    fields = {"job": st.just("digits"), "index": st.just(index), "id": IDS, "address": addresses, "request": REQUESTS}
+    return st.one_of(spoiled(fields), spoiled(fields | {"certificate": texts})).map(certified)
+
+
+def certified(spec: Json) -> Json:
+    """With the certificate that its id is the hash of, where there is one and no other is given."""
+    if not isinstance(spec, dict) or not isinstance(spec.get("id"), str):
+        return spec
+    return {"certificate": CERTIFICATES.get(spec["id"], ""), **spec}
+
+
+def record(index: int, spec: Json, status: Json) -> Object:
+    meta = {"name": f"digits-{index}-0", "ownerReferences": [{"uid": f"pod-{index}-0"}]}
+    return {"metadata": meta, "spec": spec, "status": status}
+
+
+# it joins after a round that is not formed yet: once that is, the join would count again
+FROM_THE_FUTURE = record(
+    3,
+    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:29402", "certificate": CERTIFICATES[ID]}
+    | {"request": {"type": "Join", "after": 1}},
+    {},
+)
+
+
+def good(index: int) -> st.SearchStrategy[Json]:
+    spec = {"job": "digits", "index": index, "id": list(CERTIFICATES)[index], "address": f"10.0.0.{index}:29402"}
+    asked = st.sampled_from([None, "Join", "Join", "Join", "Join", "Leave"])
+    return asked.map(
+        lambda type: certified(spec) | ({"request": {"type": type, "after": 0, "round": 0}} if type else {})
+    )
+
+
+def kept(index: int) -> st.SearchStrategy[Object | None]:
+    bad = st.builds(record, st.just(index), specs(index), STATUSES)
+    right = st.builds(record, st.just(index), good(index), st.just({"heartbeat": 1}))
+    return st.one_of(st.none(), bad, bad, right, right)
+
+
+records = st.tuples(*map(kept, range(SIZE)))
+ROUNDS = st.sampled_from(
+    [
+        {},
+        {"round": 1, "phase": "Forming"},
+        {"round": 2, "phase": "Formed", "participants": f"0/{ID} 1/{OTHER_ID}"},
+        {"round": 3, "phase": "Forming", "participants": f"2/{ID}"},
+    ]
+)
+
+
+def body_of(index: int) -> Object:
+    return pod(index, podIPs=[{"ip": f"10.0.0.{index}"}], containerStatuses=[trainer(running={})])
+
+
+def must_make_sense(worker: Worker, said: Json) -> None:
+    """Said once more, by hand: whoever may be in a round is exactly what its record says."""
+    assert not worker.invalid
+    host, _, port = worker.address.partition("/")[0].rpartition(":")
+    assert (str(ip_address(host)), port) == (f"10.0.0.{worker.index}", "29402")
+    assert (said["spec"]["job"], said["spec"]["id"]) == ("digits", worker.id)
+    assert int(said["spec"]["index"]) == worker.index
+    assert said["spec"]["request"]["type"] == "Join"
+
+
+@given(said=records, agreed=ROUNDS)
+@example(said=(None, None, None, FROM_THE_FUTURE), agreed={})
+def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belong_to(
+    said: tuple[Object | None, ...], agreed: dict[str, Any]
+) -> None:
+    tried["sets of ElasticWorkers"] += 1
+    body = job(replicas=SIZE) | {"status": {"rendezvous": agreed}}
+    bodies = {f"digits-{index}-0": body_of(index) for index in range(SIZE)}
+    view = JobView(body, bodies, {one["metadata"]["name"]: one for one in said if one is not None})
+    spec, before = ElasticJobSpec.parse(body["spec"]), ElasticJobStatus.parse(body["status"])
+    bounds, state = rendezvous_spec(spec), state_of(before, Clocks(opened=0, formed=0))
+    workers = Observer(spec.trainer_container).observe(view)[0]
+    for now in (1, 20, 40, 120):
+        last = state
+        decision = decide(bounds, last, workers, now)
+        assert violations(bounds, last, workers, decision) == []
+        state = decision.state
+        if decision.formed_after is not None:
+            tried["rounds that were formed of them"] += 1
+            for member in state.participants:
+                (worker,) = [one for one in workers if one.member == member]
+                must_make_sense(worker, said[member.index])
+        before = status(body, spec, workers, decision, before)
+        assert ElasticJobStatus.parse(before.dump()) == before
+    if not state.ended:
+        assert all(state.replacements[one.index] for one in workers if one.invalid and one.index not in state.done)
+
+
+def status(
+    body: Object, spec: ElasticJobSpec, workers: tuple[Worker, ...], decision: Decision, before: ElasticJobStatus
+) -> ElasticJobStatus:
+    report = Report(body, spec, workers, 0, decision, before, None, None, 1, "2026-01-02T03:04:05Z")
+    return status_of(report)

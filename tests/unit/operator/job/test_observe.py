@@ -1,0 +1,137 @@
+"""What the operator reads from pods and records."""
+
+from typing import Any
+
+import pytest
+from operator_objects import ID, Object, job, pod, record, trainer
+
+from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.terms import RequestType
+from elasticjob_operator.cluster.cache import JobView
+from elasticjob_operator.job.observe import Observer, is_ready, nodes_of_indices, pod_state
+from elasticjob_operator.job.waiting import wait_of
+
+
+def state(**status: Any) -> tuple[PodState, int, str]:
+    body = pod(**status)
+    return pod_state(body, "trainer", wait_of(body, "trainer"))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, PodState.PENDING),
+        ({"containerStatuses": [trainer(waiting={"reason": "PodInitializing"})]}, PodState.PENDING),
+        ({"containerStatuses": [trainer(running={})]}, PodState.RUNNING),
+        ({"phase": "Running", "containerStatuses": [trainer(terminated={"exitCode": 0})]}, PodState.SUCCEEDED),
+        (
+            {"phase": "Succeeded", "containerStatuses": [trainer(terminated={"exitCode": 0, "reason": "OOMKilled"})]},
+            PodState.OOM_KILLED,
+        ),
+        ({"containerStatuses": [trainer(terminated={"exitCode": 1})]}, PodState.RUNNING),
+        ({"containerStatuses": [trainer(0, waiting={"reason": "CrashLoopBackOff"})]}, PodState.PENDING),
+        ({"containerStatuses": [trainer(2, waiting={"reason": "CrashLoopBackOff"})]}, PodState.CRASH_LOOP),
+        ({"phase": "Failed", "reason": "Evicted"}, PodState.FAILED),
+        ({"phase": "Succeeded"}, PodState.SUCCEEDED),
+    ],
+)
+def test_state_of_the_trainer_container(status: dict[str, Any], expected: PodState) -> None:
+    assert state(**status)[0] is expected
+
+
+def test_an_unschedulable_pod_says_why() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    assert state(conditions=[condition]) == (PodState.UNSCHEDULABLE, 0, "Unschedulable: 0/3 nodes")
+
+
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+def test_a_missing_image_blocks_whichever_container_it_is_of(kind: str) -> None:
+    waiting = {"reason": "ErrImagePull", "message": "no such image: nowhere/x"}
+    found = state(**{kind: [{"name": "any", "state": {"waiting": waiting}}]})
+    assert found == (PodState.BLOCKED, 0, "ErrImagePull: no such image: nowhere/x")
+
+
+def test_a_crash_loop_shows_the_last_line_that_the_trainer_said() -> None:
+    last = {"exitCode": 2, "reason": "Error", "message": "Traceback\n  ...\nFileNotFoundError: train.py\n\n"}
+    found = state(containerStatuses=[trainer(3, waiting={"reason": "CrashLoopBackOff"}, last=last)])
+    assert found == (PodState.CRASH_LOOP, 3, "exit code 2: FileNotFoundError: train.py")
+
+
+def seen(body: Object, said: Object | None) -> Worker:
+    """The pod and its record as the only ones of the job."""
+    name = body["metadata"]["name"]
+    view = JobView(job(), {name: body}, {name: said} if said else {})
+    (worker,) = Observer("trainer").observe(view)[0]
+    return worker
+
+
+def test_a_worker_is_its_pod_and_its_record() -> None:
+    asked = record(3, 1, request={"type": "Join", "after": 0, "cause": "Started"})
+    worker = seen(pod(3, 1, containerStatuses=[trainer(running={})]), asked)
+    assert (worker.index, worker.replacement, worker.id, worker.heartbeat) == (3, 1, ID, 4)
+    assert worker.request == Request(type=RequestType.JOIN, after=0, cause="Started")
+
+
+def test_a_join_with_limits_of_its_own() -> None:
+    asked = record(0, request={"type": "Join", "after": 0, "lastCallSeconds": 5, "workerLostSeconds": 20})
+    assert seen(pod(0), asked).request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
+
+
+def test_what_failed_is_told_with_its_node_on_one_line() -> None:
+    failed = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": "rank 3, exit code 1:\n\x1b[31mValueError"}
+    request = seen(pod(0), record(0, node="node-b", request=failed)).request
+    assert request is not None
+    assert request.detail == "on node-b: rank 3, exit code 1: [31mValueError"
+
+
+def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
+    worker = seen(pod(0), record(0, 0, "another-pod", id="not hex"))
+    assert (worker.id, worker.invalid) == (None, "")
+
+
+def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
+    view = JobView(job(), {"digits-0-0": pod(0, owner="an-earlier-job"), "digits-1-0": pod(1)}, {})
+    assert [worker.index for worker in Observer("trainer").observe(view)[0]] == [1]
+
+
+def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
+    relabelled, stranger = pod(2, 1), pod(0)
+    relabelled["metadata"]["labels"]["elasticjob.io/index"] = "many"
+    view = JobView(job(), {"digits-2-1": relabelled}, {})
+    for name in ("digits", "digits-0", "digits-00-0", "digits-a-0", "other-0-0", "digits-0-0-0", "digits-\u0661-0"):
+        view.pods[name] = {**stranger, "metadata": {**stranger["metadata"], "name": name}}
+    assert [(worker.index, worker.replacement) for worker in Observer("trainer").observe(view)[0]] == [(2, 1)]
+
+
+def test_ready_is_the_pods_own_condition() -> None:
+    assert is_ready(pod(conditions=[{"type": "Ready", "status": "True"}]))
+    assert not is_ready(pod())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "disrupted"),
+    [
+        ([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}], True),
+        ([{"type": "DisruptionTarget", "status": "False"}], False),
+        ([{"type": "Ready", "status": "True"}], False),
+    ],
+)
+def test_a_pod_that_the_cluster_ends_is_known_by_its_condition(conditions: list[Object], disrupted: bool) -> None:
+    worker = seen(pod(phase="Failed", reason="Evicted", conditions=conditions), None)
+    assert (worker.pod, worker.disrupted) == (PodState.FAILED, disrupted)
+
+
+def test_where_the_older_pods_of_an_index_linger() -> None:
+    old, unscheduled, other = pod(1, 0), pod(1, 1), pod(0, 0)
+    old["spec"], unscheduled["spec"], other["spec"] = {"nodeName": "node-b"}, {}, {"nodeName": "node-a"}
+    view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (old, unscheduled, other)})
+    assert nodes_of_indices(view) == {"0": {"node-a"}, "1": {"node-b"}}
+
+
+def test_a_pod_of_another_template_is_outdated() -> None:
+    older, current, other = pod(0), pod(1), pod(2)
+    current["metadata"]["annotations"] = {"elasticjob.io/template-hash": "ab"}
+    other["metadata"]["annotations"] = {"elasticjob.io/template-hash": "cd"}
+    view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (older, current, other)})
+    workers = Observer("trainer", "ab").observe(view)[0]
+    assert [worker.index for worker in workers if worker.outdated] == [2]

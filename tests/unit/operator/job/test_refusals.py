@@ -1,0 +1,241 @@
+"""Pods that the cluster refuses: when they are tried again, what is told, and what is no refusal."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from operator_objects import JOB_UID, Object, job, pod
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob_operator.actions import template_check
+from elasticjob_operator.actions.slots import Slots
+from elasticjob_operator.actions.template_check import TemplateCheck
+from elasticjob_operator.actions.worker_pods import WorkerPods
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, error_of
+from elasticjob_operator.job.refusals import FIRST_SECONDS, LONGEST_SECONDS, Answer, Refusals
+from elasticjob_operator.objects.pods import SidecarImage
+
+IMAGE = SidecarImage("sidecar:1", "IfNotPresent")
+MADE, NO = Answer(made=True), Answer(why="exceeded quota: full")
+
+
+def places(*indices: int) -> list[tuple[int, int]]:
+    return [(index, 0) for index in indices]
+
+
+class TestRefusals:
+    def answered(self, refusals: Refusals, wanted: Iterable[int], answer: Answer, now: float) -> float | None:
+        due = refusals.due(places(*wanted), now)
+        return refusals.note(dict.fromkeys(due, answer), now)
+
+    def test_the_next_try_is_later_each_time_up_to_some_minutes(self) -> None:
+        refusals, now, waits = Refusals(), 0.0, []
+        for _ in range(7):
+            wait = self.answered(refusals, [0], NO, now)
+            assert wait is not None
+            waits.append(wait)
+            assert refusals.due(places(0), now + wait - 0.1) == []
+            now += wait
+        assert waits == [10, 20, 40, 80, 160, 160, 160]
+        assert (FIRST_SECONDS, LONGEST_SECONDS) == (10, 160)
+
+    def test_of_many_that_were_refused_one_is_tried_until_it_is_made(self) -> None:
+        refusals = Refusals()
+        self.answered(refusals, range(100), NO, 0)
+        tried = [refusals.due(places(*range(100)), 10)]
+        self.answered(refusals, range(100), NO, 10)
+        tried.append(refusals.due(places(*range(100)), 30))
+        assert [len(one) for one in tried] == [1, 1]
+        assert tried[0] != tried[1]  # in turn: one may be refused for a reason of its own
+        assert self.answered(refusals, range(100), MADE, 30) == 0
+        assert len(refusals.due(places(*range(1, 100)), 30)) == 99
+
+    def test_a_place_that_was_not_refused_does_not_wait_for_those_that_were(self) -> None:
+        refusals = Refusals()
+        self.answered(refusals, [0, 1], NO, 0)
+        assert refusals.due(places(0, 1, 2), 1) == places(2)
+
+    def test_what_is_not_wanted_any_more_is_not_told(self) -> None:
+        refusals = Refusals()
+        self.answered(refusals, [0, 3], NO, 0)
+        assert refusals.first == (0, "exceeded quota: full")
+        refusals.due(places(3), 1)
+        assert refusals.first == (3, "exceeded quota: full")
+        refusals.due([], 1)
+        assert refusals.first is None
+
+    def test_a_name_that_is_taken_is_tried_each_time_and_told_if_there_are_words_for_it(self) -> None:
+        refusals = Refusals()
+        assert self.answered(refusals, [0], Answer(taken=True), 0) == FIRST_SECONDS
+        assert refusals.first is None
+        self.answered(refusals, [0], Answer(taken=True, why="there is a pod"), 1)
+        assert refusals.first == (0, "there is a pod")
+        assert refusals.due(places(0), 1) == places(0)
+        assert self.answered(refusals, [0], MADE, 1) is None
+        assert refusals.first is None
+
+
+class Cluster:
+    """What WorkerPods and TemplateCheck ask of the API server; `refuse` gives the answer to a pod, None to make it."""
+
+    def __init__(self, refuse: Callable[[str], Exception | None]) -> None:
+        self.refuse = refuse
+        self.asked: list[str] = []
+        self.others: dict[str, Object] = {}
+        self.told: list[str] = []
+
+    async def create_pod(self, body: Object) -> Object:
+        name = body["metadata"]["name"]
+        self.asked.append(name)
+        if (error := self.refuse(name)) is not None:
+            raise error
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": "1", "uid": name}}
+
+    async def pod(self, namespace: str, name: str) -> Object:
+        if name not in self.others:
+            raise NotFound(404, "no such pod")
+        return self.others[name]
+
+    async def try_template(self, namespace: str, template: Object) -> str | None:
+        self.asked.append("template")
+        return None
+
+    def tell(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        self.told.append(f"{reason}: {message}")
+
+
+@pytest.mark.looptime
+class TestWorkerPods:
+    def pods(self, refuse: Callable[[str], Exception | None]) -> WorkerPods:
+        self.cluster = Cluster(refuse)
+        cluster: Any = self.cluster
+        cache = Cache()
+        cache.note_job(job())
+        assert cache.view(Key("ml", "digits")).job
+        return WorkerPods(cluster, cache, cluster, IMAGE, Slots(4, 4))
+
+    async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> float | None:
+        return await pods.create(job(), ElasticJobSpec.parse(job(**spec)["spec"]), places(*indices))
+
+    @pytest.mark.parametrize(
+        ("error", "sentence"),
+        [
+            (Forbidden(403, 'pods "digits-0-0" is forbidden: exceeded quota: full'), "exceeded quota: full"),
+            (Invalid(422, 'Pod "digits-0-0" is invalid: spec.x: too large'), "spec.x: too large"),
+            (ApiError(500, "Internal error occurred: failed calling webhook"), "failed calling webhook"),
+            (TimeoutError("POST pods: no answer"), "POST pods: no answer, as with a webhook that is slow"),
+        ],
+    )
+    async def test_a_refusal_is_told_once_and_at_once(self, error: Exception, sentence: str) -> None:
+        pods = self.pods(lambda name: error)
+        assert await self.create(pods, 0, 1) == 0.0  # the status is to say so
+        assert await self.create(pods, 0, 1) == pytest.approx(10, abs=0.1)
+        assert pods.refusal is not None
+        assert pods.refusal.endswith(sentence)
+        await asyncio.sleep(11)
+        await self.create(pods, 0, 1)
+        assert self.cluster.asked == ["digits-0-0", "digits-1-0", "digits-0-0"]
+        assert self.cluster.told == [f"CreateFailed: worker 0: {pods.refusal}"]
+
+    async def test_what_is_made_again_is_forgotten(self) -> None:
+        pods = self.pods(lambda name: Forbidden(403, "exceeded quota"))
+        await self.create(pods, 0)
+        self.cluster.refuse = lambda name: None
+        await asyncio.sleep(11)
+        assert await self.create(pods, 0) == 0.0
+        assert pods.refusal is None
+
+    async def test_another_template_is_tried_at_once(self) -> None:
+        pods = self.pods(lambda name: Forbidden(403, "exceeded quota"))
+        await self.create(pods, 0)
+        await self.create(pods, 0, nprocPerNode=2)
+        assert len(self.cluster.asked) == 2
+
+    async def test_a_server_that_is_busy_refuses_nothing(self) -> None:
+        pods = self.pods(lambda name: error_of(429, "too many requests"))
+        with pytest.raises(Busy):
+            await self.create(pods, 0)
+        assert pods.refusal is None
+
+    @pytest.mark.parametrize(
+        ("owner", "going", "told"), [("another", False, True), ("another", True, False), (JOB_UID, False, False)]
+    )
+    async def test_a_name_is_taken_by_a_pod_that_is_not_ours_and_stays(
+        self, owner: str, going: bool, told: bool
+    ) -> None:
+        pods = self.pods(lambda name: Conflict(409, "exists"))
+        other = pod(owner=owner)
+        if going:
+            other["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        self.cluster.others["digits-0-0"] = other
+        await self.create(pods, 0)
+        assert [("delete it" in one, "digits-0-0" in one) for one in self.cluster.told] == (
+            [(True, True)] if told else []
+        )
+
+    async def test_a_conflict_over_something_else_is_no_name(self) -> None:
+        pods = self.pods(lambda name: Conflict(409, "Operation cannot be fulfilled on resourcequotas"))
+        assert await self.create(pods, 0) == FIRST_SECONDS
+        assert pods.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (400, 'admission webhook "w.example.com" denied the request: no', Forbidden),
+        (418, 'admission webhook "w.example.com" denied the request without explanation', Forbidden),
+        (422, "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", Forbidden),
+        (422, 'Pod "a" is invalid: spec.containers: Required value', Invalid),
+        (500, 'Internal error occurred: failed calling webhook "w.example.com"', ApiError),
+        (503, "apiserver is shutting down", Busy),
+    ],
+)
+def test_what_an_admission_plugin_denies_is_forbidden_whatever_its_status(
+    status: int, message: str, kind: type[ApiError]
+) -> None:
+    assert type(error_of(status, message)) is kind
+
+
+class Answering(Kube):
+    """An API server that answers each request with `error`."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def request(self, *_: Any, **__: Any) -> Object:
+        raise self.error
+
+
+async def test_only_its_form_speaks_against_a_template(caplog: pytest.LogCaptureFixture) -> None:
+    invalid, forbidden, broken = Invalid(422, "no containers"), Forbidden(403, "no right"), ApiError(500, "a webhook")
+    found = [await Answering(error).try_template("ml", {}) for error in (invalid, forbidden, broken)]
+    assert found == ["no containers", None, None]
+    assert "no right" in caplog.text
+    with pytest.raises(Busy):
+        await Answering(Busy(429, "later")).try_template("ml", {})
+
+
+async def test_a_template_that_cannot_be_rendered_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: Any, **__: Any) -> Object:
+        raise KeyError("spec")
+
+    monkeypatch.setattr(template_check, "render_pod", breaks)
+    cluster: Any = Cluster(lambda name: None)
+    check = TemplateCheck(cluster, cluster, IMAGE)
+    await check.check(job(), ElasticJobSpec.parse(job()["spec"]), ElasticJobStatus())
+    assert cluster.told == [f"TemplateInvalid: {check.problem}"]
+    assert check.problem == "spec.template cannot be made into a pod: KeyError: 'spec'"
+
+
+async def test_what_the_form_is_wrong_in_is_said_without_the_name_of_what_was_tried() -> None:
+    cluster: Any = Cluster(lambda name: None)
+
+    async def refuses(namespace: str, template: Object) -> str:
+        return 'PodTemplate "tried" is invalid: template.spec.containers: Required value'
+
+    cluster.try_template = refuses
+    check = TemplateCheck(cluster, cluster, IMAGE)
+    await check.check(job(), ElasticJobSpec.parse(job()["spec"]), ElasticJobStatus())
+    assert check.problem == "spec.template is not valid: template.spec.containers: Required value"

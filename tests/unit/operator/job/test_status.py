@@ -1,0 +1,205 @@
+"""The status that people and sidecars read."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from operator_objects import job
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.rendezvous import Clocks, Decision, Failures, Member, Spec, State, Worker
+from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.job.status import Report, state_of, status_of, waits_of
+from elasticjob_operator.job.waiting import Reason, Wait
+
+NOW = "2026-01-02T03:04:05Z"
+CLOCKS = Clocks(opened=0, formed=0)
+FORMED = State(
+    clocks=CLOCKS,
+    round=3,
+    phase=RendezvousPhase.FORMED,
+    participants=(Member(1, "b"), Member(0, "a")),
+    replicas=2,
+    leaving=(Member(2, "c"),),
+    finished=(Member(3, "d"),),
+    replacements={1: 2},
+    restarts=1,
+    store="10.0.0.1:29402",
+    reason="scaled from 1 to 2",
+)
+
+
+def status(state: State, before: ElasticJobStatus | None = None, **changes: Any) -> ElasticJobStatus:
+    spec = changes.pop("spec", {})
+    report = Report(
+        job=job(**spec),
+        spec=ElasticJobSpec.parse(job(**spec)["spec"]),
+        workers=changes.pop("workers", ()),
+        ready=0,
+        decision=Decision(state, formed_after=changes.pop("formed_after", None)),
+        before=before or ElasticJobStatus(),
+        problem=changes.pop("problem", None),
+        refusal=changes.pop("refusal", None),
+        term=5,
+        now=changes.pop("now", NOW),
+        waits=changes.pop("waits", {}),
+    )
+    return status_of(report)
+
+
+def condition(status: ElasticJobStatus, type: str) -> Any:
+    return next(one for one in status.conditions if one.type == type)
+
+
+def test_a_state_survives_the_way_through_the_status() -> None:
+    assert state_of(ElasticJobStatus.parse(status(FORMED).dump()), CLOCKS) == FORMED
+
+
+def test_a_failure_that_waits_survives_it_too() -> None:
+    waits = replace(FORMED, phase=RendezvousPhase.FORMING, store=None, failure="worker 0's processes failed")
+    waits = replace(waits, given_up=(Member(1, "b"),), planned=True)
+    assert state_of(ElasticJobStatus.parse(status(waits).dump()), CLOCKS) == waits
+
+
+def test_an_empty_status_is_the_first_round_forming() -> None:
+    assert state_of(ElasticJobStatus(), CLOCKS) == State(clocks=CLOCKS)
+
+
+def test_a_formed_round_is_running_and_rendezvoused() -> None:
+    found = status(FORMED)
+    assert (found.phase, found.rendezvous.world_size, found.term) == ("Running", 2, 5)
+    assert condition(found, "Rendezvoused").status == "True"
+    assert found.selector == "elasticjob.io/job=digits"
+
+
+NO_IMAGE = Wait(Reason.IMAGE_PULL, "ErrImagePull: no such image: nowhere/x")
+STARTING = Wait(Reason.POD_STARTING, "no scheduler has placed its pod yet")
+
+
+def test_what_holds_the_group_up_is_in_the_condition_and_its_word_in_the_column() -> None:
+    found = status(State(clocks=CLOCKS), waits={0: STARTING, 2: NO_IMAGE, 7: NO_IMAGE})
+    told = condition(found, "Rendezvoused")
+    assert (found.phase, found.reason, told.status, told.reason) == ("Pending", "ImagePull", "False", "ImagePull")
+    assert "; workers 2, 7: ErrImagePull: no such image: nowhere/x; name an image that" in told.message
+
+
+def test_the_worst_comes_first() -> None:
+    waits = {index: Wait(Reason.UNSCHEDULABLE, f"0/{index} nodes") for index in range(9)} | {9: NO_IMAGE}
+    message = condition(status(State(clocks=CLOCKS), waits=waits), "Rendezvoused").message
+    assert message.split("; ")[1] == "worker 9: ErrImagePull: no such image: nowhere/x"
+
+
+def test_of_many_that_wait_for_the_same_the_first_few_are_named() -> None:
+    found = status(State(clocks=CLOCKS), waits=dict.fromkeys(range(1000), NO_IMAGE))
+    assert "; workers 0, 1, 2 and 997 more: ErrImagePull" in condition(found, "Rendezvoused").message
+
+
+def test_a_group_that_trains_without_somebody_says_why() -> None:
+    found = status(FORMED, waits={2: NO_IMAGE})
+    assert (found.phase, found.reason) == ("Running", "ImagePull")
+    assert "; worker 2: ErrImagePull" in condition(found, "Rendezvoused").message
+    starting = status(FORMED, waits={2: STARTING})
+    assert starting.reason == "PodStarting"
+    assert condition(starting, "Rendezvoused").message == "round 3 of 2: scaled from 1 to 2"
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "word"),
+    [
+        (State(clocks=CLOCKS), {}, "InsufficientMembers"),
+        (State(clocks=CLOCKS), {"problem": "name one so"}, "TemplateInvalid"),
+        (State(clocks=CLOCKS), {"refusal": "exceeded quota: small", "waits": {0: STARTING}}, "PodRefused"),
+        (State(clocks=CLOCKS), {"workers": (Worker(index=0, invalid="spec.id is no id"),)}, "InvalidRecord"),
+        (State(clocks=CLOCKS), {"spec": {"suspend": True}, "waits": {0: STARTING}}, "Suspended"),
+        (FORMED, {}, ""),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE), {}, "AllFinished"),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.TIMEOUT), {}, "RendezvousTimeout"),
+    ],
+)
+def test_every_wait_and_end_has_a_word(state: State, changes: dict[str, Any], word: str) -> None:
+    assert status(state, **changes).reason == word
+
+
+def test_a_place_that_is_held_back_says_why() -> None:
+    failures = {1: Failures(1, 1, 0.0, "its pod failed"), 2: Failures(3, 3, 0.0, "no room in /dev/shm")}
+    clocks = replace(CLOCKS, failures=failures)
+    found = waits_of(Spec(replicas=4), State(clocks=clocks), (Worker(index=0),), {})
+    assert found == {2: Wait(Reason.POD_BACK_OFF, "its pods failed 3 times in a row: no room in /dev/shm")}
+    assert status(State(clocks=clocks), waits=found).reason == "PodBackOff"
+
+
+def test_a_bad_template_is_a_condition() -> None:
+    found = condition(status(FORMED, problem="name one so"), "TemplateValid")
+    assert (found.status, found.message) == ("False", "name one so")
+
+
+def test_a_refused_pod_is_in_the_condition() -> None:
+    found = condition(status(State(clocks=CLOCKS), refusal="exceeded quota: small"), "Rendezvoused")
+    assert found.message.endswith("a pod cannot be made: exceeded quota: small")
+
+
+def test_complete_and_failed() -> None:
+    done = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE)
+    assert (status(done).phase, condition(status(done), "Complete").status) == ("Complete", "True")
+    late = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.TIMEOUT)
+    assert (status(late).phase, condition(status(late), "Failed").reason) == ("Failed", "RendezvousTimeout")
+
+
+def test_a_transition_keeps_its_time_until_the_next() -> None:
+    first = status(FORMED)
+    second = status(replace(FORMED, reason="another"), before=first, now="2026-01-02T04:00:00Z")
+    assert condition(second, "Rendezvoused").last_transition_time == NOW
+    third = status(replace(FORMED, phase=RendezvousPhase.FORMING), before=second, now="2026-01-02T05:00:00Z")
+    assert condition(third, "Rendezvoused").last_transition_time == "2026-01-02T05:00:00Z"
+
+
+def test_resume_takes_the_suspended_condition_back() -> None:
+    first = status(FORMED, spec={"suspend": True})
+    assert (first.phase, condition(first, "Suspended").status) == ("Suspended", "True")
+    assert condition(status(FORMED, before=first), "Suspended").status == "False"
+
+
+def test_a_closed_round_that_trains_to_its_end_is_not_suspended() -> None:
+    closing = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.CLOSED)
+    found = status(closing, before=status(FORMED, spec={"suspend": True}), spec={"suspend": True})
+    assert (found.phase, condition(found, "Rendezvoused").reason) == ("Running", "Closed")
+    assert (condition(found, "Suspended").status, condition(found, "Suspended").reason) == ("False", "Closed")
+
+
+def test_an_invalid_record_is_a_condition_until_it_is_mended() -> None:
+    assert all(one.type != "WorkersValid" for one in status(FORMED).conditions)
+    bad = Worker(index=4, invalid="spec.id is no id")
+    first = status(FORMED, workers=(bad,))
+    found = condition(first, "WorkersValid")
+    assert (found.status, found.reason, found.message) == ("False", "InvalidRecord", "worker 4: spec.id is no id")
+    assert condition(status(FORMED, before=first), "WorkersValid").status == "True"
+
+
+def test_of_many_invalid_records_the_first_few_are_shown() -> None:
+    bad = tuple(Worker(index=index, invalid="spec.id is no id") for index in reversed(range(4, 1000)))
+    message = condition(status(FORMED, workers=bad), "WorkersValid").message
+    assert message.startswith("worker 4: spec.id is no id; worker 5:")
+    assert message.endswith("; and 993 more")
+
+
+def test_history_keeps_the_last_five_rounds() -> None:
+    found = ElasticJobStatus()
+    for number in range(1, 13):
+        found = status(replace(FORMED, round=number), before=found, formed_after=0.25)
+    assert [record.round for record in found.history] == list(range(8, 13))
+    assert found.history[-1].dump() == {
+        "round": 12,
+        "size": 2,
+        "cause": "scaled from 1 to 2",
+        "seconds": 0.25,
+        "time": NOW,
+    }
+
+
+@pytest.mark.parametrize(
+    ("id", "most"), [("{:032x}", 64 * 1024), ("9f3c01d2.0", 2 * 1024)], ids=["each made by itself", "made at once"]
+)
+def test_how_large_the_status_of_a_thousand_members_is(id: str, most: int) -> None:
+    members = tuple(Member(index, id.format(index)) for index in range(1024))
+    text = status(replace(FORMED, participants=members)).model_dump_json(by_alias=True, exclude_none=True)
+    assert len(text) < most

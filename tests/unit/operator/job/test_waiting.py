@@ -1,0 +1,168 @@
+"""Why a worker is not there yet, read from its pod: each cause has its word, its object and its remedy."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operator_objects import Object, job, pod, record, trainer
+
+from elasticjob.rendezvous import PodState
+from elasticjob_operator.cluster.cache import JobView
+from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.waiting import KINDS, Reason, Told, Wait, wait_of
+
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+
+
+def unscheduled(reason: str, message: str) -> Object:
+    return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]}
+
+
+def waiting(reason: str, message: str = "") -> Object:
+    return {"containerStatuses": [trainer(waiting={"reason": reason, "message": message})]}
+
+
+def init(name: str, restarts: int = 0, last: Object | None = None, **state: Any) -> Object:
+    status = {"name": name, "restartCount": restarts, "state": state}
+    return status | ({"lastState": {"terminated": last}} if last else {})
+
+
+BACK_OFF = {"reason": "CrashLoopBackOff"}
+ENDED = {"exitCode": 3, "reason": "Error", "message": "no route to the data\n"}
+
+CAUSES = [
+    (unscheduled("Unschedulable", "0/3 nodes: Insufficient cpu"), Reason.UNSCHEDULABLE, "Insufficient cpu"),
+    (unscheduled("Unschedulable", 'persistentvolumeclaim "data" not found'), Reason.CLAIM_NOT_READY, '"data"'),
+    (unscheduled("Unschedulable", "unbound immediate PersistentVolumeClaims"), Reason.CLAIM_NOT_READY, "unbound"),
+    (unscheduled("SchedulingGated", "blocked due to gates"), Reason.SCHEDULING_GATED, "gates"),
+    (waiting("ImagePullBackOff", "nowhere/x"), Reason.IMAGE_PULL, "nowhere/x"),
+    (waiting("InvalidImageName", "a b"), Reason.IMAGE_PULL, "a b"),
+    (waiting("CreateContainerConfigError", 'secret "s" not found'), Reason.CONFIG_MISSING, 'secret "s" not found'),
+    (waiting("RunContainerError", "no such file"), Reason.CONTAINER_ERROR, "no such file"),
+    (
+        {"initContainerStatuses": [init("fetch", 4, ENDED, waiting=BACK_OFF)], **waiting("PodInitializing")},
+        Reason.INIT_CRASHES,
+        "the init container fetch fails: exit code 3: no route to the data",
+    ),
+    (
+        {"initContainerStatuses": [init("elasticjob-sidecar", 4, ENDED, waiting=BACK_OFF)]},
+        Reason.SIDECAR_CRASHES,
+        "the sidecar elasticjob-sidecar crashes: exit code 3",
+    ),
+    (
+        {"containerStatuses": [trainer(2, waiting=BACK_OFF, last=ENDED)]},
+        Reason.TRAINER_CRASHES,
+        "exit code 3: no route to the data",
+    ),
+    ({}, Reason.POD_STARTING, "no scheduler has placed its pod yet"),
+    ({"conditions": [SCHEDULED], **waiting("ContainerCreating")}, Reason.POD_STARTING, "set up: ContainerCreating"),
+    (
+        {"conditions": [SCHEDULED], "initContainerStatuses": [init("fetch", running={})]},
+        Reason.POD_STARTING,
+        "its init container fetch runs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "said"), CAUSES)
+def test_each_cause_has_its_word_its_object_and_its_remedy(status: Object, reason: Reason, said: str) -> None:
+    found = wait_of(pod(**status), "trainer")
+    assert found is not None
+    assert found.reason is reason
+    assert said in found.said
+    assert found.sentence == f"{found.said}; {KINDS[reason].remedy}"
+
+
+def test_an_init_container_that_has_failed_and_is_not_called_a_crash_loop_yet() -> None:
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no route"}}
+    found = wait_of(pod(initContainerStatuses=[{"name": "fetch", "restartCount": 4, "state": ended}]), "trainer")
+    assert found == Wait(Reason.INIT_CRASHES, "the init container fetch fails: exit code 3: no route", 4)
+    done = {"name": "fetch", "restartCount": 1, "state": {"terminated": {"exitCode": 0}}}
+    again = wait_of(pod(initContainerStatuses=[done]), "trainer")
+    assert again is not None
+    assert again.reason is Reason.POD_STARTING
+
+
+def test_every_cause_of_a_pod_is_walked_through() -> None:
+    assert {reason for _, reason, _ in CAUSES} == KINDS.keys() - {Reason.POD_BACK_OFF}  # there is no pod then
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"containerStatuses": [trainer(running={})]},
+        {"containerStatuses": [trainer(terminated={"exitCode": 1})]},
+        {"phase": "Failed", "reason": "Evicted"},
+        {"phase": "Succeeded"},
+    ],
+)
+def test_who_runs_or_has_ended_waits_for_nothing(status: Object) -> None:
+    assert wait_of(pod(**status), "trainer") is None
+
+
+def observed(said: Object | None = None, hint: str = "", **status: Any) -> tuple[Any, Wait | None]:
+    body = pod(**status)
+    observer = Observer("trainer", hint=hint)
+    (worker,) = observer.observe(JobView(job(), {"digits-0-0": body}, {"digits-0-0": said} if said else {}))[0]
+    return worker, observer.waits.get((0, 0))
+
+
+def test_a_crashing_init_container_counts_as_the_trainer_would() -> None:
+    worker, _ = observed(initContainerStatuses=[init("fetch", 4, ENDED, waiting=BACK_OFF)])
+    assert (worker.pod, worker.crashes) == (PodState.CRASH_LOOP, 4)
+    assert worker.detail == "the init container fetch fails: exit code 3: no route to the data"
+
+
+def test_a_crashing_sidecar_is_told_and_not_counted() -> None:
+    crashing = {"initContainerStatuses": [init("elasticjob-sidecar", 4, ENDED, waiting=BACK_OFF)]}
+    worker, wait = observed(**crashing)
+    assert (worker.pod, worker.crashes) == (PodState.BLOCKED, 0)
+    worker, wait = observed(containerStatuses=[trainer(running={})], **crashing)
+    assert worker.pod is PodState.RUNNING, "it trains on"
+    assert wait is not None
+    assert wait.reason is Reason.SIDECAR_CRASHES
+
+
+def test_the_others_do_not_wait_for_a_gated_pod() -> None:
+    assert observed(**unscheduled("SchedulingGated", "blocked due to gates"))[0].pod is PodState.UNSCHEDULABLE
+
+
+def test_a_trainer_that_runs_again_says_why_it_ended_until_it_asks_for_something() -> None:
+    again = {"containerStatuses": [trainer(1, running={}, last=ENDED)]}
+    worker, wait = observed(**again)
+    assert worker.pod is PodState.RUNNING
+    assert wait == Wait(Reason.TRAINER_CRASHES, "exit code 3: no route to the data", 1)
+    asked = record(0, request={"type": "Join", "after": 0, "cause": "Started"})
+    assert observed(asked, **again)[1] is None
+
+
+def test_a_command_that_never_joins_gets_the_hint() -> None:
+    looping = {"containerStatuses": [trainer(4, waiting=BACK_OFF, last=ENDED)]}
+    worker, _ = observed(hint="the command must be torchrun", **looping)
+    assert worker.detail == "exit code 3: no route to the data; the command must be torchrun"
+    left = record(0, request={"type": "Leave", "cause": "AgentLost"})
+    assert observed(left, hint="the command must be torchrun", **looping)[0].detail.endswith("no route to the data")
+
+
+def test_the_api_page_has_the_reasons_in_their_order() -> None:
+    section = (Path(__file__).parents[2] / "docs" / "api.md").read_text().split("## Why a job waits")[1].split("## ")[0]
+    told = [word for first in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`(\w+)`", first)]
+    assert told == [*Reason, "Suspended"]
+
+
+NO_IMAGE, BACK_OFF_IMAGE = Wait(Reason.IMAGE_PULL, "ErrImagePull: x"), Wait(Reason.IMAGE_PULL, "ImagePullBackOff: x")
+NO_ROOM, STARTING = Wait(Reason.UNSCHEDULABLE, "0/3 nodes"), Wait(Reason.POD_STARTING, "")
+
+
+def test_each_cause_is_told_once_however_its_message_changes() -> None:
+    told = Told()
+    assert told.news(0, "", {0: STARTING, 1: NO_IMAGE, 2: NO_IMAGE, 3: NO_ROOM}) == [(1, NO_IMAGE), (3, NO_ROOM)]
+    assert told.news(0, "ImagePull", {0: BACK_OFF_IMAGE}) == []
+    assert told.news(0, "PodStarting", {}) == []
+    assert told.news(0, "PodStarting", {0: NO_IMAGE}) == []
+    assert told.news(1, "", {0: NO_IMAGE}) == [(0, NO_IMAGE)], "another round, another news"
+
+
+def test_a_new_leader_does_not_tell_again_what_the_status_says() -> None:
+    assert Told().news(0, "ImagePull", {0: NO_IMAGE, 1: NO_ROOM}) == [(1, NO_ROOM)]

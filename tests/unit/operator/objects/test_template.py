@@ -1,0 +1,234 @@
+"""Templates that are refused, and the pods that come of good ones."""
+
+import os
+import subprocess
+from typing import Any
+
+import pytest
+from operator_objects import JOB_UID, job
+
+from elasticjob.api import ElasticJobSpec
+from elasticjob_operator.objects.access import render_access
+from elasticjob_operator.objects.pods import (
+    SIDECAR,
+    SidecarImage,
+    hash_of,
+    place_of,
+    pod_name,
+    render_pod,
+    template_hash,
+)
+from elasticjob_operator.objects.template import problem
+
+IMAGE = SidecarImage("registry.example/sidecar:1", "IfNotPresent")
+
+
+def spec(trainer: dict[str, Any] | None = None, pod: dict[str, Any] | None = None, **rest: Any) -> ElasticJobSpec:
+    container = {"name": "trainer", "image": "busybox", "command": ["torchrun", "train.py"], **(trainer or {})}
+    return ElasticJobSpec.parse(job(template={"spec": {"containers": [container], **(pod or {})}}, **rest)["spec"])
+
+
+def test_a_plain_template_is_good() -> None:
+    assert problem(spec()) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"trainer": {"name": "main"}}, "no container named 'trainer' (it has: main)"),
+        ({"pod": {"restartPolicy": "Always"}}, "restartPolicy must be OnFailure"),
+        ({"pod": {"hostNetwork": True}}, "hostNetwork"),
+        ({"pod": {"initContainers": [{"name": SIDECAR}]}}, "choose another"),
+        ({"pod": {"volumes": [{"name": "elasticjob-token"}]}}, "elasticjob-token"),
+        ({"trainer": {"env": [{"name": "PET_RDZV_ID", "value": "x"}]}}, "PET_RDZV_ID is set by the operator"),
+        ({"trainer": {"env": [{"name": "PYTHONPATH", "valueFrom": {}}]}}, "PYTHONPATH must be a plain value"),
+        ({"trainer": {"command": ["torchrun", "--standalone", "x.py"]}}, "remove --standalone"),
+        ({"trainer": {"command": ["sh", "-c", "torchrun --rdzv-backend=c10d x.py"]}}, "remove --rdzv-backend"),
+    ],
+)
+def test_a_problem_says_what_to_change(given: dict[str, Any], words: str) -> None:
+    found = problem(spec(**given))
+    assert found is not None
+    assert words in found
+
+
+def render(wanted: ElasticJobSpec, index: int = 2, number: int = 1) -> dict[str, Any]:
+    return render_pod(job(), wanted, index, number, IMAGE, batch="9f3c01d2")
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    return {variable["name"]: variable.get("value", "") for variable in container["env"]}
+
+
+def test_the_pod_is_named_after_its_place_and_owned_by_the_job() -> None:
+    meta = render(spec())["metadata"]
+    assert meta["name"] == "digits-2-1"
+    assert meta["labels"]["elasticjob.io/index"] == "2"
+    assert meta["ownerReferences"][0]["uid"] == JOB_UID
+
+
+@pytest.mark.parametrize("number", [0, 999_999_999, 10**9, 10**15 - 1])
+def test_a_place_is_read_from_the_longest_name_too(number: int) -> None:
+    """A pod that somebody made and deleted may have raised the number."""
+    job_name = "a" * 63
+    name = pod_name(job_name, 4095, number)
+    assert place_of(job_name, name) == (4095, number)
+    assert len(name) <= 253
+    assert place_of(job_name, pod_name(job_name, 0, 10**15)) is None
+
+
+def test_the_sidecar_has_the_resources_that_the_operator_was_given() -> None:
+    whole = {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 1, "memory": "1Gi"}}
+    image = SidecarImage("registry.example/sidecar:1", "IfNotPresent", whole)
+    (sidecar,) = render_pod(job(), spec(), 0, 0, image, batch="9f3c01d2")["spec"]["initContainers"]
+    assert sidecar["resources"] == whole
+
+
+def test_the_trainer_keeps_its_image_and_gets_its_rendezvous_by_environment() -> None:
+    trainer = render(spec(nprocPerNode=2, maxReplicas=8))["spec"]["containers"][0]
+    assert trainer["image"] == "busybox"
+    found = environment(trainer)
+    assert found["PET_RDZV_BACKEND"] == "elasticjob"
+    assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == ("1:8", "2")
+
+
+def test_the_trainer_is_told_how_long_processes_may_take_to_stop() -> None:
+    trainer = render(spec(rendezvous={"stopSeconds": 25}))["spec"]["containers"][0]
+    assert environment(trainer)["ELASTICJOB_STOP_SECONDS"] == "25"
+
+
+SHOW = ["python3", "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"]
+
+
+@pytest.mark.parametrize(
+    ("of_the_image", "expected"),
+    [
+        (None, "/elasticjob/trainer"),
+        ("", "/elasticjob/trainer"),
+        ("/app:/my lib", "/elasticjob/trainer:/app:/my lib"),
+    ],
+)
+def test_the_images_own_pythonpath_is_extended_when_the_container_starts(
+    of_the_image: str | None, expected: str
+) -> None:
+    trainer = render(spec({"command": [*SHOW, "a b", "$HOME"], "args": ["*"]}))["spec"]["containers"][0]
+    assert "PYTHONPATH" not in environment(trainer)
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    given |= {} if of_the_image is None else {"PYTHONPATH": of_the_image}
+    words = [*trainer["command"], *trainer["args"]]
+    said = subprocess.run(words, env=given, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said == f"{expected} ['a b', '$HOME', '*']\n"
+
+
+def test_the_command_stays_the_containers_first_process() -> None:
+    command = ["python3", "-c", "import os; print(os.getpid())"]
+    trainer = render(spec({"command": command}))["spec"]["containers"][0]
+    with subprocess.Popen(trainer["command"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.communicate(timeout=60)[0] == f"{process.pid}\n"
+
+
+def test_without_a_command_the_images_entry_point_finds_the_plugin() -> None:
+    trainer = render(spec({"command": None}))["spec"]["containers"][0]
+    assert trainer["command"] is None
+    assert environment(trainer)["PYTHONPATH"] == "/elasticjob/trainer"
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [("$(HOME_OF_APP)/lib", "/elasticjob/trainer:$(HOME_OF_APP)/lib"), ("", "/elasticjob/trainer")]
+)
+def test_with_a_pythonpath_of_the_template_the_command_stays(own: str, expected: str) -> None:
+    """And the value is behind the variables that it names, without which the kubelet would not know them."""
+    given = [{"name": "HOME_OF_APP", "value": "/app"}, {"name": "PYTHONPATH", "value": own}]
+    trainer = render(spec({"env": given}))["spec"]["containers"][0]
+    assert trainer["command"] == ["torchrun", "train.py"]
+    assert trainer["env"][-2:] == [given[0], {"name": "PYTHONPATH", "value": expected}]
+
+
+def test_the_sidecar_alone_gets_a_token() -> None:
+    pod = render(spec())["spec"]
+    mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts == {"elasticjob-trainer"}
+    assert pod["automountServiceAccountToken"] is False
+    assert "elasticjob-token" in {mount["name"] for mount in pod["initContainers"][-1]["volumeMounts"]}
+
+
+def test_the_sidecar_starts_last_of_the_init_containers_and_stays() -> None:
+    pod = render(spec(pod={"initContainers": [{"name": "fetch"}]}))["spec"]
+    assert [one["name"] for one in pod["initContainers"]] == ["fetch", SIDECAR]
+    assert pod["initContainers"][-1]["restartPolicy"] == "Always"
+
+
+def test_whichever_container_fails_the_end_of_its_log_is_kept() -> None:
+    own = {"name": "fetch", "terminationMessagePolicy": "File"}
+    pod = render(spec(pod={"initContainers": [{"name": "move"}, own]}))["spec"]
+    policies = [one["terminationMessagePolicy"] for one in (*pod["initContainers"], pod["containers"][0])]
+    assert policies == ["FallbackToLogsOnError", "File", "FallbackToLogsOnError", "FallbackToLogsOnError"]
+
+
+def test_the_sidecar_is_told_the_jobs_times() -> None:
+    wanted = spec(rendezvous={"saveSeconds": 40, "storeReadySeconds": 7})
+    found = environment(render(wanted)["spec"]["initContainers"][-1])
+    assert (found["ELASTICJOB_SAVE_SECONDS"], found["ELASTICJOB_STORE_READY_SECONDS"]) == ("40", "7")
+
+
+def test_the_template_is_not_changed_by_rendering() -> None:
+    wanted = spec()
+    before = wanted.model_dump_json()
+    render(wanted)
+    assert wanted.model_dump_json() == before
+
+
+def test_the_users_tolerations_of_a_lost_node_win() -> None:
+    own = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 600}
+    tolerations = render(spec(pod={"tolerations": [own]}))["spec"]["tolerations"]
+    assert [one["tolerationSeconds"] for one in tolerations if one["key"] == own["key"]] == [600]
+
+
+def test_access_is_to_the_own_job_and_to_records() -> None:
+    (_, account), (_, role), (_, binding) = render_access(job(), spec())
+    assert account["metadata"]["name"] == "digits-worker"
+    assert role["rules"][0]["resourceNames"] == ["digits"]
+    assert binding["subjects"][0]["name"] == "digits-worker"
+
+
+def test_a_service_account_that_the_template_names_is_bound_and_not_made() -> None:
+    (_, role), (_, binding) = render_access(job(), spec(pod={"serviceAccountName": "trainers"}))
+    assert role["kind"] == "Role"
+    assert binding["subjects"][0]["name"] == "trainers"
+
+
+def test_a_network_policy_closes_one_port_to_other_pods_and_no_other_port() -> None:
+    (*_, (path, policy)) = render_access(job(), spec(), network_policy=True)
+    assert path.endswith("/namespaces/ml/networkpolicies")
+    workers = policy["spec"]["podSelector"]
+    within, open_to_all = policy["spec"]["ingress"]
+    assert within == {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": 29402}]}
+    assert "from" not in open_to_all
+    ports = {(one["protocol"], port) for one in open_to_all["ports"] for port in range(one["port"], one["endPort"] + 1)}
+    every = {(kind, port) for kind in ("TCP", "UDP", "SCTP") for port in range(1, 65536)}
+    assert every - ports == {("TCP", 29402)}
+    assert policy["metadata"]["ownerReferences"][0]["name"] == "digits"
+
+
+def test_a_replacement_prefers_other_nodes_than_its_lost_predecessors() -> None:
+    own = {"preference": {"matchExpressions": []}, "weight": 1}
+    kind = "preferredDuringSchedulingIgnoredDuringExecution"
+    wanted = spec(pod={"affinity": {"podAffinity": {}, "nodeAffinity": {kind: [own]}}})
+    affinity = render_pod(job(), wanted, 2, 1, IMAGE, batch="9f3c01d2", avoid={"node-b"})["spec"]["affinity"]
+    elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}]}
+    assert affinity == {
+        "podAffinity": {},
+        "nodeAffinity": {kind: [own, {"weight": 100, "preference": elsewhere}]},
+    }
+    assert "affinity" not in render(spec())["spec"]
+
+
+def test_the_pod_says_what_it_was_made_from() -> None:
+    made = {template_hash(spec(**given)) for given in ({}, {"trainer": {"image": "b"}}, {"nprocPerNode": 2})}
+    assert len(made) == 3
+    assert template_hash(spec(replicas=1)) == template_hash(spec(replicas=2, minReplicas=2, suspend=True))
+    wanted = spec()
+    assert hash_of(render(wanted)) == template_hash(wanted)
+    given = ElasticJobSpec.parse(job(template={**wanted.template, "metadata": {"annotations": {"a": "b"}}})["spec"])
+    assert render(given)["metadata"]["annotations"] == {"a": "b", "elasticjob.io/template-hash": template_hash(given)}
+    assert hash_of({"metadata": {}}) is None

@@ -1,0 +1,180 @@
+"""The job's watch: what is passed on, and how it goes on after the stream ended. In virtual time."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+from sidecar_fakes import JOB_UID, FakeKube, Json
+
+from elasticjob.api import RendezvousStatus
+from elasticjob_sidecar.kubernetes.client import Gone, Unreachable
+from elasticjob_sidecar.kubernetes.job_watch import JobWatch
+
+pytestmark = pytest.mark.looptime
+
+
+@contextlib.asynccontextmanager
+async def watching(kube: FakeKube) -> AsyncIterator[list[int]]:
+    """The rounds that were passed on."""
+    rounds: list[int] = []
+
+    def seen(status: RendezvousStatus) -> None:
+        rounds.append(status.round)
+
+    task = asyncio.create_task(
+        JobWatch(kube, "job", JOB_UID, lambda *_: None, seen, lambda _operation, _failure: None).run()
+    )
+    await asyncio.sleep(0.01)
+    try:
+        yield rounds
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def at(round: int) -> Json:
+    return {"round": round, "phase": "Forming"}
+
+
+async def test_it_lists_and_then_follows() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        kube.set_job(at(2))
+        kube.bookmark()
+        kube.set_job(at(3))
+        await asyncio.sleep(0.01)
+    assert rounds == [1, 2, 3]
+    assert [operation for operation, _ in kube.calls] == ["list", "watch"]
+
+
+async def test_a_job_without_status_is_seen_too() -> None:
+    kube = FakeKube()
+    kube.set_job(None)
+    async with watching(kube) as rounds:
+        pass
+    assert rounds == [0]
+
+
+async def test_a_job_that_does_not_exist_yet_is_awaited() -> None:
+    kube = FakeKube()
+    async with watching(kube) as rounds:
+        kube.set_job(at(1))
+        await asyncio.sleep(0.01)
+    assert rounds == [1]
+
+
+async def test_an_ended_watch_goes_on_from_where_it_was() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        await asyncio.sleep(10)
+        kube.bookmark()
+        await asyncio.sleep(600)
+        kube.set_job(at(2))
+        await asyncio.sleep(0.01)
+    assert rounds == [1, 2]
+    assert kube.count("list") == 1
+    assert 15 <= kube.count("watch") <= 21  # one every 30 to 40 s
+    starts = [body["from"] for operation, body in kube.calls if operation == "watch" and body]
+    assert starts[-1] != starts[0]  # the bookmark moved it on
+
+
+async def test_what_happened_between_two_watches_is_not_missed() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        kube.end_watches()
+        await asyncio.sleep(0.001)
+        kube.set_job(at(2))  # in the pause before the next watch
+        await asyncio.sleep(1)
+    assert rounds == [1, 2]
+    assert kube.count("list") == 1
+
+
+async def test_an_expired_version_is_listed_anew() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        kube.fail["watch"] = [Gone("too old", 410)]
+        kube.end_watches()
+        kube.set_job(at(2))
+        await asyncio.sleep(3)
+    assert rounds == [1, 2]
+    assert kube.count("list") == 2
+
+
+async def test_the_same_version_is_not_passed_on_twice() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        kube.fail["watch"] = [Gone("too old", 410)]
+        kube.end_watches()
+        await asyncio.sleep(3)
+    assert kube.count("list") == 2
+    assert rounds == [1]
+
+
+async def test_it_tries_at_most_three_seconds_apart_while_the_server_is_away() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        kube.away = True
+        kube.end_watches()
+        before = len(kube.times)
+        await asyncio.sleep(120)
+        tries = kube.times[before:]
+        kube.away = False
+        await asyncio.sleep(3)
+        kube.set_job(at(2))
+        await asyncio.sleep(0.01)
+    assert max(later - earlier for earlier, later in itertools.pairwise(tries)) <= 3
+    assert len(tries) > 40
+    assert rounds == [1, 2]
+
+
+async def test_watches_that_end_at_once_do_not_spin() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube):
+        for _ in range(1000):
+            kube.end_watches()
+            await asyncio.sleep(0.01)
+    assert kube.count("watch") < 20
+
+
+async def test_another_job_of_the_same_name_is_not_ours() -> None:
+    kube = FakeKube()
+    kube.set_job(at(7), uid="another")
+    async with watching(kube) as rounds:
+        kube.set_job(at(1))
+        await asyncio.sleep(0.01)
+    assert rounds == [1]
+
+
+async def test_a_status_that_makes_no_sense_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    async with watching(kube) as rounds:
+        kube.set_job({"round": "many"})
+        kube.set_job(at(2))
+        await asyncio.sleep(0.01)
+    assert rounds == [1, 2]
+    assert "cannot be read" in caplog.text
+
+
+async def test_troubles_are_counted_by_operation() -> None:
+    kube = FakeKube()
+    kube.fail["list"] = [Unreachable("away"), Unreachable("away")]
+    failed: list[str] = []
+    task = asyncio.create_task(
+        JobWatch(
+            kube, "job", JOB_UID, lambda *_: None, lambda _: None, lambda operation, _: failed.append(operation)
+        ).run()
+    )
+    await asyncio.sleep(3)
+    task.cancel()
+    assert failed == ["watch", "watch"]

@@ -1,0 +1,679 @@
+"""Transcripts of one worker's side of the rendezvous.
+
+Lines at the margin are what happens; indented lines are what the worker then asks, answers and tells. `me` is
+the worker, `w1`, `w2` ... are others. The player runs the lines at the margin and writes down what follows.
+"""
+
+from random import Random
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from elasticjob.api import Cause, Incarnation, Outcome, RendezvousPhase, RendezvousStatus, RequestType
+from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.model import Handed, Mode
+from elasticjob_sidecar.membership.refusal import Refused
+from elasticjob_sidecar.membership.view import has_changed, view_of
+
+
+def incarnation(name: str) -> Incarnation:
+    return Incarnation(index=0 if name == "me" else int(name[1:]), id=name)
+
+
+class Player:
+    """Runs a transcript's inputs and writes the transcript as it really goes."""
+
+    def __init__(self) -> None:
+        self.worker = Membership(incarnation("me"), store_ready_seconds=20)
+        self.now = 0.0
+        self.streams: dict[str, int] = {}
+        self.lines: list[str] = []
+        self._request: Any = None
+        self._changed = False
+
+    def play(self, script: str) -> str:
+        for line in dedent(script).strip().splitlines():
+            if line.startswith("    "):
+                continue
+            self.lines.append(line)
+            verb, *words = line.split()
+            try:
+                getattr(self, "do_" + verb)(*words)
+            except Refused as refused:
+                self.say(f"refused {refused.code}")
+            self.outputs()
+        return "\n".join(self.lines)
+
+    def say(self, line: str) -> None:
+        self.lines.append("    " + line)
+
+    def outputs(self) -> None:
+        worker = self.worker
+        if worker.request != self._request:
+            self._request = request = worker.request
+            assert request is not None
+            number = "" if request.after is None else f" after {request.after}"
+            number += "" if request.round is None else f" {request.round}"
+            self.say(f"request {request.type}{number}" + (f": {request.cause}" if request.cause else ""))
+        for ticket, answer in worker.take_answers():
+            if isinstance(answer, Handed):
+                self.say(f"{ticket} gets round {answer.round}, rank {answer.rank} of {answer.world_size}")
+            else:
+                self.say(f"{ticket} gets {answer.code}" + (f" {answer.outcome}" if answer.outcome else ""))
+        if has_changed(worker) != self._changed:
+            self._changed = not self._changed
+            self.say("tell: changed" if self._changed else "tell: all well")
+
+    def do_job(self, phase: str, round: str, *names: str) -> None:
+        words = " ".join(names)
+        names_, _, leaving = words.partition("leaving")
+        names_, _, outcome = names_.partition("outcome")
+        self.worker.job_seen(
+            RendezvousStatus(
+                phase=RendezvousPhase(phase),
+                round=int(round.rstrip(":")),
+                participants=tuple(incarnation(name) for name in names_.split()),
+                leaving=tuple(incarnation(name) for name in leaving.split()),
+                outcome=Outcome(outcome.strip()) if outcome else None,
+            ),
+            self.now,
+        )
+
+    def do_attach(self, trainer: str, _: str = "", round: str = "0") -> None:
+        self.streams[trainer] = self.worker.attached(trainer, int(round), self.now)
+
+    def do_detach(self, trainer: str) -> None:
+        self.worker.detached(self.streams[trainer], self.now)
+
+    def do_join(self, trainer: str, after: str, cause: str = "Started", patience: str = "600") -> None:
+        self.worker.join(trainer, int(after), Cause(cause), float(patience), trainer, self.now)
+
+    def do_interrupt(self, trainer: str) -> None:
+        self.worker.join_dropped(trainer)
+
+    def do_store(self, trainer: str, round: str, port: str) -> None:
+        self.worker.store_posted(trainer, int(round), int(port))
+
+    def do_leave(self, trainer: str) -> None:
+        self.worker.leave(trainer, Cause.TRAINER_LEFT)
+
+    def do_finish(self, trainer: str, round: str) -> None:
+        self.worker.finish(trainer, int(round))
+
+    def do_close(self, trainer: str) -> None:
+        self.worker.close(trainer)
+
+    def do_stop(self) -> None:
+        self.worker.stop()
+
+    def do_peer(self, name: str, round: str) -> None:
+        port = self.worker.admit(int(round), incarnation(name))
+        self.say("must wait" if port is None else f"reaches port {port}")
+
+    def do_wait(self, seconds: str) -> None:
+        until = self.now + float(seconds)
+        while (due := self.worker.wake_at) is not None and due <= until:
+            self.now = due
+            self.worker.tick(due)
+        self.now = until
+
+
+TRANSCRIPTS = {
+    "the first round is formed and handed out": """
+        job Forming 0
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me w2
+            A gets round 1, rank 1 of 3
+    """,
+    "a join before the job was seen is announced once it is": """
+        attach A
+        join A 0
+        wait 30
+        job Forming 1
+            request Join after 0: Started
+    """,
+    "a newcomer to a formed round waits for the next": """
+        job Formed 3: w1 w2
+        attach A
+        join A 0
+            request Join after 3: Started
+        job Forming 4: w1 w2
+        job Formed 4: w1 w2 me
+            A gets round 4, rank 2 of 3
+    """,
+    "a join is renewed when a round passes by, even when its formed state was never seen": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 w2
+            request Join after 1: Renewed
+        job Forming 3: w1 w2
+            request Join after 2: Renewed
+        job Formed 3: me w1 w2
+            A gets round 3, rank 0 of 3
+    """,
+    "told of a change, the trainer comes back, and is told once all is well again": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        job Forming 2: w1 me
+            tell: changed
+        join A 1 MembershipChanged
+            request Join after 1: MembershipChanged
+        job Formed 2: w1 me w2
+            A gets round 2, rank 1 of 3
+            tell: all well
+    """,
+    "workers fail in a round that nobody broke: the join asks for a new round, the old one is not handed again": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        join A 1 WorkerFailed
+            request Join after 1: WorkerFailed
+            tell: changed
+        job Formed 1: w1 me
+        job Forming 2: w1 me
+        job Formed 2: w1 me
+            A gets round 2, rank 1 of 2
+            tell: all well
+    """,
+    "asked again after an interruption, the same round is handed to the same trainer": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        interrupt A
+        job Formed 1: w1 me
+        join A 0
+            A gets round 1, rank 1 of 2
+        join A 0
+            A gets round 1, rank 1 of 2
+    """,
+    "asked again for a round that is broken by now, the trainer waits for the next": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        job Forming 2: w1 me
+            tell: changed
+        join A 0 MembershipChanged
+            request Join after 1: MembershipChanged
+        job Formed 2: w1 me
+            A gets round 2, rank 1 of 2
+            tell: all well
+    """,
+    "a killed agent that held a round is announced at once, and its successor never gets that round": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        detach A
+            request Leave: AgentLost
+        attach B
+        join B 0
+            request Join after 1: Started
+        job Formed 1: w1 me
+        job Forming 2: w1
+        job Formed 2: w1 me
+            B gets round 2, rank 1 of 2
+    """,
+    "a trainer restarted while it joined is followed by its successor, and nothing is announced": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        detach A
+            A gets NoTrainer
+        wait 4
+        attach B
+        wait 60
+        join B 0
+        job Formed 1: w1 me
+            B gets round 1, rank 1 of 2
+    """,
+    "a round formed meanwhile is handed to the successor": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        detach A
+            A gets NoTrainer
+        job Formed 1: w1 me
+        wait 3
+        attach B
+        join B 0
+            B gets round 1, rank 1 of 2
+    """,
+    "a round formed meanwhile and broken again is not handed to the successor": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        detach A
+            A gets NoTrainer
+        job Formed 1: w1 me
+        job Forming 2: w1 me
+        attach B
+        join B 0
+            request Join after 1: Renewed
+        job Formed 2: w1 me
+            B gets round 2, rank 1 of 2
+    """,
+    "without a successor the join is withdrawn after 5 s, and a round formed for it is handed to nobody": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        detach A
+            A gets NoTrainer
+        wait 5
+            request Leave: AgentLost
+        job Formed 1: w1 me
+        attach B
+        join B 0
+            request Join after 1: Started
+        job Forming 2: w1
+    """,
+    "a formed round that an attached trainer never fetches is given up": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        interrupt A
+        job Formed 1: w1 me
+        wait 20
+            request Leave: AgentLost
+    """,
+    "a newer trainer process takes the place of one whose stream is still open": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        attach B
+            A gets Superseded
+        join A 0
+            refused Superseded
+        attach A
+            refused Superseded
+        detach A
+        join B 0
+        job Formed 1: w1 me
+            B gets round 1, rank 1 of 2
+        attach C
+            request Leave: AgentLost
+        store B 1 4000
+            refused Superseded
+    """,
+    "nobody joins without an open stream": """
+        job Forming 1
+        join A 0
+            refused NoTrainer
+    """,
+    "the trainer's patience ends": """
+        job Forming 1
+        attach A
+        join A 0 Started 60
+            request Join after 0: Started
+        wait 59
+        wait 1
+            request Leave: JoinTimeout
+            A gets JoinTimeout
+        job Formed 1: w1 me
+    """,
+    "rank 0 posts its store; members of the round reach it, others do not": """
+        job Forming 1
+        attach A
+        peer w1 1
+            must wait
+        join A 0
+            request Join after 0: Started
+        job Formed 1: me w1
+            A gets round 1, rank 0 of 2
+        peer w1 1
+            must wait
+        store A 1 4000
+        peer w1 1
+            reaches port 4000
+        peer w2 1
+            refused NotAMember
+        peer w1 2
+            must wait
+        wait 60
+        job Forming 2: me w1
+            tell: changed
+        peer w1 1
+            refused RoundBroken
+    """,
+    "rank 0 that does not post its store in time leaves; its trainer may come back": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: me w1
+            A gets round 1, rank 0 of 2
+        wait 20
+            request Leave: StoreNotReady
+            tell: changed
+        store A 1 4000
+            refused RoundBroken
+        join A 1 MembershipChanged
+            request Join after 1: MembershipChanged
+    """,
+    "only rank 0 has a store to post, and only for the round it holds": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        store A 1 4000
+            refused BadRequest
+        store A 2 4000
+            refused RoundBroken
+        peer w1 1
+            refused BadRequest
+        wait 60
+    """,
+    "a victim of a scale-down is told so, whether it trains or waits": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        job Forming 2: w1 me leaving me
+            tell: changed
+        join A 1 MembershipChanged
+            A gets Leaving
+        leave A
+            request Leave: TrainerLeft
+    """,
+    "a victim that still waits is told at once": """
+        job Formed 1: w1
+        attach A
+        join A 0
+            request Join after 1: Started
+        job Formed 1: w1 leaving me
+            A gets Leaving
+            tell: changed
+    """,
+    "a trainer that ends well has finished, whatever comes after": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        finish A 1
+            request Finish 1
+        leave A
+        detach A
+        wait 60
+        stop
+    """,
+    "a finished worker's own round still counts as its own, so the store is reachable for those who save": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: me w1
+            A gets round 1, rank 0 of 2
+        store A 1 4000
+        finish A 1
+            request Finish 1
+        peer w1 1
+            reaches port 4000
+    """,
+    "a trainer that starts after another one finished does not get the finished round": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        finish A 1
+            request Finish 1
+        detach A
+        attach B
+        join B 0
+            request Join after 1: Started
+        job Closed 1: w1 me outcome Complete
+            B gets Closed Complete
+    """,
+    "set_closed: asked until it is so; the round trains on to its end, nobody joins another": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        close A
+            request Close
+        finish A 1
+        job Closed 1: w1 me outcome Closed
+            request Finish 1
+        join A 1 WorkerFailed
+            A gets Closed Closed
+    """,
+    "closed with the same round is no change; closed after it was broken is": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        job Closed 1: w1 me outcome Closed
+        job Closed 2: w1 me outcome Failed
+            tell: changed
+        join A 1 MembershipChanged
+            A gets Closed Failed
+    """,
+    "a joiner that waits when the job ends is told the outcome": """
+        job Formed 1: w1
+        attach A
+        join A 0
+            request Join after 1: Started
+        job Closed 1: w1 outcome Complete
+            A gets Closed Complete
+    """,
+    "the pod stops": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        stop
+            request Leave: PodStopping
+            A gets NoTrainer
+        join A 0
+            refused NoTrainer
+    """,
+    "the pod stops after its agent was lost: the first word stands": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        detach A
+            request Leave: AgentLost
+        stop
+    """,
+    "a new incarnation of the sidecar: its trainer holds a round that was not handed by it": """
+        attach A holding 4
+        job Formed 4: w1 w2
+            tell: changed
+        join A 4 MembershipChanged
+            request Join after 4: MembershipChanged
+        job Forming 5: w1 w2
+        job Formed 5: w1 me
+            A gets round 5, rank 1 of 2
+            tell: all well
+    """,
+    "a new incarnation whose first look at the job is stale does not fall behind its trainer": """
+        attach A holding 4
+        job Formed 3: w1 w2
+            tell: changed
+        join A 4 MembershipChanged
+            request Join after 4: MembershipChanged
+    """,
+    "a new incarnation after the rendezvous was closed lets its trainer end in peace": """
+        attach A holding 4
+        job Closed 4: w1 w2 outcome Closed
+        finish A 4
+            request Finish 4
+    """,
+    "the same trainer connects again: its old stream's end means nothing any more": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        attach A
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+    """,
+}
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_transcript(name: str) -> None:
+    script = dedent(TRANSCRIPTS[name]).strip()
+    assert Player().play(script) == script
+
+
+def test_an_old_stream_of_the_same_trainer_may_end() -> None:
+    worker = Membership(incarnation("me"))
+    first = worker.attached("A", 0, now=0)
+    second = worker.attached("A", 0, now=1)
+    worker.detached(first, now=2)
+    assert worker.is_current(second)
+    assert not worker.is_current(first)
+
+
+def test_the_view_names_the_round_it_speaks_of() -> None:
+    player = Player()
+    assert view_of(player.worker) is None
+    player.play("job Forming 1\nattach A\njoin A 0\njob Formed 1: w1 me\njob Forming 2: w1 me")
+    assert view_of(player.worker) == {
+        "round": 2,
+        "phase": "Forming",
+        "waiting": 0,
+        "worldSize": 0,
+        "handed": 1,
+        "changed": True,
+        "leaving": False,
+        "closed": False,
+        "outcome": "",
+        "reason": "",
+    }
+
+
+class RandomWalk:
+    """A worker under a random trainer, a random operator and a random clock, with the invariants checked."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.worker = Membership(incarnation("me"), store_ready_seconds=20)
+        self.now = 0.0
+        self.job = RendezvousStatus()
+        self.given: dict[int, str] = {}
+        self.left_at = -1  # the last formed round when a Leave was asked
+        self.trainers = 0
+        self.current, self.stream = "", 0
+        self.tickets: set[int] = set()
+        self.ticket = 0
+
+    def step(self) -> None:
+        getattr(self, self.random.choice(["operator", "operator", "trainer", "trainer", "trainer", "clock"]))()
+        self.check()
+
+    def operator(self) -> None:
+        """Rounds only grow; a watch may miss any of them."""
+        job, me = self.job, incarnation("me")
+        for _ in range(self.random.randint(1, 3)):
+            if job.phase is RendezvousPhase.FORMED:
+                job = RendezvousStatus(round=job.round + 1, participants=job.participants)
+            else:
+                others = (incarnation("w1"), incarnation("w2"))
+                members = others if self.random.random() < 0.3 else (me, *others)
+                job = RendezvousStatus(round=max(job.round, 1), phase=RendezvousPhase.FORMED, participants=members)
+        self.job = job
+        self.worker.job_seen(job, self.now)
+
+    def trainer(self) -> None:
+        worker = self.worker
+        if not worker.trainer:
+            return self.start()
+        act = self.random.choice(["start", "join", "join", "join", "join", "die", "interrupt", "leave", "store"])
+        try:
+            if act == "start":
+                self.start()
+            elif act == "join":
+                self.ticket += 1
+                after = self.random.choice([worker.held, worker.held, 0])
+                worker.join(self.current, after, Cause.STARTED, 60, self.ticket, self.now)
+                self.tickets.add(self.ticket)
+            elif act == "die":
+                worker.detached(self.stream, self.now)
+            elif act == "interrupt":
+                worker.join_dropped(self.ticket)
+            elif act == "leave":
+                worker.leave(self.current, Cause.TRAINER_LEFT)
+            else:
+                worker.store_posted(self.current, worker.held, 4000)
+        except Refused:
+            pass
+
+    def start(self) -> None:
+        self.trainers += 1
+        self.current = f"T{self.trainers}"
+        self.stream = self.worker.attached(self.current, 0, self.now)
+
+    def clock(self) -> None:
+        self.now += self.random.choice([0.1, 1, 6, 30])
+        self.worker.tick(self.now)
+
+    def check(self) -> None:
+        worker, job = self.worker, self.job
+        for ticket, answer in worker.take_answers():
+            self.tickets.remove(ticket)  # answered once, and only what was asked
+            if isinstance(answer, Handed):
+                assert job.phase is RendezvousPhase.FORMED
+                assert answer.round == job.round
+                assert job.participants[answer.rank] == worker.me
+                assert self.given.setdefault(answer.round, self.current) == self.current
+                assert answer.round > self.left_at
+        request = worker.request
+        formed = job.round if job.phase is RendezvousPhase.FORMED else job.round - 1
+        if request is not None and request.type is RequestType.LEAVE:
+            assert worker.mode is Mode.IDLE
+            self.left_at = max(self.left_at, formed)
+        if worker.mode is Mode.JOINING:
+            assert request is not None
+            assert request.type is RequestType.JOIN
+            assert request.after is not None
+            assert request.after <= max(formed, 0)
+        if worker.mode is Mode.HANDED:
+            assert worker.trainer == self.current
+            assert worker.held in self.given
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_invariants_hold_on_a_random_walk(seed: int) -> None:
+    walk = RandomWalk(seed)
+    for _ in range(300):
+        walk.step()
+    assert len(walk.given) > 3

@@ -1,0 +1,302 @@
+"""The tunnel's port under a flood of callers that do not show who they are, from several addresses as from pods."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
+
+import pytest
+from sidecar_fakes import JOB_UID
+from sidecar_world import DEADLINE, World, store, two_workers, until
+from test_fuzz_tunnel import HELLO
+
+from elasticjob.places import Place, Places
+from elasticjob_sidecar.quiet import TOLD_AT_ONCE, Sparing
+from elasticjob_sidecar.store import door, transport, tunnel
+from elasticjob_sidecar.store.credentials import server_name
+from elasticjob_sidecar.store.door import HANDSHAKES_EACH, Caller, Door
+from elasticjob_sidecar.store.forward import End
+
+NAME = server_name(JOB_UID, 1)
+MOST = 40
+
+
+@pytest.fixture
+async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Round 1 is formed of both workers, and worker 0 serves its store; its door has few places."""
+    monkeypatch.setattr(door, "PLACES", MOST)
+    async with two_workers() as world:
+        await world.form()
+        async with store() as server:
+            await world.workers[0].serve_store(1, server)
+            yield world
+
+
+@pytest.fixture
+def held() -> Iterator[list[socket.socket]]:
+    connections: list[socket.socket] = []
+    yield connections
+    for connection in connections:
+        connection.close()
+
+
+async def caller(port: int, source: str, says: bytes = b"") -> socket.socket:
+    made, loop = socket.socket(), asyncio.get_running_loop()
+    made.setblocking(False)
+    made.bind((source, 0))
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await loop.sock_connect(made, ("127.0.0.1", port))
+            await loop.sock_sendall(made, says)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def is_closed(connection: socket.socket) -> None:
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(DEADLINE):
+            assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
+
+
+def places(world: World) -> Places:
+    open_door = world.workers[0].sidecar.tunnel._transport._door
+    assert open_door is not None
+    return open_door.places
+
+
+async def carries(world: World) -> None:
+    """A new connection of the other member reaches the store."""
+    reader, writer = await world.workers[1].connect()
+    writer.write(b"ping")
+    async with asyncio.timeout(DEADLINE):
+        assert await reader.readexactly(4) == b"ping"
+    writer.close()
+
+
+async def test_silent_callers_are_bounded_and_a_member_comes_through(formed: World, held: list[socket.socket]) -> None:
+    files, port = len(os.listdir("/proc/self/fd")), formed.workers[0].ports.tunnel
+    for number in range(3 * MOST):
+        held.append(await caller(port, f"127.0.1.{1 + number % 3}"))
+    await until(lambda: places(formed).displaced == 2 * MOST)
+    assert len(places(formed)) == MOST
+    await until(lambda: len(os.listdir("/proc/self/fd")) == files + len(held) + MOST)  # both ends are in this process
+    await carries(formed)
+    assert len(places(formed)) == MOST - 1  # the member took one, and gave it back
+
+
+async def test_a_member_comes_through_a_flood_that_goes_on(formed: World, held: list[socket.socket]) -> None:
+    port = formed.workers[0].ports.tunnel
+
+    async def flood() -> None:
+        while True:
+            for low in range(1, 20):
+                held.append(await caller(port, f"127.0.1.{low}", b"\x16\x03\x01"))
+            while len(held) > 300:
+                held.pop(0).close()
+
+    flooding = asyncio.create_task(flood())
+    await until(lambda: places(formed).displaced > MOST)
+    for _ in range(5):
+        await carries(formed)
+    assert not flooding.done()
+    flooding.cancel()
+    await asyncio.wait({flooding})
+
+
+def hello(name: str) -> bytes:
+    """No real one, but as far as it is looked at before TLS."""
+    body = b"\x01" + bytes(50) + name.encode() + bytes(50)
+    return b"\x16\x03\x01" + len(body).to_bytes(2, "big") + body
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "it does not begin with TLS"),
+        (b"\x16\x02", "it does not begin with TLS"),
+        (b"\x16\x03\x01\xff\xff" + bytes(100), "its first record is longer than 4096 bytes"),
+        (hello("round-2.of-another-job"), "it does not ask for round 1 of this job"),
+    ],
+)
+async def test_no_tls_is_set_up_for_who_does_not_ask_for_the_round(
+    formed: World, says: bytes, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def secure(*_: object) -> None:
+        pytest.fail("TLS is set up")
+
+    monkeypatch.setattr(door, "secure", secure)
+    with caplog.at_level("INFO", logger=transport.__name__):
+        connection = await caller(formed.workers[0].ports.tunnel, "127.0.1.1", says)
+        await is_closed(connection)
+    connection.close()
+    assert f"a caller from 127.0.1.1 was not let in: {why}" in caplog.text
+
+
+async def test_a_hello_may_come_in_parts(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = asyncio.Event()
+
+    async def secure(connection: socket.socket, *_: object) -> None:
+        began.set()
+        connection.close()
+        raise ConnectionError
+
+    monkeypatch.setattr(door, "secure", secure)
+    whole = hello(NAME)
+    connection = await caller(formed.workers[0].ports.tunnel, "127.0.1.1", whole[:3])
+    for part in (whole[3:30], whole[30:-1], whole[-1:]):
+        assert not began.is_set()
+        await asyncio.sleep(0.05)
+        await asyncio.get_running_loop().sock_sendall(connection, part)
+    async with asyncio.timeout(DEADLINE):
+        await began.wait()
+    connection.close()
+
+
+async def standing_still(world: World, source: str) -> socket.socket:
+    """A caller whose handshake has begun, or would, and does not go on."""
+    return await caller(world.workers[0].ports.tunnel, source, HELLO)
+
+
+async def answered(connection: socket.socket) -> None:
+    async with asyncio.timeout(DEADLINE):
+        assert await asyncio.get_running_loop().sock_recv(connection, 1)
+
+
+async def test_of_each_address_a_few_handshakes_go_on_at_a_time(
+    formed: World, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[socket.socket] = []
+    real = door.secure
+
+    async def secure(connection: socket.socket, tls: ssl.SSLContext) -> End:
+        begun.append(connection)
+        return await real(connection, tls)
+
+    monkeypatch.setattr(door, "secure", secure)
+    for _ in range(MOST // 2):
+        held.append(await standing_still(formed, "127.0.2.1"))
+    await until(lambda: len(begun) == HANDSHAKES_EACH)
+    await carries(formed)
+    assert len(begun) == HANDSHAKES_EACH + 1
+
+
+async def test_a_handshake_that_stands_still_gives_its_turn_back(
+    formed: World, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "HANDSHAKE_SECONDS", 0.1)
+    before = len(asyncio.all_tasks())
+    for _ in range(HANDSHAKES_EACH + 1):
+        held.append(await standing_still(formed, "127.0.2.1"))
+    await answered(held[-1])
+    for connection in held:
+        connection.close()
+    await until(lambda: len(asyncio.all_tasks()) <= before)
+    await carries(formed)
+
+
+async def test_who_is_displaced_in_the_midst_of_the_handshake_is_closed(
+    formed: World, held: list[socket.socket]
+) -> None:
+    before = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+    for number in range(MOST):
+        held.append(await standing_still(formed, "127.0.2.1" if number < MOST - 1 else "127.0.2.2"))
+    await answered(held[0])
+    for number in range(MOST - 1):
+        held.append(await caller(formed.workers[0].ports.tunnel, f"127.0.4.{1 + number}"))
+    await until(lambda: places(formed).displaced == MOST - 1)
+    for connection in held:
+        connection.close()
+    await until(lambda: (len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))) <= before)
+
+
+async def test_a_door_that_found_no_files_opens_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(door, "NO_FILES_SECONDS", 0.05)
+    came: list[str] = []
+
+    async def receive(caller: Caller) -> None:
+        came.append(caller.address)
+
+    opened = Door(receive, lambda _: None)
+    opened.listen("127.0.0.1", 0)
+    listener = opened._listener
+    assert listener is not None
+
+    class Full:
+        def accept(self) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def fileno(self) -> int:
+            return listener.fileno()
+
+    opened._accept(cast("Any", Full()))
+    assert "the tunnel accepts nobody for 0.05 s" in caplog.text
+    connection = await caller(listener.getsockname()[1], "127.0.0.9")
+    await until(lambda: came == ["127.0.0.9"])
+    connection.close()
+    opened.close()
+
+
+async def test_connections_of_the_own_pod_are_bounded_too(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "CONNECTIONS", 2)
+    one = formed.workers[1]
+    kept = [await one.connect() for _ in range(2)]
+    for reader, writer in kept:
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+    reader, writer = await one.connect()
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(DEADLINE):
+            assert await reader.read() == b""
+    writer.close()
+    for _, kept_writer in kept:
+        kept_writer.close()
+    await until(lambda: not one.sidecar.tunnel._trainers)
+    await carries(formed)
+
+
+@pytest.mark.looptime
+async def test_what_strangers_cause_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    sparing = Sparing(logging.getLogger("door"), "callers were not let in")
+    with caplog.at_level("INFO", logger="door"):
+        for number in range(11_400):
+            sparing.info("caller %d", number)
+            await asyncio.sleep(180 / 11_400)
+        await asyncio.sleep(60)
+    minutes = 4
+    assert len(caplog.messages) <= minutes * (TOLD_AT_ONCE + 1)
+    left_out = sum(int(said.split()[0]) for said in caplog.messages if "more callers were not let in" in said)
+    assert left_out + sum(said.startswith("caller") for said in caplog.messages) == 11_400
+
+
+@pytest.mark.parametrize(("patient", "first"), [(False, "b1"), (True, "b3")])
+def test_places_go_to_who_has_few(patient: bool, first: str) -> None:
+    left: list[str] = []
+    places = Places(4, patient=patient)
+
+    def take(name: str) -> Place:
+        return places.take(name[0], lambda: left.append(name))
+
+    for name in ("a1", "b1", "b2", "b3", "c1"):
+        take(name)
+    assert left == [first]
+    assert len(places) == 4
+
+
+@pytest.mark.parametrize(("patient", "gone"), [(False, "a"), (True, "d")])
+def test_among_equals_the_oldest_goes_or_who_comes_last(patient: bool, gone: str) -> None:
+    left: list[str] = []
+    places = Places(3, patient=patient)
+    taken = [places.take(name, lambda name=name: left.append(name)) for name in "abcd"]  # type: ignore[misc]
+    assert left == [gone]
+    for place in taken * 2:
+        place.release()
+    assert len(places) == 0

@@ -1,0 +1,187 @@
+"""Anything that somebody can send to the two ports of the tunnel, at the level of sockets.
+
+The peers' port is open to the whole cluster: what does not prove itself is closed in time, whatever it sends, and keeps
+nothing. The store's port is the trainer's: whatever it sends arrives as it is. A connection that is open goes on.
+"""
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import pytest
+from fuzzing import encoded, numbers, spoiled, texts, tried
+from hypothesis import given
+from hypothesis import strategies as st
+from sidecar_fakes import JOB_UID
+from test_sidecar_sockets import World, store, until, world
+
+from elasticjob_sidecar.store import transport, tunnel
+from elasticjob_sidecar.store.credentials import server_name
+
+assert world  # the fixture
+
+IN_TIME = 5.0
+PATIENCE = 30.0  # of those who are let in: a machine that is busy must not look like a fault
+DEADLINE = 0.3  # of callers that do not say who they are, in the place of seconds
+LORIS, PACE = 100, 0.1
+SLOW_DEADLINE = 15.0  # more than all of the transport's own
+
+
+class Ending(Enum):
+    STAY, HALF_CLOSE, ABORT = range(3)
+
+
+class Target(NamedTuple):
+    """Two sidecars in a round whose store echoes, and a trainer's connection to it through both."""
+
+    world: World
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def still_carries(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            self.writer.write(b"ping")
+            assert await self.reader.readexactly(4) == b"ping"
+
+    def held(self) -> tuple[int, int]:
+        """How many tasks and descriptors there are."""
+        return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture
+def impatient(target: Target) -> Iterator[None]:
+    """The transport's deadlines are over soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in vars(transport) if name.endswith("_SECONDS")]:
+            patch.setattr(transport, name, DEADLINE)
+        yield
+
+
+@pytest.fixture
+async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Target]:
+    """After all, nothing is held that was not before, and a new connection is carried."""
+    for name in ("HOLD_SECONDS", "MARGIN_SECONDS", "DIAL_SECONDS"):
+        monkeypatch.setattr(tunnel, name, PATIENCE)
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+        made = Target(world, *await one.connect())
+        await made.still_carries()
+        before = made.held()
+        yield made
+        await until(lambda: all(now <= then for now, then in zip(made.held(), before, strict=True)))
+        await made.still_carries()
+        made.writer.close()
+        again = Target(world, *await one.connect())
+        await again.still_carries()
+        again.writer.close()
+
+
+def client_hello() -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname=server_name(JOB_UID, 1)).do_handshake()
+    return outgoing.read()
+
+
+def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
+    """Its beginning, or with another byte in one place, or with more behind it."""
+    places = st.integers(0, len(whole) - 1)
+    changed = st.tuples(places, st.integers(0, 255)).map(
+        lambda at: whole[: at[0]] + bytes([at[1]]) + whole[at[0] + 1 :]
+    )
+    return st.one_of(places.map(lambda end: whole[:end]), changed, st.binary(max_size=50).map(whole.__add__))
+
+
+LINES = spoiled({"job": texts, "round": st.just(1) | numbers, "index": st.just(1) | numbers, "id": texts})
+HELLO = client_hello()
+FIRST = st.one_of(
+    st.binary(max_size=2000),
+    damaged(HELLO),
+    damaged(HELLO),
+    st.just(HELLO),
+    LINES.map(lambda line: encoded(line) + b"\n"),
+    st.sampled_from([b"", b"\n", b"\x16\x03\x01", b"\x16\x03\x01\xff\xff", b"GET / HTTP/1.1\r\n\r\n", b"a" * 100_000]),
+    st.integers(1, 900).map(lambda depth: b"[" * depth + b"\n"),
+)
+
+
+async def sent(port: int, data: bytes, ending: Ending) -> bytes:
+    """What the other side says to `data` until it closes, which it has to in time."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    said = b""
+    try:
+        async with asyncio.timeout(IN_TIME):
+            with contextlib.suppress(ConnectionError):
+                writer.write(data)
+                if ending is Ending.HALF_CLOSE:
+                    writer.write_eof()
+                if ending is not Ending.ABORT:
+                    said = await reader.read()
+    finally:
+        writer.transport.abort()
+    return said
+
+
+@given(data=FIRST, ending=st.sampled_from(Ending))
+# Python refuses a server name that is not ASCII, as it should, and then complains of it as of a fault of its own
+@pytest.mark.filterwarnings("ignore:Exception ignored in. b['\"]:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("impatient")
+async def test_nobody_gets_in_by_the_peers_port(target: Target, data: bytes, ending: Ending) -> None:
+    tried["first bytes to the peers' port"] += 1
+    said = await sent(target.world.workers[0].ports.tunnel, data, ending)
+    assert b"ping" not in said
+    assert b'"ok"' not in said
+    await target.still_carries()
+
+
+@given(data=FIRST, ending=st.sampled_from(Ending))
+async def test_what_the_trainer_sends_arrives_as_it_is(target: Target, data: bytes, ending: Ending) -> None:
+    tried["first bytes to the store's port"] += 1
+    reader, writer = await target.world.workers[1].connect()
+    async with asyncio.timeout(PATIENCE):
+        writer.write(data)
+        if ending is not Ending.ABORT:
+            assert await reader.readexactly(len(data)) == data
+        if ending is Ending.HALF_CLOSE:
+            writer.write_eof()
+            assert await reader.read() in (b"bye", b"")  # TLS knows no half-close
+    writer.transport.abort()
+    await target.still_carries()
+
+
+@given(data=FIRST, ending=st.sampled_from(Ending))
+async def test_without_a_round_the_stores_port_closes(world: World, data: bytes, ending: Ending) -> None:
+    tried["first bytes to the store's port without a round"] += 1
+    assert await sent(world.workers[0].ports.store, data, ending) == b""
+
+
+async def test_callers_that_say_little_and_stay_are_closed_and_keep_nobody_out(target: Target) -> None:
+    async def drip() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", target.world.workers[0].ports.tunnel)
+        ended = asyncio.create_task(reader.read())
+        with contextlib.suppress(ConnectionError):
+            for byte in HELLO:
+                writer.write(bytes([byte]))
+                await asyncio.wait({ended}, timeout=PACE)
+                if ended.done():
+                    break
+            await ended
+        writer.transport.abort()
+
+    async with asyncio.timeout(SLOW_DEADLINE), asyncio.TaskGroup() as callers:
+        for _ in range(LORIS):
+            callers.create_task(drip())
+        tried["slow callers of the peers' port"] += LORIS
+        for _ in range(5):
+            fresh = Target(target.world, *await target.world.workers[1].connect())
+            await fresh.still_carries()
+            fresh.writer.close()

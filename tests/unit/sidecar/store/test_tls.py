@@ -1,0 +1,405 @@
+"""Who is let in to the round's store by another sidecar, over real TLS: exactly the round's other members."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+from sidecar_fakes import JOB_UID, Json, credentials
+from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
+
+from elasticjob.api import Incarnation
+from elasticjob.incarnations import Incarnations
+from elasticjob_sidecar.kubernetes.client import Unreachable
+from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.membership.refusal import Refused
+from elasticjob_sidecar.store import transport
+from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, Maker, server_name
+from elasticjob_sidecar.store.transport import Transport
+
+NAME = server_name(JOB_UID, 1)
+TWO = Incarnation(2, "2")
+
+
+def record_of_2(certificate: str) -> Json:
+    return {
+        "metadata": {"name": "job-2-0"},
+        "spec": {"job": "job", "index": TWO.index, "id": TWO.id, "certificate": certificate},
+    }
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with two_workers() as world:
+        yield world
+
+
+@pytest.fixture
+async def formed(world: World) -> AsyncIterator[World]:
+    """Round 1 is formed of both workers, and worker 0 serves its store."""
+    await world.form()
+    async with store() as server:
+        await world.workers[0].serve_store(1, server)
+        yield world
+
+
+def own(worker: Worker) -> Credentials:
+    return worker.credentials
+
+
+async def ask(worker: Worker, name: str | None, who: Credentials | None) -> str:
+    """What a caller with `who`'s certificate is told when it asks for `name`: `ok`, or why the connection ended."""
+    context = ssl.create_default_context() if who is None else who.client_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(DEADLINE):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", worker.ports.tunnel, ssl=context, server_hostname=name or ""
+            )
+            with contextlib.closing(writer):
+                line = await reader.readline()
+    except (ConnectionError, ssl.SSLError):
+        return "closed"
+    answer = json.loads(line) if line else {"code": "closed"}
+    return "ok" if answer.get("ok") else str(answer["code"])
+
+
+async def test_a_member_is_let_in(formed: World) -> None:
+    zero, one = formed.workers
+    assert await ask(zero, NAME, own(one)) == "ok"
+
+
+async def refusal(caplog: pytest.LogCaptureFixture, worker: Worker, name: str | None, who: Credentials | None) -> str:
+    """Why the listener closed the connection; the caller is not told."""
+    with caplog.at_level("INFO", logger=transport.__name__):
+        assert await ask(worker, name, who) == "closed"
+        await until(lambda: "not let in" in caplog.text)
+    return caplog.text
+
+
+async def test_no_certificate(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+    assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in await refusal(caplog, formed.workers[0], NAME, None)
+
+
+async def test_a_certificate_that_is_no_members(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Of another job, of an earlier incarnation, of a lost member: none of them is the round's."""
+    assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, formed.workers[0], NAME, credentials())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [server_name(JOB_UID, 2), server_name("another-job", 1), "elasticjob", None],
+    ids=["another round", "another job", "neither", "no name"],
+)
+async def test_another_server_name(formed: World, name: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    zero, one = formed.workers
+    assert "does not ask for round 1 of this job" in await refusal(caplog, zero, name, own(one))
+
+
+async def test_another_server_name_that_tells_of_the_right_one(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+    """What is looked at before TLS is no more than a look: TLS itself goes by the whole name."""
+    zero, one = formed.workers
+    assert "CALLBACK_FAILED" in await refusal(caplog, zero, f"{NAME}.elsewhere", own(one))
+
+
+async def test_a_certificate_that_a_member_has_signed(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+    zero, one = formed.workers
+    assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, signed_by(own(one)))
+
+
+async def test_plain_tcp(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", formed.workers[0].ports.tunnel)
+    writer.write(b'{"job": "job", "round": 1}\n')
+    async with asyncio.timeout(DEADLINE):
+        with contextlib.suppress(ConnectionError):
+            assert b"ok" not in await reader.read()
+    writer.close()
+
+
+async def test_an_older_version_of_tls(formed: World) -> None:
+    zero, one = formed.workers
+    context = own(one).client_context()
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        await asyncio.open_connection("127.0.0.1", zero.ports.tunnel, ssl=context, server_hostname=NAME)
+
+
+async def test_a_silent_caller_is_closed(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "ADMISSION_SECONDS", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", formed.workers[0].ports.tunnel)
+    async with asyncio.timeout(DEADLINE):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_rank_0_only_serves_the_store(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "TRUST_SECONDS", 0.05)
+    zero, one = formed.workers
+    assert await ask(one, NAME, own(zero)) == "closed"
+
+
+async def test_a_round_that_is_over_trusts_nobody(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "TRUST_SECONDS", 0.05)
+    zero, one = formed.workers
+    formed.job("Forming", 2, zero, one)
+    await until(lambda: zero.machine.job is not None and zero.machine.job.round == 2)
+    assert await ask(zero, NAME, own(one)) == "closed"
+
+
+async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None:
+    zero, one = formed.workers
+    third, earlier = credentials(), own(one)
+    formed.kube.workers["job-2-0"] = record_of_2(third.certificate)
+    participants = str(Incarnations((zero.machine.me, TWO)))
+    name = server_name(JOB_UID, 2)
+    formed.kube.set_job({"phase": "Formed", "round": 2, "participants": participants, "store": zero.store})
+    await until(lambda: zero.machine.job is not None and zero.machine.job.round == 2)
+    assert await ask(zero, name, earlier) == "closed"
+    # let in by TLS; what is not there yet is the store, as no trainer has fetched round 2
+    assert await ask(zero, name, third) == "NotYet"
+
+
+async def test_worker_0_learns_the_certificates_before_the_first_round(world: World) -> None:
+    zero, one = world.workers
+    world.job("Forming", 1)
+    for worker in world.workers:
+        await worker.stream()
+    joins = [asyncio.create_task(worker.join()) for worker in world.workers]
+    await until(lambda: world.kube.count("list workers") == 1)
+    world.job("Formed", 1, zero, one)
+    await asyncio.gather(*joins)
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+    assert world.kube.count("list workers") == 1
+
+
+async def test_of_newcomers_only_it_asks_by_their_indices(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    world.kube.workers["job-2-0"] = record_of_2(credentials().certificate)
+    world.job("Forming", 2, zero, one)
+    members = str(Incarnations((zero.machine.me, one.machine.me, TWO)))
+    world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.store})
+    await until(lambda: ("list workers", {"indices": [2]}) in world.kube.calls)
+
+
+async def test_certificates_are_asked_for_again_until_all_are_there(world: World) -> None:
+    world.kube.fail["list workers"] = [Unreachable("away")]
+    published = world.kube.workers["job-1-0"]["spec"].pop("certificate")
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        await until(lambda: world.kube.count("list workers") >= 2)
+        world.kube.workers["job-1-0"]["spec"]["certificate"] = published
+        await until(lambda: world.kube.count("list workers") >= 3)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+
+
+async def test_the_next_round_does_not_wait_for_the_trouble_of_this_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
+    world.kube.fail["list workers"] = [Unreachable("away")]
+    zero, one = world.workers
+    world.job("Formed", 1, zero, one)
+    await until(lambda: world.kube.count("list workers") == 1)
+    world.job("Formed", 2, zero, one)
+    await until(lambda: world.kube.count("list workers") == 2)
+    assert await ask(zero, server_name(JOB_UID, 2), own(one)) == "NotYet"
+
+
+async def test_what_rings_meanwhile_does_not_end_the_pause_before_the_next_try(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
+    world.kube.fail["list workers"] = [Unreachable("away")]
+    zero, one = world.workers
+    for waiting in range(20):
+        world.job("Formed", 1, zero, one, waiting=waiting)
+        await until(lambda: zero.machine.job is not None and zero.machine.job.waiting == waiting)  # noqa: B023
+        await asyncio.sleep(0)
+    assert world.kube.count("list workers") == 1
+
+
+async def test_a_certificate_under_another_id_is_of_no_use(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = world.kube.list_workers
+
+    async def with_another_id(*asked: Any) -> list[Json]:
+        return [{**record, "spec": {**record["spec"], "id": "f"}} for record in await listed(*asked)]
+
+    monkeypatch.setattr(world.kube, "list_workers", with_another_id)
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        await until(lambda: world.kube.count("list workers") >= 2)
+        assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, own(one))
+
+
+async def test_no_pod_speaks_for_another_worker(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    intruder, true = credentials(), world.kube.workers["job-1-0"]
+    world.kube.workers["job-2-0"] = {
+        "metadata": {"name": "job-2-0"},
+        "spec": true["spec"] | {"certificate": intruder.certificate},
+    }
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+        assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, intruder)
+
+
+async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.kube.workers["job-2-0"] = record_of_2(ssl.DER_cert_to_PEM_cert(b"no certificate"))
+    zero, one = world.workers
+    members = str(Incarnations((zero.machine.me, one.machine.me, TWO)))
+    world.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.store})
+    await until(lambda: "a member's certificate is none" in caplog.text)
+    assert await ask(zero, NAME, own(one)) == "NotYet"
+
+
+async def test_a_caller_checks_whom_it_has_reached(formed: World) -> None:
+    zero, one = formed.workers
+    with pytest.raises(Refused, match=f"{zero.address} is not the sidecar of the round's rank 0"):
+        await Transport(own(one), JOB_UID).connect(f"{zero.address}/{'0' * 32}", 1, 2)
+
+
+async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: World) -> None:
+    zero, _ = formed.workers
+    with pytest.raises(ConnectionError, match=f"sidecar at {zero.address} does not let this one in to round 1"):
+        await Transport(credentials(), JOB_UID).connect(zero.store, 1, 2)
+
+
+async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "ADMISSION_SECONDS", 0.04)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TimeoutError, match=f"rank 0's sidecar at {address} did not answer within 0.05 s"):
+            await Transport(credentials(), JOB_UID).connect(f"{address}/{'0' * 32}", 1, 1)
+
+
+async def test_200_connections_hold(formed: World) -> None:
+    one = formed.workers[1]
+    connections = []
+    for _ in range(10):
+        connections += await asyncio.gather(*(one.connect() for _ in range(20)))
+    for number, (_, writer) in enumerate(connections):
+        writer.write(b"%03d" % number)
+    async with asyncio.timeout(DEADLINE):
+        for number, (reader, writer) in enumerate(connections):
+            assert await reader.readexactly(3) == b"%03d" % number
+            writer.close()
+
+
+@pytest.mark.parametrize("sender", ["trainer", "store"])
+async def test_what_one_end_does_not_take_stops_the_other(world: World, sender: str) -> None:
+    """Back-pressure goes through both sidecars and TLS: what is not taken is not piled up in them."""
+    await world.form()
+    zero, one = world.workers
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def idle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.put_nowait(writer)
+
+    server = await asyncio.start_server(idle, "127.0.0.1", 0)
+    await zero.serve_store(1, server)
+    _, trainer = await one.connect()
+    store_end = await accepted.get()
+    full = await sent_until_stopped(trainer if sender == "trainer" else store_end)
+    assert 1 << 20 < full < 64 << 20
+    for writer in (trainer, store_end):
+        writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    server.close()
+
+
+async def sent_until_stopped(writer: asyncio.StreamWriter) -> int:
+    """How many bytes go before nothing has gone for half a second."""
+    sent = 0
+    while True:
+        writer.write(bytes(1 << 20))
+        try:
+            async with asyncio.timeout(0.5):
+                await writer.drain()
+        except TimeoutError:
+            return sent
+        sent += 1 << 20
+
+
+async def test_a_slow_caller_does_not_stall_another(formed: World) -> None:
+    one = formed.workers[1]
+    slow, slow_writer = await one.connect()
+    stuck = asyncio.create_task(flood(slow_writer))  # its echo is never read
+    reader, writer = await one.connect()
+    for _ in range(20):
+        writer.write(b"x" * 65536)
+        async with asyncio.timeout(DEADLINE):
+            await reader.readexactly(65536)
+    assert not stuck.done()
+    stuck.cancel()
+    writer.close()
+    slow_writer.transport.abort()
+    assert not slow.at_eof()
+
+
+async def flood(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(bytes(1 << 20))
+        await writer.drain()
+
+
+def test_credentials_are_made_by_another_process() -> None:
+    first, second = Maker().result(), Maker().result()
+    assert first.certificate != second.certificate
+    assert "PRIVATE" not in repr(first)
+    first.client_context()
+
+
+def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(CredentialsError):
+        Maker().result()
+
+
+def signed_by(member: Credentials) -> Credentials:
+    """A certificate that names the member as its issuer, with the member's signature."""
+    issuer = x509.load_pem_x509_certificate(member.certificate.encode())
+    issuer_key = load_pem_private_key(member.key.encode(), None)
+    assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "intruder")]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2000, 1, 1))
+        .not_valid_after(datetime(2100, 1, 1))
+        .sign(issuer_key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Credentials(certificate.public_bytes(Encoding.PEM).decode(), secret.decode())

@@ -1,0 +1,118 @@
+"""What a flood of each port that others reach costs in memory: the port is in a process of its own."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from test_fuzz_tunnel import client_hello
+
+HERE = Path(__file__).parent
+MIB = 1024  # of the KiB that /proc tells
+
+HEALTH = """
+from elasticjob.health import HealthServer, Page
+server = HealthServer({"/metrics": lambda: Page(bytes(100_000))})
+await server.listen(0)
+port = server.port
+"""
+TUNNEL = """
+from sidecar_fakes import JOB_UID, credentials
+from elasticjob.api import Incarnation
+from elasticjob.certificates import der_of
+from elasticjob_sidecar.store.transport import Transport
+transport = Transport(credentials(), JOB_UID)
+await transport.listen("127.0.0.1", 0, None, None)
+transport.trust(1, {Incarnation(1, "1"): der_of(credentials().certificate)})
+port = transport._door._listener.getsockname()[1]
+"""
+TRAINER = """
+from aiohttp import web
+from elasticjob_sidecar.trainer_api.server import TrainerServer
+server = TrainerServer(web.Application())
+await server.listen("127.0.0.1", 0)
+port = server._server.sockets[0].getsockname()[1]
+"""
+PROGRAM = """
+import asyncio, sys
+sys.path[:0] = {path!r}
+async def main():
+{serve}
+    print(port, flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+class Served:
+    """A port, and the memory of the process that listens there."""
+
+    def __init__(self, serve: str) -> None:
+        indented = "".join(f"    {line}\n" for line in serve.splitlines())
+        program = PROGRAM.format(path=[str(HERE), *sys.path], serve=indented)
+        self._process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def kib(self, name: str) -> int:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1])
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[[str], Served]]:
+    made: list[Served] = []
+
+    def serve(program: str) -> Served:
+        made.append(Served(program))
+        return made[-1]
+
+    yield serve
+    for one in made:
+        one.close()
+
+
+# an unfinished request; a large answer that is not taken; plain bytes; the start of TLS; a handshake that stands still
+HEAD = b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 4000
+HEADS = b"GET /v1/rendezvous HTTP/1.1\r\n" + (b"X: " + b"x" * 2000 + b"\r\n") * 31
+TLS_START = b"\x16\x03\x01\x0f\xf0" + b"x" * 4000
+NAMED = client_hello()  # of the round's name
+
+
+@pytest.mark.parametrize(
+    ("program", "callers", "says", "budget"),
+    [
+        pytest.param(HEALTH, 600, HEAD, 32, id="health: requests without an end"),
+        pytest.param(HEALTH, 600, b"GET /metrics HTTP/1.1\r\n\r\n", 32, id="health: answers that nobody takes"),
+        pytest.param(TRAINER, 700, HEADS, 96, id="trainer API: requests without an end"),
+        pytest.param(TUNNEL, 2500, b"", 48, id="tunnel: silence"),
+        pytest.param(TUNNEL, 2500, TLS_START, 48, id="tunnel: hellos without an end"),
+        pytest.param(TUNNEL, 2500, NAMED, 48, id="tunnel: handshakes that stand still"),
+    ],
+)
+def test_a_flood_costs_no_more_than_the_ports_budget(
+    served: Callable[[str], Served], program: str, callers: int, says: bytes, budget: int
+) -> None:
+    """`budget` in MiB; docs/security.md names them."""
+    port = served(program)
+    before = port.kib("VmRSS")
+    held = []
+    try:
+        for number in range(callers):
+            caller = socket.create_connection(("127.0.0.1", port.port), 10, (f"127.0.3.{1 + number % 100}", 0))
+            held.append(caller)
+            with suppress(ConnectionError):
+                caller.sendall(says)
+        if says == NAMED:
+            assert held[0].recv(1)  # TLS was set up
+        assert port.kib("VmHWM") - before <= budget * MIB
+    finally:
+        for caller in held:
+            caller.close()

@@ -1,0 +1,421 @@
+"""The sidecars' sockets: the trainer's API, the tunnel, health. See `sidecar_world`."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from sidecar_fakes import FakeKube, Json
+from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
+
+from elasticjob_sidecar import app
+from elasticjob_sidecar.store import sockets, tunnel
+from elasticjob_sidecar.store.forward import End, dial, listen
+from elasticjob_sidecar.trainer_api import routes as trainer_api
+
+TCP_REPAIR = 19  # linux/tcp.h
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with two_workers() as world:
+        yield world
+
+
+async def test_a_round_from_join_to_store(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert await asked == (200, {"host": "127.0.0.1", "port": one.ports.store})
+        assert await zero.call("GET", "store?round=1&timeout=10") == (
+            200,
+            {"host": "127.0.0.1", "port": zero.ports.store},
+        )
+        for worker in world.workers:
+            reader, writer = await worker.connect()
+            writer.write(b"hello")
+            assert await reader.readexactly(5) == b"hello"
+            writer.write_eof()
+            # half-closed: what the store still says arrives, unless TLS is in between, which knows no half-close
+            assert await reader.read() == (b"bye" if worker is zero else b"")
+            writer.close()
+
+
+async def test_the_connection_that_found_the_store_serves_the_trainer(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    admitted = zero.sidecar.metrics.tunnels_opened.labels("peer")
+    async with store() as server:
+        await zero.serve_store(1, server)
+        for expected in (1, 2):  # it is used once
+            assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+            reader, writer = await one.connect()
+            writer.write(b"x")
+            assert await reader.readexactly(1) == b"x"
+            assert admitted._value.get() == expected
+            writer.close()
+
+
+async def test_a_join_is_answered_with_the_stores_address_and_does_not_wait_for_it(world: World) -> None:
+    await world.form()
+    addresses = [{"host": "127.0.0.1", "port": worker.ports.store} for worker in world.workers]
+    assert [answer["store"] for answer in world.joined] == addresses
+
+
+async def test_many_bytes_arrive_whole(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    data = os.urandom(1 << 20) * 8
+    async with store() as server:
+        await zero.serve_store(1, server)
+        reader, writer = await one.connect()
+        writer.write(data)
+        assert await reader.readexactly(len(data)) == data
+        writer.close()
+
+
+async def test_what_a_slow_reader_does_not_take_is_not_piled_up() -> None:
+    loop = asyncio.get_running_loop()
+    accepted: asyncio.Queue[End] = asyncio.Queue()
+    server = await listen("127.0.0.1", 0, accepted.put_nowait)
+    with socket.create_server(("127.0.0.1", 0)) as slow, socket.socket() as fast:
+        fast.setblocking(False)
+        await loop.sock_connect(fast, server.sockets[0].getsockname())
+        near, far = await accepted.get(), await dial(*slow.getsockname())
+        near.splice(far, lambda _: None)
+        taker, _ = slow.accept()
+        data, sent = memoryview(os.urandom(1 << 20)), 0
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await loop.sock_sendall(fast, data)
+                    sent += len(data)
+                    continue
+            break
+        buffered = far._transport.get_write_buffer_size()
+        assert 0 < buffered < 512 * 1024  # what was read in one go beyond the 64 KiB at which reading pauses
+        assert sent < 64 << 20
+        near.abort()
+        far.abort()
+        await asyncio.gather(near.closed, far.closed)
+        taker.close()
+    server.close()
+
+
+async def test_a_connection_whose_other_end_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "GONE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        near, far = await dial(*gone.getsockname()), await dial(*gone.getsockname())
+        near.splice(far, lambda _: None)
+        far.write(bytes(16 << 20))  # more than the kernel takes: the rest is under way for ever
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(near.closed, far.closed)
+
+
+async def test_a_half_open_connection_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other end vanishes without a word, as that of a machine which loses its power."""
+    for name in ("IDLE", "INTERVAL", "PROBES"):
+        monkeypatch.setattr(sockets, name, 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near, far = await dial(*server.getsockname()), await dial(*server.getsockname())
+        near.splice(far, lambda _: None)
+        vanishing, _ = server.accept()
+        try:
+            vanishing.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # closes without FIN or RST
+        except PermissionError:
+            pytest.skip("only root can let a connection vanish")
+        vanishing.close()
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(near.closed, far.closed)
+
+
+async def test_a_killed_trainer_is_noticed_at_once(world: World) -> None:
+    world.job("Forming", 1)
+    zero, one = world.workers
+    client = (
+        "import http.client, json, sys\n"
+        f"c = http.client.HTTPConnection('127.0.0.1', {zero.ports.trainer_api})\n"
+        "c.request('GET', '/v1/rendezvous/events?trainer=killed&round=0')\n"
+        "r = c.getresponse(); print(r.status, flush=True); r.read()\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", client, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"200\n"
+    zero.trainer = "killed"
+    await one.stream()
+    joins = [asyncio.create_task(worker.join()) for worker in world.workers]
+    await until(lambda: all((world.kube.request(f"job-{i}-0") or {}).get("type") == "Join" for i in (0, 1)))
+    world.job("Formed", 1, zero, one)
+    await asyncio.gather(*joins)
+    began = time.monotonic()
+    process.send_signal(signal.SIGKILL)
+    await until(lambda: (world.kube.request("job-0-0") or {}).get("type") == "Leave")
+    assert time.monotonic() - began < 1
+    assert world.kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
+    await process.wait()
+
+
+async def next_event(stream: aiohttp.ClientResponse) -> Json:
+    async with asyncio.timeout(DEADLINE):
+        while not (line := await stream.content.readline()).startswith(b"data:"):
+            assert line
+    event: Json = json.loads(line[5:])
+    return event
+
+
+async def test_the_stream_tells_each_change_once(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    stream = await zero.stream()  # a reconnect of the same trainer
+    event = await next_event(stream)
+    assert (event["round"], event["phase"], event["handed"], event["changed"]) == (1, "Formed", 1, False)
+    world.job("Formed", 1, zero, one)  # nothing new
+    world.job("Formed", 1, zero, one, waiting=1)
+    event = await next_event(stream)
+    assert (event["waiting"], event["changed"]) == (1, False)
+    world.job("Forming", 2, zero, one, reason="scaled from 2 to 3")
+    event = await next_event(stream)
+    assert (event["round"], event["changed"], event["reason"]) == (2, True, "scaled from 2 to 3")
+    world.job("Closed", 2, zero, one, outcome="Failed", reason="enough")
+    event = await next_event(stream)
+    assert (event["closed"], event["outcome"]) == (True, "Failed")
+    status, body = await zero.join(after=1, cause="MembershipChanged")
+    assert (status, body) == (410, {"error": {"code": "Closed", "message": "enough", "outcome": "Failed"}})
+
+
+async def test_a_newer_trainer_ends_the_stream_of_an_older_one(world: World) -> None:
+    world.job("Forming", 1)
+    zero, _ = world.workers
+    older = await zero.stream()
+    zero.trainer = "newer"
+    await zero.stream()
+    async with asyncio.timeout(DEADLINE):
+        await older.read()  # ends
+    zero.trainer = "trainer-0"
+    status, body = await zero.join()
+    assert (status, body["error"]["code"]) == (409, "Superseded")
+
+
+async def test_a_change_of_round_ends_what_waits_for_its_store_and_what_is_connected_to_it(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        reader, writer = await one.connect()
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        asked = asyncio.create_task(one.call("GET", "store?round=2&timeout=10"))
+        status, body = await asked
+        assert (status, body["error"]["code"]) == (409, "RoundBroken")
+        world.job("Forming", 2, zero, one)
+        await until(lambda: one.machine.job is not None and one.machine.job.round == 2)
+        writer.write(b"y")
+        assert await reader.readexactly(1) == b"y"  # workers may still save what they have
+        late, late_writer = await one.connect()
+        with contextlib.suppress(ConnectionError):
+            assert await late.read() == b""  # but nobody new gets in
+        late_writer.close()
+        join = asyncio.create_task(one.join(after=1, cause="MembershipChanged"))
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        join.cancel()
+
+
+async def test_a_broken_round_ends_the_wait_for_its_store(world: World) -> None:
+    await world.form()
+    zero, one = world.workers
+    asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
+    await until(lambda: bool(zero.sidecar.tunnel))
+    world.job("Forming", 2, zero, one)
+    status, body = await asked
+    assert (status, body["error"]["code"]) == (409, "RoundBroken")
+
+
+async def test_a_store_that_never_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "HOLD_SECONDS", 0.02)
+    await world.form()
+    status, body = await world.workers[1].call("GET", "store?round=1&timeout=1")
+    assert (status, body["error"]["code"]) == (504, "StoreTimeout")
+    assert body["error"]["message"].endswith("the store of round 1 is not served yet, after 0.02 s")
+
+
+async def test_without_a_round_a_connection_to_the_store_is_closed(world: World) -> None:
+    reader, writer = await world.workers[0].connect()
+    async with asyncio.timeout(DEADLINE):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_finish_is_answered_once_the_api_has_it(world: World) -> None:
+    await world.form()
+    zero, _ = world.workers
+    world.kube.open.clear()
+    finish = asyncio.create_task(zero.call("POST", "finish", trainer=zero.trainer, round=1))
+    await until(lambda: zero.machine.mode.value == "Finished")
+    assert not finish.done()
+    world.kube.open.set()
+    assert await finish == (204, None)
+    assert world.kube.request("job-0-0") == {"type": "Finish", "round": 1}
+
+
+async def test_an_api_server_that_stays_away_is_told(world: World) -> None:
+    await world.form()
+    zero, _ = world.workers
+    world.kube.open.clear()
+    status, body = await zero.call("POST", "leave", trainer=zero.trainer, timeout=0.05)
+    message = "the API server did not take the leave within 0.05 s; it is still to be sent"
+    assert (status, body["error"]) == (504, {"code": "ApiServerAway", "message": message})
+    world.kube.open.set()
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "TrainerLeft"})
+
+
+async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(world: World) -> None:
+    world.job("Forming", 1)
+    zero, one = world.workers
+    await zero.stream()
+    first = asyncio.create_task(zero.join())
+    await until(lambda: zero.machine.request is not None)
+    first.cancel()
+    await until(lambda: not zero.machine._waiter)
+    world.job("Formed", 1, zero, one)
+    assert (await zero.join())[1]["rank"] == 0
+
+
+async def test_the_record_of_a_join_names_its_limits_also_when_it_is_renewed(world: World) -> None:
+    world.job("Forming", 1)
+    zero, one = world.workers
+    await zero.stream()
+    said = {"trainer": zero.trainer, "lastCall": 5, "workerLost": 20}
+    asked = asyncio.create_task(zero.call("POST", "rendezvous", **said))
+    limits = {"lastCallSeconds": 5, "workerLostSeconds": 20}
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 0, "cause": "Started", **limits})
+    world.job("Formed", 1, one)
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 1, "cause": "Renewed", **limits})
+    asked.cancel()
+
+
+async def test_the_record_of_a_join_says_what_failed_in_few_plain_words(world: World) -> None:
+    world.job("Forming", 1)
+    zero, _ = world.workers
+    await zero.stream()
+    detail = "rank 3, exit code 1: ValueError:\n\x00 no data\u2028" + 9000 * "!"
+    asked = asyncio.create_task(
+        zero.call("POST", "rendezvous", trainer=zero.trainer, cause="WorkerFailed", detail=detail)
+    )
+    await until(lambda: world.kube.request("job-0-0") is not None)
+    told = world.kube.request("job-0-0")["detail"]
+    assert (told[:44], len(told)) == ("rank 3, exit code 1: ValueError: no data !!!", 300)
+    asked.cancel()
+
+
+async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_api, "BODY_SECONDS", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
+    writer.write(b"POST /v1/leave HTTP/1.1\r\nHost: sidecar\r\nContent-Length: 10\r\n\r\n")
+    async with asyncio.timeout(DEADLINE):
+        answer = await reader.readuntil(b"}}")
+    assert b"400 Bad Request" in answer
+    assert b"the request's body did not come within 0.05 s" in answer
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("POST", "rendezvous", {"trainer": "t"}, 409, "this trainer has no open events stream"),
+        ("POST", "rendezvous", {}, 400, "Invalid JSON"),
+        ("POST", "rendezvous", {"after": 0}, 400, "trainer: Field required"),
+        ("POST", "rendezvous", {"trainer": "t", "cause": "AgentLost"}, 400, "cause: Value error, use one of Started"),
+        ("POST", "rendezvous", {"trainer": "t", "lastCall": 0}, 400, "lastCall: "),
+        ("POST", "rendezvous", {"trainer": "t", "workerLost": 9}, 400, "workerLost: "),
+        ("POST", "store", {"trainer": "t", "round": 1, "port": 0}, 400, "port: "),
+        ("GET", "store?round=1&timeout=forever", {}, 400, "timeout: "),
+        ("GET", "store?round=1", {}, 409, "round 1 is over for this worker"),
+        ("POST", "finish", {"trainer": "t", "round": 0}, 400, "round: "),
+        ("POST", "nowhere", {}, 404, "POST /v1/nowhere"),
+        ("DELETE", "rendezvous", {}, 405, "DELETE /v1/rendezvous"),
+    ],
+)
+async def test_a_wrong_request_is_answered_with_a_sentence(
+    world: World, method: str, path: str, body: Json, status: int, message: str
+) -> None:
+    got, answer = await world.workers[0].call(method, path, **body)
+    assert got == status
+    assert message in answer["error"]["message"]
+
+
+async def test_progress_is_shown_and_a_nan_is_no_error(world: World) -> None:
+    zero, _ = world.workers
+    body = '{"trainer": "t", "step": 7, "total": 9, "metrics": {"loss": 0.5, "broken": NaN}}'
+    async with zero.http.post(zero.url("progress"), data=body) as response:
+        assert response.status == 204
+    progress = zero.sidecar.record._progress
+    assert (progress.step, progress.total, progress.metrics) == (7, 9, {"loss": 0.5})
+
+
+async def test_health_and_metrics(world: World) -> None:
+    await world.form()
+    zero, _ = world.workers
+    base = f"http://127.0.0.1:{zero.ports.health}"
+    async with zero.http.get(f"{base}/healthz") as response:
+        assert (response.status, await response.text()) == (200, "ok\n")
+    async with zero.http.get(f"{base}/readyz") as response:
+        assert response.status == 200
+    async with zero.http.get(f"{base}/metrics") as response:
+        text = await response.text()
+    assert "elasticjob_sidecar_rounds_handed_total 1.0" in text
+    assert 'elasticjob_sidecar_joins_total{cause="Started"} 1.0' in text
+    zero.sidecar.record._ours = False
+    async with zero.http.get(f"{base}/readyz") as response:
+        assert response.status == 503
+
+
+async def test_the_pod_stops(world: World) -> None:
+    await world.form()
+    zero, _ = world.workers
+    zero.stopping.set()
+    await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "PodStopping"})
+
+
+async def test_the_pod_stops_though_the_api_server_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(app, "GOODBYE_SECONDS", 0.05)
+    kube = FakeKube()
+    kube.open.clear()
+    async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
+        worker = Worker(kube, 0, http)
+        worker.stopping.set()
+        await worker.sidecar.run(worker.stopping)
+    assert "the API server did not take the Leave within 0.05 s" in caplog.text
+
+
+async def test_a_part_that_does_not_stop_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(app, "STOP_SECONDS", 0.05)
+    freed = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not freed.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await freed.wait()
+
+    async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
+        worker = Worker(FakeKube(), 0, http)
+        monkeypatch.setattr(worker.sidecar.watch, "run", stubborn)
+        worker.stopping.set()
+        await worker.sidecar.run(worker.stopping)
+    assert "the sidecar's tasks did not stop within 0.05 s" in caplog.text
+    freed.set()

@@ -1,0 +1,589 @@
+"""The handler and its store over stand-ins of torch's few classes; real torch is met on the cluster.
+
+The sidecar is real HTTP. The store is a dictionary, shared by all clients of its port as a TCPStore is.
+"""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+import pytest
+from trainer_sidecar import RUN_ID, handed, refusal
+
+JOIN = "POST /v1/rendezvous"
+STORE = "GET /v1/store"
+MEMBERS = "torchelastic/agent/terminal_state/num_members"
+LOADED_ANEW = tuple(f"elasticjob_torch.{name}" for name in ("agent", "failures", "handler", "store"))
+LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
+
+
+class DistStoreError(RuntimeError):
+    pass
+
+
+class DistNetworkError(RuntimeError):
+    pass
+
+
+class FakeStore:
+    timeout = timedelta(seconds=300)
+
+    def set_timeout(self, timeout):
+        self.timeout = timeout
+
+
+class FakeTCPStore:
+    """Keys by port; a port in `down` refuses every call, as a server that has ended does."""
+
+    servers: ClassVar = {}
+    down: ClassVar = set()
+
+    def __init__(self, host_name, port, is_master=False, **options):
+        if not is_master and (port in self.down or port not in self.servers):
+            raise RuntimeError(f"cannot connect to {port}")
+        self.port = port
+        if is_master:
+            self.servers[port] = {}
+
+    @property
+    def keys(self):
+        if self.port in self.down:
+            raise DistNetworkError("connection was closed")
+        return self.servers[self.port]
+
+    def set(self, key, value):
+        self.keys[key] = value.encode()
+
+    def get(self, key):
+        return self.keys[key]
+
+    def add(self, key, amount):
+        self.keys[key] = self.keys.get(key, 0) + amount
+        return self.keys[key]
+
+    def check(self, keys):
+        return all(key in self.keys for key in keys)
+
+
+class SignalException(Exception):
+    def __init__(self, message, sigval):
+        super().__init__(message)
+        self.sigval = sigval
+
+
+def new_process_failure():
+    """torch's dataclass of a process that failed, cut down to what is read of it."""
+
+    @dataclass
+    class ProcessFailure:
+        local_rank: int
+        exitcode: int
+        error_file: str = "<N/A>"
+        message: object = "To enable traceback see: ..."
+        timestamp: int = 0
+
+        def __post_init__(self):
+            self.made = True
+
+        def signal_name(self):
+            return signal.Signals(-self.exitcode).name
+
+    return ProcessFailure
+
+
+def args_parser():
+    """torchrun's, as far as these tests use it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nnodes")
+    parser.add_argument("--nproc-per-node", "--nproc_per_node", default=os.environ.get("PET_NPROC_PER_NODE", "1"))
+    parser.add_argument("training_script")
+    parser.add_argument("training_script_args", nargs=argparse.REMAINDER)
+    return parser
+
+
+def rendezvous(agent, worker_group):
+    """Ask the handler, then give out the ranks, as torch's agent does."""
+    info = worker_group.handler.next_rendezvous()
+    worker_group.ranks = info.store.get(f"ranks/{info.rank}")
+
+
+def close(context, death_sig=None, timeout=30):
+    context.closed = (death_sig, timeout)
+
+
+def fake_modules():
+    names = {
+        "torch": {"__version__": "2.15.0+cpu"},
+        "torch.distributed": {
+            "run": types.SimpleNamespace(get_args_parser=args_parser),
+            "DistNetworkError": DistNetworkError,
+            "DistStoreError": DistStoreError,
+            "Store": FakeStore,
+            "TCPStore": FakeTCPStore,
+        },
+        "torch.distributed.elastic": {},
+        "torch.distributed.elastic.agent": {},
+        "torch.distributed.elastic.agent.server": {},
+        "torch.distributed.elastic.agent.server.api": {
+            "SimpleElasticAgent": type("Agent", (), {"_rendezvous": rendezvous})
+        },
+        "torch.distributed.elastic.multiprocessing": {
+            "SignalException": SignalException,
+            "PContext": type("PContext", (), {"close": close}),
+        },
+        "torch.distributed.elastic.multiprocessing.errors": {"ProcessFailure": new_process_failure()},
+        "torch.distributed.elastic.rendezvous": {
+            **{
+                f"Rendezvous{name}Error": type(f"Rendezvous{name}Error", (Exception,), {})
+                for name in ("", "Closed", "Connection", "Timeout")
+            },
+            "RendezvousHandler": object,
+            "RendezvousParameters": object,
+            "RendezvousInfo": lambda store, rank, size, address: types.SimpleNamespace(
+                store=store, rank=rank, world_size=size, bootstrap_store_info=address
+            ),
+            "RendezvousStoreInfo": lambda addr, port: (addr, port),
+        },
+    }
+    for name, members in names.items():
+        module = types.ModuleType(name)
+        vars(module).update(members)
+        yield name, module
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """The stand-in modules; the plug-in's own modules that import torch are loaded anew over them."""
+    for name, module in fake_modules():
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in LOADED_ANEW:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(FakeTCPStore, "servers", {})
+    monkeypatch.setattr(FakeTCPStore, "down", set())
+    yield sys.modules["torch.distributed.elastic.rendezvous"]
+    for name in LOADED_ANEW:
+        sys.modules.pop(name, None)
+
+
+def parameters(sidecar, **config):
+    return types.SimpleNamespace(endpoint=f"127.0.0.1:{sidecar.port}", run_id=RUN_ID, config={"timeout": 900, **config})
+
+
+@pytest.fixture
+def plugin(torch, monkeypatch):
+    module = importlib.import_module("elasticjob_torch.agent.handler")
+    for name in ("hear_signals", "leave_mark", "end_orphans", "_show_log"):
+        monkeypatch.setattr(module, name, lambda *args: None)
+    return module
+
+
+@pytest.fixture
+def handler(plugin, sidecar):
+    made = plugin.create_handler(parameters(sidecar, close_timeout="1"))
+    yield made
+    made.shutdown()
+
+
+def serves(sidecar):
+    """Let the sidecar forward to whichever store was posted last."""
+
+    def answer(path):
+        if path != STORE:
+            return 204, {}
+        posted = sidecar.said("POST /v1/store")
+        return 200, {"host": "127.0.0.1", "port": posted[-1]["port"]}
+
+    sidecar.default = answer
+
+
+def enter(sidecar, handler, *answer, **options):
+    serves(sidecar)
+    sidecar.answers[JOIN] = [handed(*answer, **options)]
+    return handler.next_rendezvous()
+
+
+def test_rank_0_serves_the_store_and_all_use_the_forwarded_address(sidecar, handler):
+    info = enter(sidecar, handler, 1, rank=0, world_size=2)
+    assert (info.rank, info.world_size) == (0, 2)
+    posted = sidecar.said("POST /v1/store")
+    assert [body["round"] for body in posted] == [1]
+    assert info.bootstrap_store_info == ("127.0.0.1", 29400)
+    info.store.set("key", "value")
+    assert info.store.get("key") == b"value"
+
+
+def failed(local_rank, exitcode, **known):
+    """torch's agent sees that a process has failed."""
+    made = sys.modules["torch.distributed.elastic.multiprocessing.errors"].ProcessFailure(local_rank, exitcode, **known)
+    assert made.made
+
+
+def test_a_join_after_a_failure_says_what_failed_first(sidecar, handler):
+    enter(sidecar, handler, 1)
+    recorded = {"message": "ValueError: no data", "extraInfo": {"rank": "3", "timestamp": "1"}}
+    failed(0, -9, timestamp=8)
+    failed(1, 1, error_file="/tmp/error.json", message=recorded, timestamp=7)
+    failed(2, 1, timestamp=7)
+    enter(sidecar, handler, 2)
+    failed(1, -11)
+    enter(sidecar, handler, 3)
+    enter(sidecar, handler, 4)
+    told = [body.get("detail") for body in sidecar.said(JOIN)]
+    assert told == [None, "rank 3, exit code 1: ValueError: no data", "local rank 1, SIGSEGV", None]
+
+
+def test_a_failure_with_a_long_and_broken_message_spoils_no_join(sidecar, handler):
+    enter(sidecar, handler, 1)
+    failed(0, 1, error_file="/tmp/error.json", message="no file \udcff" + 100_000 * "!")
+    enter(sidecar, handler, 2)
+    detail = sidecar.said(JOIN)[-1]["detail"]
+    assert detail.startswith("local rank 0, exit code 1: no file ?!!")
+    assert len(detail) == 1000
+
+
+def test_names(handler):
+    assert (handler.get_backend(), handler.get_run_id(), handler.use_agent_store) == ("elasticjob", RUN_ID, True)
+    assert (handler.num_nodes_waiting(), handler.is_closed()) == (0, False)
+
+
+def test_each_round_has_a_new_store(sidecar, handler):
+    first = enter(sidecar, handler, 1)
+    second = enter(sidecar, handler, 2)
+    assert len({body["port"] for body in sidecar.said("POST /v1/store")}) == 2
+    second.store.set("key", "value")
+    with pytest.raises(DistStoreError, match="closed"):
+        first.store.set("key", "value")
+
+
+def test_a_store_that_fails_means_the_next_round(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[JOIN] = [handed(1, rank=1), handed(2, rank=1)]
+    sidecar.answers[STORE] = [refusal(409, "RoundBroken"), (200, {"host": "127.0.0.1", "port": 40000})]
+    assert handler.next_rendezvous().rank == 1
+    assert [body["after"] for body in sidecar.said(JOIN)] == [0, 1]
+
+
+def test_a_client_that_cannot_connect_asks_the_sidecar_again(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[JOIN] = [handed(1, rank=1)]
+    sidecar.answers[STORE] = [(200, {"host": "127.0.0.1", "port": port}) for port in (40001, 40000)]
+    handler.next_rendezvous()
+    assert len(sidecar.said(STORE)) == 2
+
+
+@pytest.fixture
+def identical_workers(monkeypatch):
+    """As in a job of as many processes in each pod, whose agents need no store to tell their ranks."""
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
+
+
+@pytest.mark.usefixtures("identical_workers")
+def test_an_agent_that_needs_no_store_connects_at_its_first_use(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[JOIN] = [handed(1, rank=1)]
+    sidecar.answers[STORE] = [(200, {"host": "127.0.0.1", "port": 40000})]
+    store = handler.next_rendezvous().store
+    assert sidecar.said(STORE) == []
+    store.set("key", "value")
+    assert store.get("key") == b"value"
+    assert len(sidecar.said(STORE)) == 1
+
+
+@pytest.mark.usefixtures("identical_workers")
+def test_a_first_use_after_the_rounds_end(sidecar, handler):
+    sidecar.answers[JOIN] = [handed(1, rank=1)]
+    sidecar.answers[STORE] = [refusal(409, "RoundBroken", "round 1 is over")]
+    store = handler.next_rendezvous().store
+    with pytest.raises(DistStoreError, match="round 1 is over"):
+        store.set("key", "value")
+
+
+@pytest.mark.usefixtures("identical_workers")
+def test_a_finished_agent_does_not_wait_long_for_a_store_it_never_used(sidecar, handler, monkeypatch):
+    monkeypatch.setattr(sys.modules["elasticjob_torch.agent.store"], "_EXIT_SECONDS", 0.1)
+    sidecar.answers[JOIN] = [handed(3, rank=1)]
+    store = handler.next_rendezvous().store
+    sidecar.default = lambda path: refusal(504, "StoreTimeout") if path == STORE else (204, {})
+    assert store.add(MEMBERS, 1) == 0
+    store.wait([LAST_MEMBER])
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
+
+
+@pytest.mark.usefixtures("identical_workers")
+def test_a_finished_agent_does_not_connect_to_a_store_that_went_with_the_job(sidecar, handler):
+    """All have finished before this agent's first use of the store, which rank 0 has taken with it."""
+    sidecar.answers[JOIN] = [handed(3, rank=1)]
+    store = handler.next_rendezvous().store
+    sidecar.default = lambda path: (200, {"host": "127.0.0.1", "port": 40000}) if path == STORE else (204, {})
+    told = threading.Timer(0.05, sidecar.tell, kwargs={"phase": "Closed", "closed": True, "outcome": "Complete"})
+    told.start()
+    began = time.monotonic()
+    assert store.add(MEMBERS, 1) == 0
+    store.wait([LAST_MEMBER])
+    assert time.monotonic() - began < 20
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
+
+
+@pytest.mark.parametrize("answer", [refusal(410, "Leaving"), refusal(410, "Closed", outcome="Complete")])
+def test_a_worker_that_is_not_needed_exits_0(sidecar, handler, answer):
+    sidecar.answers[JOIN] = [answer]
+    with pytest.raises(SystemExit) as caught:
+        handler.next_rendezvous()
+    assert caught.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (refusal(410, "Closed", "too many failures", outcome="Failed"), "RendezvousClosedError", "too many failures"),
+        (refusal(410, "Closed", "closed by a worker", outcome="Closed"), "RendezvousClosedError", "closed by a worker"),
+        (refusal(410, "Closed", "1 of 2", outcome="RendezvousTimeout"), "RendezvousTimeoutError", "1 of 2"),
+        (refusal(400, "BadRequest", "after: no number"), "RendezvousError", "after: no number"),
+    ],
+)
+def test_refusals_in_torchs_terms(torch, sidecar, handler, answer, error, said):
+    sidecar.answers[JOIN] = [answer]
+    with pytest.raises(getattr(torch, error), match=said):
+        handler.next_rendezvous()
+
+
+def test_join_timeout_in_torchs_terms(torch, plugin, sidecar):
+    handler = plugin.create_handler(parameters(sidecar, join_timeout="0.001"))
+    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout", "no round")] * 9  # a millisecond is long enough to ask again
+    with pytest.raises(torch.RendezvousTimeoutError, match="no round"):
+        handler.next_rendezvous()
+    handler.shutdown()
+
+
+def test_another_job_is_one_sentence(sidecar, handler):
+    sidecar.answers[JOIN] = [handed(1, run_id="theirs")]
+    with pytest.raises(SystemExit, match=r"^elasticjob: this pod's ElasticJob has the run id theirs"):
+        handler.next_rendezvous()
+
+
+@pytest.mark.parametrize("config", [{"join_timout": "3"}, {"sidecar_timeout": "0.1"}])
+def test_a_wrong_start_is_one_sentence(plugin, sidecar, config):
+    sidecar.stop()
+    with pytest.raises(SystemExit, match=r"^elasticjob: [^\n]+$"):
+        plugin.create_handler(parameters(sidecar, **config))
+
+
+def test_set_closed(torch, sidecar, handler):
+    handler.set_closed()
+    assert len(sidecar.said("POST /v1/close")) == 1
+    sidecar.answers["POST /v1/close"] = [refusal(504, "ApiServerAway", "no API server")]
+    with pytest.raises(torch.RendezvousConnectionError, match="no API server"):
+        handler.set_closed()
+
+
+def test_shutdown_after_success_finishes(sidecar, handler):
+    store = enter(sidecar, handler, 5).store
+    sidecar.answers["POST /v1/finish"] = [refusal(504, "ApiServerAway")]
+    store.add(MEMBERS, 1)
+    assert handler.shutdown()
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [5, 5]
+    assert sidecar.said("POST /v1/leave") == []
+
+
+def test_shutdown_without_the_exit_barrier_leaves(sidecar, handler):
+    """Some agents call it while no exception is in flight though the workers have failed."""
+    enter(sidecar, handler, 5)
+    assert handler.shutdown()
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["TrainerLeft"]
+    assert sidecar.said("POST /v1/finish") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "causes"),
+    [
+        (RuntimeError("a child failed"), ["TrainerLeft"]),
+        (SystemExit(1), ["TrainerLeft"]),
+        (SignalException("stopped", 15), []),
+    ],
+)
+def test_shutdown_after_failure_leaves(sidecar, handler, error, causes):
+    enter(sidecar, handler, 5)
+
+    def run():
+        try:
+            raise error
+        finally:
+            assert handler.shutdown()
+
+    with pytest.raises(type(error)):
+        run()
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == causes
+    assert sidecar.said("POST /v1/finish") == []
+
+
+def test_a_wait_ends_with_the_round(sidecar, handler):
+    store = enter(sidecar, handler, 1).store
+    threading.Timer(0.05, sidecar.tell, kwargs={"round": 2, "phase": "Forming"}).start()
+    with pytest.raises(DistStoreError, match="the round ended while waiting for key"):
+        store.get("key")
+
+
+def test_a_wait_has_the_stores_timeout(sidecar, handler):
+    store = enter(sidecar, handler, 1).store
+    assert store.timeout == timedelta(seconds=300)
+    store.set_timeout(timedelta(seconds=0.01))
+    with pytest.raises(DistStoreError, match=r"wait timeout after 0\.01 s: key did not come"):
+        store.wait(["key"])
+
+
+def test_the_exit_barrier_tells_that_the_work_is_done(sidecar, handler):
+    store = enter(sidecar, handler, 3, world_size=1).store
+    assert store.add(MEMBERS, 1) == 1
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
+    store.set(LAST_MEMBER, "done")
+    store.wait([LAST_MEMBER])
+    assert handler.shutdown()
+    assert len(sidecar.said("POST /v1/finish")) == 1
+
+
+def test_other_counters_tell_nothing(sidecar, handler):
+    store = enter(sidecar, handler, 3).store
+    assert store.add("counter", 2) == 2
+    assert sidecar.said("POST /v1/finish") == []
+
+
+@pytest.mark.parametrize("change", [{"round": 4, "phase": "Forming"}, {"closed": True, "outcome": "Complete"}])
+def test_a_finished_agent_does_not_wait_for_a_round_that_is_over(sidecar, handler, change):
+    store = enter(sidecar, handler, 3).store
+    store.add(MEMBERS, 1)
+    threading.Timer(0.05, sidecar.tell, kwargs={"phase": "Closed", **change}).start()
+    store.wait([LAST_MEMBER])
+
+
+def test_what_a_finished_agent_waits_for_is_told(sidecar, handler, monkeypatch, caplog):
+    monkeypatch.setattr(sys.modules["elasticjob_torch.agent.store"], "_TELL_SECONDS", 0.05)
+    caplog.set_level("INFO")
+    store = enter(sidecar, handler, 3).store
+    threading.Timer(0.3, sidecar.tell, kwargs={"round": 4, "phase": "Forming"}).start()
+    store.wait([LAST_MEMBER])
+    assert f"waiting for {LAST_MEMBER} in the round's store for 0 s" in caplog.messages
+
+
+def test_a_finished_agent_does_not_mind_that_the_store_has_ended(sidecar, handler):
+    FakeTCPStore.servers[40000] = {}
+    sidecar.answers[STORE] = [(200, {"host": "127.0.0.1", "port": 40000})]
+    sidecar.answers[JOIN] = [handed(3, rank=1)]
+    store = handler.next_rendezvous().store
+    FakeTCPStore.down.add(40000)
+    assert store.add(MEMBERS, 1) == 0
+    store.wait([LAST_MEMBER])
+    with pytest.raises(RuntimeError, match="closed"):
+        store.check(["key"])
+
+
+# --- what is wrapped in torch's agent
+
+
+def test_an_agent_joins_again_when_the_round_breaks_while_ranks_are_given_out(sidecar, handler):
+    sidecar.answers[JOIN] = [handed(1), handed(2)]
+    serves(sidecar)
+    group = types.SimpleNamespace(handler=handler)
+    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent()
+
+    def break_round():
+        sidecar.await_(lambda: sidecar.said("POST /v1/store"), "round 1 to be in use")
+        sidecar.tell(round=2, phase="Forming")
+        sidecar.await_(lambda: len(sidecar.said("POST /v1/store")) == 2, "round 2 to be in use")
+        FakeTCPStore.servers[sidecar.said("POST /v1/store")[1]["port"]]["ranks/0"] = b"mine"
+
+    breaker = threading.Thread(target=break_round)
+    breaker.start()
+    agent._rendezvous(group)
+    breaker.join()
+    assert group.ranks == b"mine"
+    assert [(body["after"], body["cause"]) for body in sidecar.said(JOIN)] == [(0, "Started"), (1, "MembershipChanged")]
+
+
+def test_other_errors_of_an_agent_are_its_own(handler):
+    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent()
+    with pytest.raises(AttributeError, match="handler"):
+        agent._rendezvous(types.SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [((), (None, 7)), ((15,), (15, 7)), ((15, 60), (15, 7)), ((15, 3), (15, 3))]
+)
+def test_processes_are_stopped_within_the_jobs_time(plugin, sidecar, monkeypatch, given, expected):
+    context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
+    for seconds in ("20", "7"):  # the newest counts
+        monkeypatch.setenv("ELASTICJOB_STOP_SECONDS", seconds)
+        plugin.create_handler(parameters(sidecar)).shutdown()
+    context.close(*given)
+    assert context.closed == expected
+
+
+def test_an_agent_stopped_by_a_signal_gives_its_processes_torchs_time(plugin, sidecar, monkeypatch):
+    monkeypatch.setenv("ELASTICJOB_STOP_SECONDS", "7")
+    plugin.create_handler(parameters(sidecar)).shutdown()
+    context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
+    try:
+        raise SignalException("stopped", 15)  # noqa: TRY301
+    except SignalException:
+        context.close(15)
+    assert context.closed == (15, 30)
+
+
+@pytest.mark.parametrize(
+    ("command", "of_the_job", "identical"),
+    [
+        ("/usr/bin/torchrun train.py", "8", "1"),
+        ("/lib/python3/torch/distributed/run.py --nnodes=2 train.py --nproc-per-node=3", "8", "1"),
+        ("torchrun --nproc-per-node=8 train.py", "8", None),
+        ("torchrun --nproc_per_node gpu train.py", "1", None),
+        ("torchrun --nproc=gpu train.py", "1", None),
+        ("torchrun train.py", "gpu", None),
+        ("torchrun train.py", "", None),
+        ("torchrun --unknown=1 train.py", "8", None),
+        ("/usr/bin/accelerate launch train.py", "8", None),
+    ],
+)
+def test_workers_are_identical_if_torchrun_takes_the_number_from_the_job(
+    plugin, sidecar, monkeypatch, capfd, command, of_the_job, identical
+):
+    monkeypatch.setattr(sys, "argv", command.split())
+    monkeypatch.setenv("PET_NPROC_PER_NODE", of_the_job)
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "")
+    monkeypatch.delenv("TORCH_ELASTIC_WORKER_IDENTICAL")
+    plugin.create_handler(parameters(sidecar)).shutdown()
+    assert os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL") == identical
+    assert "usage" not in capfd.readouterr().err
+
+
+def test_what_the_user_says_of_identical_workers_counts(plugin, sidecar, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["torchrun", "train.py"])
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "8")
+    monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "0")
+    plugin.create_handler(parameters(sidecar)).shutdown()
+    assert os.environ["TORCH_ELASTIC_WORKER_IDENTICAL"] == "0"
+
+
+# --- one function
+
+
+@pytest.mark.parametrize(
+    ("version", "can"), [("2.6.0", False), ("2.7.1+cu126", False), ("2.8.0", True), ("2.15.0", True), ("3.0", True)]
+)
+def test_which_torch_serves_on_a_given_socket_with_libuv(plugin, version, can):
+    store = importlib.import_module("elasticjob_torch.agent.store")
+    assert store._libuv_takes_a_socket(version) is can
+
+
+def test_the_entry_point_loads_no_torch(monkeypatch):
+    assert not [name for name in sys.modules if name == "torch" or name.startswith("torch.")]
+    monkeypatch.delitem(sys.modules, "elasticjob_torch", raising=False)
+    package = importlib.import_module("elasticjob_torch")
+    assert package.creator() is package.creator()
+    assert "torch" not in sys.modules

@@ -1,0 +1,306 @@
+"""One agent's membership: which cause it gives, what it reports as changed, and how it ends."""
+
+import gc
+import threading
+import time
+
+import pytest
+from trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
+
+from elasticjob_torch.agent.membership import Membership, Misplaced
+from elasticjob_torch.agent.settings import parse_settings
+from elasticjob_torch.sidecar import client
+from elasticjob_torch.sidecar.client import Closed, JoinTimeout, Leaving, RoundBroken, SidecarUnavailable
+
+JOIN = "POST /v1/rendezvous"
+
+
+def make(sidecar, run_id=RUN_ID, **config):
+    return Membership(parse_settings(f"127.0.0.1:{sidecar.port}", run_id, {"sidecar_timeout": 3, **config}))
+
+
+@pytest.fixture
+def member(sidecar):
+    membership = make(sidecar)
+    membership.open()
+    yield membership
+    membership.end(stopped=True)
+
+
+def enter(sidecar, member, number):
+    """Join round `number`, take it into use and see its view."""
+    sidecar.answers[JOIN] = [handed(number)]
+    member.use(member.join(None))
+    sidecar.tell(round=number, phase="Formed", handed=number, changed=False)
+    await_view(member, lambda view: view.round == number)
+
+
+def await_view(member, condition):
+    give_up = time.monotonic() + DEADLINE
+    while member.view is None or not condition(member.view):
+        assert time.monotonic() < give_up, f"the view is {member.view}"
+        time.sleep(0.005)
+
+
+def causes(sidecar):
+    return [(body["after"], body["cause"]) for body in sidecar.said(JOIN)]
+
+
+def test_the_first_join_is_a_start(sidecar, member):
+    enter(sidecar, member, 3)
+    assert causes(sidecar) == [(0, "Started")]
+    assert member.notice_change() == 0
+
+
+def test_a_join_names_the_limits_in_place_of_the_jobs(sidecar):
+    membership = make(sidecar, last_call_timeout="5", keep_alive_max_attempt="4")
+    membership.open()
+    enter(sidecar, membership, 3)
+    (said,) = sidecar.said(JOIN)
+    assert (said["lastCall"], said["workerLost"]) == (5, 20)
+    membership.end(stopped=True)
+
+
+def test_a_change_that_was_reported_is_the_cause(sidecar, member):
+    enter(sidecar, member, 1)
+    sidecar.tell(round=2, phase="Forming", waiting=3)
+    await_view(member, lambda view: view.round == 2)
+    assert member.notice_change() == 3
+    enter(sidecar, member, 2)
+    assert causes(sidecar) == [(0, "Started"), (1, "MembershipChanged")]
+    assert member.notice_change() == 0
+
+
+def test_without_a_change_the_worker_failed(sidecar, member):
+    enter(sidecar, member, 1)
+    enter(sidecar, member, 2)
+    assert causes(sidecar) == [(0, "Started"), (1, "WorkerFailed")]
+
+
+def test_news_that_nobody_asked_for_count(sidecar, member):
+    enter(sidecar, member, 1)
+    sidecar.tell(round=2, phase="Forming")
+    await_view(member, lambda view: view.round == 2)
+    enter(sidecar, member, 2)
+    assert causes(sidecar) == [(0, "Started"), (1, "MembershipChanged")]
+
+
+def test_a_round_that_was_given_up_is_not_asked_for_again(sidecar, member):
+    sidecar.answers[JOIN] = [handed(1), handed(2)]
+    member.give_up(member.join(None))
+    member.use(member.join(None))
+    assert causes(sidecar) == [(0, "Started"), (1, "WorkerFailed")]
+
+
+def test_an_interrupted_join_asks_for_the_same_round(sidecar, member):
+    sidecar.answers[JOIN] = [handed(1), handed(1)]
+    assert member.join(None) == member.join(None)
+    assert causes(sidecar) == [(0, "Started"), (0, "Started")]
+
+
+def test_a_victim_leaves_without_blame(sidecar, member):
+    enter(sidecar, member, 1)
+    sidecar.tell(leaving=True)
+    await_view(member, lambda view: view.leaving)
+    assert member.notice_change() == 1
+    sidecar.answers[JOIN] = [refusal(410, "Leaving")]
+    with pytest.raises(Leaving):
+        member.join(None)
+    assert member.end()
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["PodStopping"]
+
+
+def test_a_close_is_only_asked_once_the_sidecar_knows_this_trainer(sidecar):
+    membership = make(sidecar, sidecar_timeout="0.2")
+    with pytest.raises(SidecarUnavailable, match="event stream did not open"):
+        membership.close()
+    assert sidecar.said("POST /v1/close") == []
+    membership.open()
+    membership.close()
+    assert len(sidecar.said("POST /v1/close")) == 1
+    membership.end(stopped=True)
+
+
+def test_closed_tells_how(sidecar, member):
+    sidecar.answers[JOIN] = [refusal(410, "Closed", "all workers have finished", outcome="Complete")]
+    with pytest.raises(Closed, match="all workers have finished") as caught:
+        member.join(None)
+    assert caught.value.outcome == "Complete"
+
+
+def test_failure_is_a_leave(sidecar, member):
+    enter(sidecar, member, 1)
+    assert member.end()
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["TrainerLeft"]
+    sidecar.await_(lambda: sidecar.streams == 0, "the end of the stream")
+
+
+def test_success_is_told_once(sidecar, member):
+    enter(sidecar, member, 4)
+    assert member.finish()
+    assert member.end()
+    assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [4]
+    assert sidecar.said("POST /v1/leave") == []
+
+
+def test_success_that_was_not_recorded_is_told_again(sidecar, member):
+    enter(sidecar, member, 4)
+    sidecar.answers["POST /v1/finish"] = [refusal(504, "ApiServerAway")]
+    assert not member.finish()
+    assert member.end()
+    assert len(sidecar.said("POST /v1/finish")) == 2
+
+
+def test_success_is_only_what_was_told(sidecar, member):
+    """A later round is another work, and no exception tells of its failure."""
+    enter(sidecar, member, 4)
+    assert member.finish()
+    enter(sidecar, member, 5)
+    assert member.end()
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["TrainerLeft"]
+
+
+def test_the_end_is_told_once(sidecar, member):
+    enter(sidecar, member, 1)
+    sidecar.answers["POST /v1/leave"] = [refusal(504, "ApiServerAway")]
+    assert [member.end(), member.end(stopped=True)] == [False, False]
+    assert len(sidecar.said("POST /v1/leave")) == 1
+
+
+def test_a_membership_that_is_dropped_lets_the_sidecar_go(sidecar):
+    dropped = make(sidecar)
+    dropped.open()
+    sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+    del dropped
+    gc.collect()
+    sidecar.await_(lambda: sidecar.streams == 0, "the end of the stream")
+
+
+def test_a_stop_by_signal_announces_nothing(sidecar, member):
+    enter(sidecar, member, 1)
+    assert member.end(stopped=True)
+    assert sidecar.said("POST /v1/leave") == []
+
+
+def test_the_end_never_raises(sidecar):
+    member = make(sidecar, close_timeout="0.2")
+    member.open()
+    sidecar.stop()
+    assert not member.end()
+
+
+def test_join_timeout(sidecar, member):
+    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout")]
+    with pytest.raises(JoinTimeout):
+        member.join(time.monotonic() - 1)
+
+
+def test_without_a_limit_a_join_is_asked_again(sidecar, member):
+    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout"), refusal(409, "NoTrainer"), handed(1)]
+    assert member.join(None).number == 1
+
+
+def test_a_join_survives_a_restart_of_the_sidecar(sidecar, member):
+    enter(sidecar, member, 1)
+    sidecar.stop()
+    sidecar.answers[JOIN] = [handed(2)]
+    sidecar.start()
+    assert member.join(None).number == 2
+
+
+def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
+    member = make(sidecar, sidecar_timeout="0.3")
+    member.open()
+    sidecar.default = lambda path: refusal(409, "NoTrainer", "the pod is being stopped") if path == JOIN else (204, {})
+    with pytest.raises(SidecarUnavailable, match=r"refuses a join, for [0-9.]+ s: the pod is being stopped"):
+        member.join(None)
+    member.end(stopped=True)
+
+
+@pytest.fixture
+def slow_join(sidecar, monkeypatch):
+    """A join is answered after half a second."""
+    monkeypatch.setattr(client, "_TELL_SECONDS", 0.1)
+    monkeypatch.setattr(client, "_SERVED_SECONDS", 0.1)
+
+    def answer(path):
+        if path != JOIN:
+            return 204, {}
+        sidecar.changed.wait_for(lambda: False, 0.5)
+        return handed(1)
+
+    sidecar.default = answer
+
+
+@pytest.mark.usefixtures("slow_join")
+def test_what_a_join_waits_for_is_told(sidecar, member, caplog):
+    caplog.set_level("INFO")
+    sidecar.tell(round=3, phase="Forming", reason="scaled from 2 to 3")
+    await_view(member, lambda view: view.round == 3)
+    assert member.join(None).number == 1
+    assert "waiting for a round for 0 s: the job is at Forming 3, scaled from 2 to 3" in caplog.messages
+
+
+@pytest.mark.usefixtures("slow_join")
+def test_a_sidecar_that_falls_silent_ends_a_join(sidecar):
+    member = make(sidecar, sidecar_timeout="0.1")
+    member.open()
+    await_view(member, lambda _: True)
+    threading.Timer(0.05, sidecar.stop).start()
+    with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 0\.1 s"):
+        member.join(None)
+    member.end(stopped=True)
+
+
+def test_no_sidecar_is_one_sentence(sidecar):
+    sidecar.stop()
+    with pytest.raises(Misplaced, match=r"no ElasticJob sidecar at 127.0.0.1:\d+ .*--rdzv-backend$"):
+        make(sidecar, sidecar_timeout="0.2").open()
+
+
+def test_another_jobs_sidecar_is_one_sentence(sidecar):
+    with pytest.raises(Misplaced, match=f"run id {RUN_ID}, but torchrun was started with --rdzv-id=mine"):
+        make(sidecar, run_id="mine").open()
+
+
+def test_a_successor_in_the_pod_is_one_sentence(sidecar):
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
+    member = make(sidecar)
+    member.open()
+    with pytest.raises(Misplaced, match="a newer torchrun"):
+        member.join(None)
+
+
+def test_the_store_is_awaited_through_time_outs(sidecar, member, caplog):
+    caplog.set_level("INFO")
+    sidecar.answers[JOIN] = [handed(1)]
+    round_1 = member.join(None)
+    late = refusal(504, "StoreTimeout", "rank 0 is late")
+    sidecar.answers["GET /v1/store"] = [late, (200, {"host": "127.0.0.1", "port": 29400})]
+    assert member.await_store(round_1, time.monotonic() + 5).port == 29400
+    assert "still waiting: rank 0 is late" in caplog.messages
+    sidecar.default = lambda path: late
+    with pytest.raises(RoundBroken, match="the store of round 1 did not come: rank 0 is late"):
+        member.await_store(round_1, time.monotonic() + 0.05)
+
+
+def test_a_store_that_does_not_come_breaks_the_round(sidecar, member):
+    sidecar.answers[JOIN] = [handed(1)]
+    round_1 = member.join(None)
+    with pytest.raises(RoundBroken, match="the store of round 1 did not come"):
+        member.await_store(round_1, time.monotonic())
+    sidecar.tell(round=2, phase="Forming")
+    await_view(member, lambda view: view.round == 2)
+    with pytest.raises(RoundBroken, match="round 1 ended"):
+        member.await_store(round_1, time.monotonic() + 5)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "over"), [("Complete", True), ("Failed", True), ("Closed", False), ("RendezvousTimeout", False)]
+)
+def test_an_explicit_close_lets_the_round_train_on(sidecar, member, outcome, over):
+    enter(sidecar, member, 1)
+    sidecar.tell(phase="Closed", closed=True, outcome=outcome)
+    await_view(member, lambda view: view.closed)
+    assert member.is_over() is over
+    assert member.notice_change() == 0

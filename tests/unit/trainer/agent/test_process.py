@@ -1,0 +1,212 @@
+"""What the plug-in does with its process: orphans of a killed agent, stop signals, calls that hang."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from elasticjob_torch.agent import orphans, stopping
+from elasticjob_torch.sidecar.calls import CallThread, Interrupted
+
+RUN = f"run-{os.getpid()}"  # another test process has other orphans
+SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+STUBBORN = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)",
+]
+
+
+@pytest.fixture
+def start():
+    """Start a marked process; all are ended afterwards."""
+    started = []
+
+    def start_marked(mark, command=SLEEP):
+        env = {**os.environ, orphans.MARK: mark}
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        return process
+
+    yield start_marked
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def dead_agent():
+    """The pid and start time of a process that no longer lives, as a mark has them."""
+    process = subprocess.Popen(["sleep", "60"])
+    started = orphans._read_stat(process.pid).started
+    process.kill()
+    process.wait()
+    return f"{process.pid}:{started}"
+
+
+def living_agent(pid=None):
+    pid = pid or os.getpid()
+    return f"{pid}:{orphans._read_stat(pid).started}"
+
+
+def test_workers_of_a_dead_agent_are_ended(start, dead_agent):
+    orphan = start(f"{dead_agent}:{RUN}:1")
+    assert orphans.end_orphans(f"{RUN}:1") == 1
+    assert orphan.wait(timeout=5) == -signal.SIGTERM
+
+
+def test_one_that_ignores_sigterm_is_killed(start, dead_agent, monkeypatch):
+    monkeypatch.setattr(orphans, "_TERM_SECONDS", 0.1)
+    orphan = start(f"{dead_agent}:{RUN}", STUBBORN)
+    assert orphans.end_orphans(RUN) == 1
+    assert orphan.wait(timeout=5) == -signal.SIGKILL
+
+
+def test_others_are_spared(start, dead_agent):
+    kept = [
+        start(f"{living_agent()}:{RUN}"),  # a worker of an agent that lives
+        start(f"{dead_agent}:another-run"),
+        start(""),
+        start("nonsense"),
+    ]
+    assert orphans.end_orphans(RUN) == 0
+    assert [process.poll() for process in kept] == [None] * len(kept)
+
+
+def test_a_reused_pid_is_no_living_agent(start):
+    orphan = start(f"{os.getpid()}:1:{RUN}")
+    assert orphans.end_orphans(RUN) == 1
+    assert orphan.wait(timeout=5) == -signal.SIGTERM
+
+
+def test_the_mark_reaches_children(monkeypatch):
+    monkeypatch.setenv(orphans.MARK, "")
+    orphans.leave_mark(RUN)
+    shown = subprocess.run(["printenv", orphans.MARK], capture_output=True, text=True, check=True).stdout.strip()
+    assert shown == f"{living_agent()}:{RUN}"
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.fixture
+def default_signals():
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in stopping._SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_a_stop_signal_interrupts():
+    stopping.hear_signals(lambda number: Stopped(number.name))
+    with pytest.raises(Stopped, match="SIGTERM"):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_handlers_of_others_stay():
+    seen = []
+
+    def theirs(number, frame):
+        seen.append(number)
+
+    signal.signal(signal.SIGTERM, theirs)
+    stopping.hear_signals(lambda number: Stopped(number.name))
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert seen == [signal.SIGTERM]
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_outside_the_main_thread_signals_are_left_alone():
+    thread = threading.Thread(target=stopping.hear_signals, args=(Stopped,))
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.fixture
+def release():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_call_returns_or_raises_as_itself():
+    calls = CallThread(lambda: False)
+    assert calls.call(lambda: 42, 5) == 42
+    with pytest.raises(KeyError, match="missing"):
+        calls.call(lambda: {}["missing"], 5)
+    assert calls.call(lambda: 43, 5) == 43
+
+
+def test_a_hanging_call_is_given_up_when_the_round_ends(release):
+    calls = CallThread(release.is_set)
+    threading.Timer(0.05, release.set).start()
+    with pytest.raises(Interrupted, match="the round ended"):
+        calls.call(threading.Event().wait, 60)
+
+
+def test_a_hanging_call_has_a_deadline_and_bars_others_until_it_returns(release):
+    calls = CallThread(lambda: False)
+    with pytest.raises(Interrupted, match=r"timeout: the store did not answer within 0\.01 s"):
+        calls.call(release.wait, 0.01)
+    with pytest.raises(Interrupted, match="an earlier call"):
+        calls.call(lambda: 42, 5)
+    release.set()
+    assert calls._done.wait(5)
+    assert calls.call(lambda: 42, 5) == 42
+
+
+def test_callers_on_several_threads_take_turns(release):
+    calls, returned = CallThread(lambda: False), []
+    first = threading.Thread(target=lambda: returned.append(calls.call(lambda: release.wait(5) and "first", 5)))
+    first.start()
+    while calls._done.is_set():  # until the first is on its way
+        first.join(0.001)
+    second = threading.Thread(target=lambda: returned.append(calls.call(lambda: "second", 5)))
+    second.start()
+    release.set()
+    for caller in (first, second):
+        caller.join(5)
+    assert returned == ["first", "second"]
+
+
+def test_a_caller_in_the_queue_is_given_up_when_the_round_ends(release):
+    ended = threading.Event()
+    calls = CallThread(ended.is_set)
+    with ThreadPoolExecutor(2) as callers:
+        waiting = [callers.submit(calls.call, release.wait, 60) for _ in range(2)]
+        ended.set()
+        for caller in waiting:
+            assert isinstance(caller.exception(5), Interrupted)
+
+
+def test_a_thread_ends_when_nobody_can_call_any_more():
+    calls = CallThread(lambda: False)
+    thread = calls.call(threading.current_thread, 5)
+    assert thread.is_alive()
+    del calls
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_the_last_call_comes_after_all_others(release):
+    done = threading.Event()
+    calls = CallThread(lambda: False)
+    with pytest.raises(Interrupted):
+        calls.call(release.wait, 0.01)
+    calls.end(done.set)
+    assert not done.is_set()
+    release.set()
+    assert done.wait(5)

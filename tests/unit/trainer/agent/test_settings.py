@@ -1,0 +1,106 @@
+"""What torchrun's options mean to the plug-in."""
+
+import pytest
+
+from elasticjob_torch.agent.settings import SettingsError, parse_settings
+
+
+def test_defaults():
+    settings = parse_settings("127.0.0.1:29401", "uid", {"timeout": 900})
+    assert (settings.host, settings.port, settings.run_id) == ("127.0.0.1", 29401, "uid")
+    assert settings.join_timeout is None
+    assert (settings.close_timeout, settings.sidecar_timeout) == (30, 30)
+    assert settings.ignored == ()
+    assert settings.limits == {}
+    assert settings.stop_timeout is None
+
+
+@pytest.mark.parametrize("value", ["", "0", "soon"])
+def test_the_jobs_stop_seconds(value):
+    assert parse_settings("", "uid", {}, "10").stop_timeout == 10
+    with pytest.raises(SettingsError, match=f"^ELASTICJOB_STOP_SECONDS={value} is not a positive number of seconds"):
+        parse_settings("", "uid", {}, value)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [
+        ("", ("127.0.0.1", 29401)),
+        ("localhost", ("127.0.0.1", 29401)),
+        ("127.0.0.1", ("127.0.0.1", 29401)),
+        ("localhost:1234", ("127.0.0.1", 1234)),
+        (" 127.0.0.2:1234 ", ("127.0.0.2", 1234)),
+    ],
+)
+def test_endpoint(endpoint, expected):
+    settings = parse_settings(endpoint, "uid", {})
+    assert (settings.host, settings.port) == expected
+
+
+def test_what_accelerate_makes_of_several_machines_is_refused_in_its_words():
+    with pytest.raises(SettingsError, match="--num_machines"):
+        parse_settings("None:29500", "uid", {})
+
+
+@pytest.mark.parametrize("endpoint", ["10.0.0.1:29401", "trainer-0", "127.0.0.1:0", "127.0.0.1:http", "[::1]:29401"])
+def test_endpoint_elsewhere_is_refused(endpoint):
+    with pytest.raises(SettingsError, match="--rdzv-endpoint"):
+        parse_settings(endpoint, "uid", {})
+
+
+def test_times_come_as_strings():
+    settings = parse_settings("", "uid", {"join_timeout": "90", "close_timeout": "2.5", "sidecar_timeout": 7})
+    assert (settings.join_timeout, settings.close_timeout, settings.sidecar_timeout) == (90, 2.5, 7)
+
+
+@pytest.mark.parametrize("value", ["", "soon", "0", "-1", "inf", "nan", None])
+def test_a_time_that_is_none_is_refused(value):
+    with pytest.raises(SettingsError, match="join_timeout"):
+        parse_settings("", "uid", {"join_timeout": value})
+
+
+def test_unknown_key_is_named():
+    with pytest.raises(SettingsError, match=r"unknown key 'join_timout'.*join_timeout"):
+        parse_settings("", "uid", {"join_timout": "90"})
+
+
+@pytest.mark.parametrize(
+    ("config", "limits"),
+    [
+        ({"last_call_timeout": "5"}, {"lastCall": 5}),
+        ({"last_call_timeout": 60}, {"lastCall": 60}),
+        ({"keep_alive_interval": "4"}, {"workerLost": 12}),
+        ({"keep_alive_max_attempt": "6"}, {"workerLost": 30}),
+        ({"keep_alive_interval": "5", "keep_alive_max_attempt": "2"}, {"workerLost": 10}),
+    ],
+)
+def test_limits_in_place_of_the_jobs(config, limits):
+    assert parse_settings("", "uid", config).limits == limits
+
+
+@pytest.mark.parametrize("key", ["last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt"])
+@pytest.mark.parametrize("value", ["", "soon", "0", "-1", "2.5", "inf", "86401", None])
+def test_what_is_no_whole_number_is_refused(key, value):
+    with pytest.raises(SettingsError, match=f"{key}=.*whole number"):
+        parse_settings("", "uid", {key: value})
+
+
+@pytest.mark.parametrize("config", [{"keep_alive_interval": "3"}, {"keep_alive_max_attempt": "86400"}])
+def test_a_silence_that_the_heartbeats_cannot_keep_is_refused(config):
+    with pytest.raises(SettingsError, match=r"keep_alive_interval \* keep_alive_max_attempt is .* at least 10"):
+        parse_settings("", "uid", config)
+
+
+def test_keys_of_torchs_own_backends_are_accepted_and_explained():
+    config = {"heartbeat": "5", "heartbeat_timeout": 5, "is_host": "1", "cas_backoff_max_seconds": "2", "timeout": 900}
+    settings = parse_settings("", "uid", config)
+    told = (
+        "has no effect with this backend: the sidecar writes the heartbeats, and tries each again until it is written"
+    )
+    assert settings.ignored == (
+        f"--rdzv-conf heartbeat {told}",
+        f"--rdzv-conf heartbeat_timeout {told}",
+        "--rdzv-conf is_host has no effect with this backend",
+        "--rdzv-conf cas_backoff_max_seconds has no effect with this backend: the operator alone writes the state of "
+        "the rendezvous",
+    )

@@ -1,0 +1,153 @@
+"""The plug-in's calls to the sidecar, over real HTTP."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+from trainer_sidecar import handed, refusal
+
+from elasticjob_torch.sidecar import client as api
+from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarRefusal, SidecarUnavailable, StoreAddress
+
+
+@pytest.fixture
+def client(sidecar):
+    return SidecarClient("127.0.0.1", sidecar.port, "t" * 32, patience=5)
+
+
+def test_join(sidecar, client):
+    sidecar.answers["POST /v1/rendezvous"] = [handed(3, rank=1, world_size=4, run_id="uid")]
+    assert client.join(2, "Started", 60) == Round(
+        number=3, rank=1, world_size=4, run_id="uid", store=StoreAddress("127.0.0.1", 29400)
+    )
+    assert sidecar.requests == [
+        ("POST /v1/rendezvous", {"trainer": "t" * 32, "after": 2, "cause": "Started", "timeout": 60}),
+    ]
+
+
+def test_store(sidecar, client):
+    sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 29400})]
+    client.post_store(3, 40001)
+    assert client.await_store(3, 20) == StoreAddress("127.0.0.1", 29400)
+    assert sidecar.said("POST /v1/store") == [{"trainer": "t" * 32, "round": 3, "port": 40001}]
+    assert sidecar.said("GET /v1/store") == [{"trainer": "t" * 32, "round": "3", "timeout": "20"}]
+
+
+def test_ends(sidecar, client):
+    client.leave("TrainerLeft", 5)
+    client.finish(3, 5)
+    client.close(5)
+    assert [(path, {k: v for k, v in body.items() if k != "trainer"}) for path, body in sidecar.requests] == [
+        ("POST /v1/leave", {"cause": "TrainerLeft", "timeout": 5}),
+        ("POST /v1/finish", {"round": 3, "timeout": 5}),
+        ("POST /v1/close", {"timeout": 5}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (409, "RoundBroken", api.RoundBroken),
+        (409, "NoTrainer", api.NoTrainer),
+        (409, "Superseded", api.Superseded),
+        (410, "Closed", api.Closed),
+        (410, "Leaving", api.Leaving),
+        (504, "JoinTimeout", api.JoinTimeout),
+        (504, "StoreTimeout", api.StoreTimeout),
+        (400, "BadRequest", SidecarRefusal),
+        (418, "Unheard", SidecarRefusal),
+    ],
+)
+def test_refusals_have_their_class(sidecar, client, status, code, kind):
+    sidecar.answers["POST /v1/rendezvous"] = [refusal(status, code, "a sentence", outcome="Failed")]
+    with pytest.raises(kind, match="a sentence") as caught:
+        client.join(0, "Started", 1)
+    assert type(caught.value) is kind
+    assert (caught.value.code, caught.value.outcome) == (code, "Failed")
+
+
+def test_a_restart_of_the_sidecar_is_bridged(sidecar, client):
+    sidecar.stop()
+    again = threading.Timer(0.3, sidecar.start)
+    again.start()
+    assert client.view()["job"] == "digits"
+    again.join()
+
+
+def test_a_failing_sidecar_is_asked_again(sidecar, client):
+    sidecar.answers["GET /v1/rendezvous"] = [(500, {}), refusal(503, "Starting")]
+    assert client.view()["job"] == "digits"
+
+
+def test_no_sidecar():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    client = SidecarClient("127.0.0.1", port, "t", patience=0.2)
+    with pytest.raises(SidecarUnavailable, match=rf"nothing answers at 127.0.0.1:{port}.*refused\), for [0-9.]+ s$"):
+        client.view()
+
+
+def test_a_stranger_on_the_port_is_not_asked_twice(sidecar, client):
+    sidecar.answers["GET /v1/rendezvous"] = [(404, {"detail": "Not Found"})]
+    with pytest.raises(SidecarUnavailable, match=r"answered 404.*Not Found"):
+        client.view()
+
+
+def test_an_answer_that_lacks_something(sidecar, client):
+    sidecar.answers["POST /v1/rendezvous"] = [(200, {"round": 1})]
+    with pytest.raises(SidecarUnavailable, match="rank"):
+        client.join(0, "Started", 1)
+
+
+@pytest.fixture
+def silent():
+    """Takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_silence_has_a_deadline(silent, monkeypatch):
+    monkeypatch.setattr(api, "_MARGIN_SECONDS", 0.05)
+    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/leave within 0\.15 s"):
+        client.leave("TrainerLeft", 0.1)
+    with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/rendezvous within 0\.15 s"):
+        client.join(0, "Started", 0.1)
+
+
+def test_a_long_wait_is_told_and_can_be_given_up(silent, monkeypatch):
+    monkeypatch.setattr(api, "_TELL_SECONDS", 0.02)
+    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    told = []
+
+    def still_waiting(seconds):
+        told.append(seconds)
+        if len(told) == 3:
+            raise SidecarUnavailable("it is silent", passing=False)
+
+    with pytest.raises(SidecarUnavailable, match="it is silent"):
+        client.join(0, "Started", 3600, still_waiting)
+    assert told == pytest.approx([0.02, 0.04, 0.06], abs=0.1)
+
+
+def test_repetitions_have_a_deadline_too(silent, monkeypatch):
+    """A sidecar that crashes in every call, each time after it was there for a while."""
+    monkeypatch.setattr(api, "_MARGIN_SECONDS", 0.1)
+    monkeypatch.setattr(api, "_SERVED_SECONDS", 0.01)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = silent.accept()
+                time.sleep(0.02)
+                connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    began = time.monotonic()
+    with pytest.raises(SidecarUnavailable, match="nothing answers"):
+        client.finish(1, 0.2)
+    assert time.monotonic() - began < 2
+    silent.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,142 @@
+"""The event stream: the newest view in memory, and the connection that tells that the agent lives."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from trainer_sidecar import DEADLINE, refusal
+
+import elasticjob_torch
+from elasticjob_torch.sidecar import events as module
+from elasticjob_torch.sidecar.events import EventStream, View, parse_events
+
+
+@pytest.fixture
+def stream(sidecar):
+    events = EventStream("127.0.0.1", sidecar.port, "t" * 32)
+    events.start()
+    yield events
+    events.stop()
+
+
+def wait_for(condition, what):
+    give_up = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < give_up, f"waited for {what}"
+        time.sleep(0.005)
+
+
+def test_newest_view_is_in_memory(sidecar, stream):
+    sidecar.tell(round=1, phase="Formed", worldSize=2)
+    wait_for(lambda: stream.view == View(round=1, phase="Formed", world_size=2), "the first view")
+    sidecar.tell(round=2, phase="Forming", waiting=1, changed=True, handed=1, reason="scaled from 2 to 3")
+    expected = View(2, "Forming", 1, 2, handed=1, changed=True, reason="scaled from 2 to 3")
+    wait_for(lambda: stream.view == expected, "the second view")
+
+
+def test_the_last_view_stands_while_the_sidecar_restarts(sidecar, stream):
+    sidecar.tell(round=1, phase="Formed")
+    wait_for(lambda: stream.view is not None and stream.view.round == 1, "the view")
+    stream.handed = 1
+    sidecar.stop()
+    wait_for(lambda: not stream.connected.is_set(), "the end of the stream")
+    assert stream.view is not None
+    assert stream.view.round == 1
+    sidecar.start()
+    sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+    assert [asked["round"] for asked in sidecar.said("GET /v1/rendezvous/events")] == ["0", "1"]
+
+
+def test_a_sidecar_that_stays_away_is_told(sidecar, stream, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_TELL_SECONDS", 0.2)
+    wait_for(lambda: stream.view is not None, "the view")
+    sidecar.stop()
+    told = re.compile(r"no events from the sidecar for \d+ s, trying on: .*refused")
+    wait_for(lambda: any(map(told.match, caplog.messages)), "the warning")
+
+
+def test_a_stream_that_was_replaced_stays_away(sidecar):
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
+    events = EventStream("127.0.0.1", sidecar.port, "t")
+    events.start()
+    wait_for(lambda: events.superseded, "the refusal")
+    events.stop()
+    assert len(sidecar.requests) == 1
+
+
+def test_stop_ends_the_connection(sidecar, stream):
+    sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+    stream.stop()
+    sidecar.await_(lambda: sidecar.streams == 0, "its end")
+
+
+AGENT = """
+import os, sys, time
+from elasticjob_torch.sidecar.events import EventStream
+stream = EventStream("127.0.0.1", int(sys.argv[1]), "t")
+stream.start()
+assert stream.connected.wait(10)
+child = os.fork()
+if child == 0:
+    time.sleep(60)
+print(child, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_agent_is_noticed_though_its_forked_child_lives(sidecar):
+    path = {**os.environ, "PYTHONPATH": str(Path(elasticjob_torch.__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-c", AGENT, str(sidecar.port)], stdout=subprocess.PIPE, env=path) as agent:
+        assert agent.stdout is not None
+        child = int(agent.stdout.readline())
+        try:
+            sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+            agent.kill()
+            sidecar.await_(lambda: sidecar.streams == 0, "the end of the killed agent's stream")
+            os.kill(child, 0)  # the child does live
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_parse_events():
+    lines = [b": still here\n", b"\n", b"data: one\n", b"data:two\r\n", b"id: 7\n", b"\n", b"data: cut off\n"]
+    assert list(parse_events(lines)) == ["one\ntwo"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("[]", "event without"),
+        ("{}", "event without 'round'"),
+        ('{"round": null, "phase": "Formed"}', "event without"),
+        ('{"round": "x", "phase": ""}', "invalid literal"),
+    ],
+)
+def test_an_event_without_sense_is_a_value_error(data, said):
+    with pytest.raises(ValueError, match=said):
+        View.from_json(json.loads(data))
+
+
+@pytest.mark.parametrize(
+    ("view", "ended"),
+    [
+        (View(round=3, phase="Formed", handed=3), False),
+        (View(round=3, phase="Closed", handed=3, closed=True), False),
+        (View(round=4, phase="Forming", handed=3, changed=True), True),
+        (View(round=4, phase="Forming"), True),
+        (View(round=3, phase="Formed", leaving=True), True),
+        # the sidecar restarted and no longer takes part in the round
+        (View(round=3, phase="Formed", handed=3, changed=True), True),
+        # sent before round 3 was handed over, read after it
+        (View(round=3, phase="Forming", handed=2, changed=True), False),
+        (View(round=2, phase="Formed", handed=2), False),
+    ],
+)
+def test_which_view_ends_round_3(view, ended):
+    assert view.ends_round(3) is ended

@@ -1,0 +1,241 @@
+"""torch's `RendezvousHandler` over the sidecar: what the agent calls, in torch's terms.
+
+All knowledge of rounds is the sidecar's, all of this agent's membership is `Membership`'s. This module joins
+the two with the round's store and decides how the process ends: with ``SystemExit(0)`` when the worker is
+scaled away or the job is complete (torch's own graceful-exit error exits 1), with one sentence on stderr when
+torchrun runs where it cannot work, else with torch's rendezvous errors.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+
+from elasticjob_torch.agent.failures import Failures
+from elasticjob_torch.agent.hooks import (
+    join_again_when_ranks_break,
+    note_identical_workers,
+    ranks_come_through_the_store,
+    stop_processes_within,
+)
+from elasticjob_torch.agent.membership import Membership, Misplaced
+from elasticjob_torch.agent.orphans import end_orphans, leave_mark
+from elasticjob_torch.agent.settings import STOP_SECONDS, Settings, SettingsError, parse_settings
+from elasticjob_torch.agent.stopping import hear_signals
+from elasticjob_torch.agent.store import AgentStore
+from elasticjob_torch.sidecar.client import (
+    Closed,
+    JoinTimeout,
+    Leaving,
+    NoTrainer,
+    Round,
+    RoundBroken,
+    SidecarError,
+    SidecarUnavailable,
+    Superseded,
+)
+
+if TYPE_CHECKING:
+    import signal
+
+log = logging.getLogger(__name__)
+
+BACKEND = "elasticjob"
+
+
+def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
+    """Make the handler of this process; called by torch.
+
+    Raises:
+        SystemExit: with one sentence, when an option is wrong or no sidecar of this job answers
+            within ``sidecar_timeout`` (30 seconds).
+    """
+    _show_log()
+    hear_signals(_signal_error)
+    try:
+        settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ.get(STOP_SECONDS))
+        for sentence in settings.ignored:
+            log.warning(sentence)
+        membership = Membership(settings)
+        membership.open()
+    except (SettingsError, Misplaced) as error:
+        raise SystemExit(f"{BACKEND}: {error}") from None
+    end_orphans(settings.run_id)
+    leave_mark(settings.run_id)
+    note_identical_workers(sys.argv, os.environ)
+    join_again_when_ranks_break()
+    if settings.stop_timeout is not None:
+        stop_processes_within(settings.stop_timeout)
+    return ElasticJobRendezvousHandler(settings, membership)
+
+
+class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
+    """Rendezvous of an ElasticJob's workers, kept in the Kubernetes API and reached through the sidecar."""
+
+    def __init__(self, settings: Settings, membership: Membership) -> None:
+        self._settings = settings
+        self._membership = membership
+        self._store: AgentStore | None = None
+        self._failures = Failures()
+        self._failures.hear()
+
+    def get_backend(self) -> str:
+        """Return the value of ``--rdzv-backend``."""
+        return BACKEND
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Tell torch that the workers use the round's store, which the agent of rank 0 serves."""
+        return True
+
+    def get_run_id(self) -> str:
+        """Return the run id, the job's UID."""
+        return self._settings.run_id
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Wait for the next round; rank 0 serves its store.
+
+        The others return when the store answers if their agent is to use it at once, else without a look at it.
+        May be called again after it was interrupted. A round that ends before it is in use, or whose store
+        fails, is passed over for the next one.
+
+        Raises:
+            SystemExit: code 0 when this worker is scaled away or the job is complete; with one sentence when
+                the sidecar belongs to another job.
+            RendezvousClosedError: the rendezvous is closed.
+            RendezvousTimeoutError: no round within ``join_timeout`` seconds (default: no limit here), or within the
+                job's own ``spec.rendezvous.joinTimeoutSeconds``.
+            RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
+        """
+        limit = self._settings.join_timeout
+        deadline = None if limit is None else time.monotonic() + limit
+        while True:
+            self._drop_store()
+            handed = self._join(deadline)
+            try:
+                return self._enter(handed)
+            except (RoundBroken, NoTrainer, RuntimeError) as error:  # the store's errors are RuntimeErrors
+                log.info("round %d is passed over: %s", handed.number, error)
+                self._membership.give_up(handed)
+            except Superseded as error:
+                raise SystemExit(f"{BACKEND}: {error}") from None
+            except SidecarUnavailable as error:
+                raise RendezvousConnectionError(str(error)) from None
+            except SidecarError as error:
+                raise RendezvousError(str(error)) from None
+
+    def num_nodes_waiting(self) -> int:
+        """Return more than 0 exactly when the round in use is no longer the formed one.
+
+        From memory, without lock or call; raises nothing.
+        """
+        return self._membership.notice_change()
+
+    def is_closed(self) -> bool:
+        """Say whether the rendezvous is closed, as far as the sidecar has told."""
+        view = self._membership.view
+        return view is not None and view.closed
+
+    def set_closed(self) -> None:
+        """Close the rendezvous for all: the formed round goes on to its end, nobody joins another.
+
+        Returns when that is recorded, within ``close_timeout`` seconds (30).
+
+        Raises:
+            RendezvousConnectionError: it could not be recorded in that time.
+        """
+        try:
+            self._membership.close()
+        except Misplaced as error:
+            raise SystemExit(f"{BACKEND}: {error}") from None
+        except SidecarError as error:
+            raise RendezvousConnectionError(f"the rendezvous could not be closed: {error}") from error
+
+    def shutdown(self) -> bool:
+        """End this agent's membership: finish after success, else leave; the job itself goes on.
+
+        Success is what torch's agent says of it, by entering its exit barrier, and nothing else: some versions call
+        this while no exception is in flight though the workers have failed. Raises nothing, may be called again, and
+        returns whether the end is recorded. Takes milliseconds; while the API server is away at most ``close_timeout``
+        seconds (30) for a leave and 300 for a finish, which is lost with this process.
+        """
+        kind = sys.exc_info()[0]
+        recorded = self._membership.end(stopped=kind is not None and issubclass(kind, SignalException))
+        self._drop_store()
+        return recorded
+
+    def _join(self, deadline: float | None) -> Round:
+        try:
+            return self._membership.join(deadline, self._failures.take())
+        except Leaving as error:
+            log.info("this worker ends: %s", error)
+            raise SystemExit(0) from None
+        except Closed as error:
+            if error.outcome == "Complete":
+                log.info("nothing left to do: %s", error)
+                raise SystemExit(0) from None
+            if error.outcome == "RendezvousTimeout":
+                raise RendezvousTimeoutError(str(error)) from None
+            raise RendezvousClosedError(str(error)) from None
+        except Misplaced as error:
+            raise SystemExit(f"{BACKEND}: {error}") from None
+        except JoinTimeout as error:
+            raise RendezvousTimeoutError(str(error)) from None
+        except SidecarUnavailable as error:
+            raise RendezvousConnectionError(str(error)) from None
+        except SidecarError as error:
+            raise RendezvousError(str(error)) from None
+
+    def _enter(self, handed: Round) -> RendezvousInfo:
+        """Bring the round's store up and take the round into use."""
+        membership, number, address = self._membership, handed.number, handed.store
+        store = self._store = AgentStore(
+            lambda seconds: membership.await_store(handed, time.monotonic() + seconds),
+            handed.world_size,
+            lambda: membership.has_ended(number),
+            membership.is_over,
+            membership.finish,
+        )
+        if handed.rank == 0:
+            membership.post_store(handed, store.serve())
+        elif ranks_come_through_the_store(os.environ):
+            store.connect()
+        membership.use(handed)
+        log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
+        return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
+
+    def _drop_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def _signal_error(number: signal.Signals) -> Exception:
+    error: Exception = SignalException(f"Process {os.getpid()} got signal: {number}", sigval=number)
+    return error
+
+
+def _show_log() -> None:
+    """Show this package's few lines on stderr, unless the program has set up logging itself."""
+    package = logging.getLogger("elasticjob_torch")
+    if not package.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{BACKEND}: %(message)s"))
+        package.addHandler(handler)
+        package.setLevel(logging.INFO)
+        package.propagate = False

@@ -1,0 +1,104 @@
+"""Makes torch's elastic agent fit the job, where torch has no hook for it: wraps two of its methods, in this process.
+
+Nothing here knows a round or the sidecar. Each wrapper passes on what torch's own method says and takes, so that an
+agent of another backend in the same process sees no difference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import logging
+import sys
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from torch.distributed import run
+from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
+from torch.distributed.elastic.multiprocessing import PContext, SignalException
+
+from elasticjob_torch.agent.store import StoreBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping, Sequence
+
+log = logging.getLogger(__name__)
+
+_IDENTICAL = "TORCH_ELASTIC_WORKER_IDENTICAL"
+
+
+def join_again_when_ranks_break() -> None:
+    """Let every agent of this process ask for the next round when this one breaks while torch gives out its ranks.
+
+    That is after `next_rendezvous`, in calls of the round's store, and would end the agent.
+    """
+    _wrap(SimpleElasticAgent, "_rendezvous", _joining_again)
+
+
+def stop_processes_within(seconds: float) -> None:
+    """Let no agent of this process wait longer than that for processes that do not end at SIGTERM, before SIGKILL.
+
+    torch waits 30 seconds at the end of each round, and only newer versions let one say another time, for the last
+    one. An agent that was itself stopped by a signal keeps torch's time: nobody waits for it.
+    """
+    _wrap(PContext, "close", functools.partial(_within, seconds))
+
+
+def note_identical_workers(arguments: Sequence[str], environment: MutableMapping[str, str]) -> None:
+    """Tell torch if every worker has as many processes, so that ranks need no exchange through the store.
+
+    Sure is only what torchrun takes from the job. On its command line the number may be one thing here and another
+    there (``gpu``, a variable of the shell), and other launchers count by themselves.
+    """
+    if environment.get("PET_NPROC_PER_NODE", "").isdecimal() and _names_no_number(arguments):
+        environment.setdefault(_IDENTICAL, "1")
+
+
+def ranks_come_through_the_store(environment: MutableMapping[str, str]) -> bool:
+    """torch's agent assigns them so, unless all workers have as many processes (`_assign_worker_ranks`)."""
+    return environment.get(_IDENTICAL, "0") != "1"
+
+
+def _names_no_number(arguments: Sequence[str]) -> bool:
+    program = PurePath(*arguments[:1])
+    if program.name != "torchrun" and program.parts[-3:] != ("torch", "distributed", "run.py"):
+        return False
+    parser = run.get_args_parser()
+    parser.set_defaults(nproc_per_node=None)  # in place of the environment's
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return parser.parse_args(list(arguments[1:])).nproc_per_node is None
+    except SystemExit:
+        return False
+
+
+def _joining_again(rendezvous: Callable[..., Any]) -> Callable[..., Any]:
+    def join(*args: Any, **kwargs: Any) -> Any:
+        while True:
+            try:
+                return rendezvous(*args, **kwargs)
+            except StoreBroken as error:
+                log.info("the round broke while its ranks were given out, joining again: %s", error)
+
+    return join
+
+
+def _within(seconds: float, close: Callable[..., Any]) -> Callable[..., Any]:
+    def close_in_time(context: Any, death_sig: Any = None, timeout: float = 30) -> Any:
+        kind = sys.exc_info()[0]
+        stopped = kind is not None and issubclass(kind, SignalException)
+        return close(context, death_sig, timeout if stopped else min(timeout, seconds))
+
+    return close_in_time
+
+
+def _wrap(owner: type, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put `wrapper` around torch's own method, in the place of an earlier one. A torch without it stays as it is."""
+    inner = getattr(owner, name, None)
+    if inner is None:
+        return
+    inner = getattr(inner, "_elasticjob_inner", inner)
+    wrapped = functools.wraps(inner)(wrapper(inner))
+    wrapped._elasticjob_inner = inner  # type: ignore[attr-defined]
+    setattr(owner, name, wrapped)

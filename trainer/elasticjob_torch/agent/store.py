@@ -1,0 +1,357 @@
+"""The round's TCPStore: the server on loopback, and the store that agents get to see.
+
+Rank 0's agent serves it with the trainer's own torch, on a socket bound to loopback (``host_name`` alone
+would still bind every address), at a fresh port each round. All reach it through their sidecars.
+`AgentStore` is what torch's agent works with: it passes each call on, but its waits end with the round,
+where torch's own would sit for up to 300 seconds in C++. It has the methods that ``Store`` of the running
+torch has, no more and no fewer, so that ``hasattr`` tells a caller the truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+import weakref
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch.distributed import DistNetworkError, DistStoreError, Store, TCPStore
+
+from elasticjob_torch.sidecar.calls import CallThread, Interrupted
+from elasticjob_torch.sidecar.client import SidecarError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from elasticjob_torch.sidecar.client import StoreAddress
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# The keys of the barrier that torch's agent enters when its workers have succeeded
+# (torch.distributed.elastic: agent.server.api._TERMINAL_STATE_SYNC_ID, utils.store.barrier).
+_EXIT_BARRIER = "torchelastic/agent/terminal_state"
+_GOODBYES = "elasticjob/agents_past_the_exit_barrier"
+_CALL_SECONDS = 30.0
+_CONNECT_SECONDS = 15.0
+_STORE_SECONDS = 300.0  # the operator ends a round without a store long before
+_EXIT_SECONDS = 30.0
+_MAX_PAUSE_SECONDS = 0.25
+_GOODBYE_SECONDS = 2.0
+_TELL_SECONDS = 60.0
+
+
+class StoreBroken(DistStoreError):  # type: ignore[misc]
+    """The round's store is gone, because the round ended or rank 0 did."""
+
+
+def serve_store() -> TCPStore:
+    """Start a server for one round, on a free loopback port (``.port``); it lives as long as the object."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(4096)
+        port = listener.getsockname()[1]
+        return TCPStore(
+            "127.0.0.1",
+            port,
+            is_master=True,
+            timeout=timedelta(seconds=_CONNECT_SECONDS),
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
+            use_libuv=_libuv_takes_a_socket(torch.__version__),
+        )
+    finally:
+        listener.close()
+
+
+def _libuv_takes_a_socket(version: str) -> bool:
+    """Say whether torch's newer server can be given a bound socket: from torch 2.8 on."""
+    major, minor = version.split(".")[:2]
+    return (int(major), int(minor)) >= (2, 8)
+
+
+def connect_store(host: str, port: int) -> TCPStore:
+    """Connect to the round's store; blocks, so call it on a `CallThread`."""
+    return TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_CONNECT_SECONDS), wait_for_workers=False)
+
+
+class AgentStore(Store):  # type: ignore[misc]
+    """The round's store for this agent.
+
+    It connects when it is used first: where all workers have as many processes, torch's agent has no use for it
+    before the exit barrier, and its workers make connections of their own.
+
+    Args:
+        find: where the round's store answers; waits for that at most as many seconds as it is told, and raises
+            `SidecarError`.
+        world_size: the number of agents in the round.
+        has_ended: whether the round is over; asked during every wait.
+        is_over: whether the whole job has ended.
+        on_finish: called once, before this agent enters the exit barrier.
+
+    Every method raises `StoreBroken` when the round has ended or its store is gone; those that wait raise torch's
+    own ``DistStoreError``, which says "timeout", after ``timeout``, which is torch's own too. Threads may share it.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[float], StoreAddress],
+        world_size: int,
+        has_ended: Callable[[], bool],
+        is_over: Callable[[], bool],
+        on_finish: Callable[[], object],
+    ) -> None:
+        super().__init__()
+        self._find = find
+        self._world_size = world_size
+        self._has_ended = has_ended
+        self._is_over = is_over
+        self._on_finish = on_finish
+        self._serves = self._closed = False
+        self._connecting = threading.Lock()
+        self._exiting = exiting = threading.Event()
+        self._is_gone: Callable[[], bool] = lambda: has_ended() or (exiting.is_set() and is_over())
+        self._inner: list[TCPStore] = []  # one, once there is a connection
+        self._thread = CallThread(self._is_gone)
+        self._clones: list[AgentStore] = []  # a PrefixStore's clone does not keep the Python half of its inner one
+        # the destructor of torch's store waits for the server's thread: not where this one is closed or dropped
+        self._let_go = weakref.finalize(self, self._thread.end, self._inner.clear)
+        self._let_go.atexit = False
+
+    def serve(self) -> int:
+        """Start the round's server in this process; return its loopback port. Raises `StoreBroken`."""
+        self._serves = True
+        self._inner.append(self._run(serve_store))
+        return int(self._inner[0].port)
+
+    def connect(self, seconds: float = _STORE_SECONDS) -> TCPStore:
+        """Connect to the round's server, unless that is done or it is in this process.
+
+        Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds``, or when the round has ended.
+        """
+        give_up = time.monotonic() + seconds
+        with self._connecting:
+            while not self._inner:
+                # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
+                address = self._find(give_up - time.monotonic())
+                try:
+                    self._inner.append(self._run(partial(connect_store, address.host, address.port)))
+                except StoreBroken:
+                    raise
+                except RuntimeError as error:
+                    if self._is_gone():
+                        raise StoreBroken(f"the round ended: {error}") from error
+                    log.info("connecting to the round's store again: %s", error)
+                    time.sleep(0.1)
+            held = self._inner[:1]  # closed meanwhile by another thread, perhaps
+        if not held:
+            raise StoreBroken("the round's store is closed")
+        return held[0]
+
+    def close(self) -> None:
+        """Let go of the connection, and of the server if it is here. Returns at once; raises nothing."""
+        self._closed = True
+        while self._clones:
+            self._clones.pop().close()
+        self._let_go()
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Write a key."""
+        self._pass_on(lambda inner: inner.set(key, value))
+
+    def get(self, key: str) -> bytes:
+        """Wait for a key and return its value."""
+        self.wait([key])
+        return bytes(self._pass_on(lambda inner: inner.get(key)))
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter and return it. On the exit barrier's counter, tell first that this agent is done."""
+        if not key.startswith(_EXIT_BARRIER):
+            return int(self._pass_on(lambda inner: inner.add(key, amount)))
+        self._on_finish()
+        self._exiting.set()  # rank 0 may have ended by now, and its store with it, if that was the end of all
+        try:
+            self._connected(_EXIT_SECONDS)
+            return int(self._pass_on(lambda inner: inner.add(key, amount)))
+        except RuntimeError as error:
+            log.info("the other agents go on without this one, whose work is done (%s)", error)
+            return 0  # torch then waits for the last member, which returns at once
+        finally:
+            self._exiting.clear()
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Say whether all the keys exist."""
+        return bool(self._pass_on(lambda inner: inner.check(list(keys))))
+
+    def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
+        """Write a key if it has the expected value; return the value it has then."""
+        return bytes(self._pass_on(lambda inner: inner.compare_set(key, expected_value, desired_value)))
+
+    def delete_key(self, key: str) -> bool:
+        """Delete a key; return whether it existed."""
+        return bool(self._pass_on(lambda inner: inner.delete_key(key)))
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Append to a key's value."""
+        self._pass_on(lambda inner: inner.append(key, value))
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """Wait for the keys and return their values."""
+        self.wait(keys)
+        return list(self._pass_on(lambda inner: inner.multi_get(list(keys))))
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Write several keys."""
+        self._pass_on(lambda inner: inner.multi_set(list(keys), list(values)))
+
+    def num_keys(self) -> int:
+        """Return the number of keys in the store."""
+        return int(self._pass_on(lambda inner: inner.num_keys()))
+
+    def has_extended_api(self) -> bool:
+        """Say that `append`, `multi_get` and `multi_set` are there."""
+        return True
+
+    # torch's C++, PrefixStore for one, looks these two up by their C++ names
+    deleteKey = delete_key  # noqa: N815
+    getNumKeys = num_keys  # noqa: N815
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Wait until all the keys exist."""
+        limit = (self.timeout if timeout is None else timeout).total_seconds()
+        if all(key.startswith(_EXIT_BARRIER) for key in keys):
+            self._wait_at_exit(keys, limit)
+        else:
+            self._wait_for(", ".join(keys), lambda: self.check(keys), limit)
+
+    if hasattr(Store, "queue_push"):
+
+        def queue_push(self, key: str, value: str | bytes) -> None:
+            """Append a value to a queue."""
+            self._pass_on(lambda inner: inner.queue_push(key, value))
+
+        def queue_pop(self, key: str, block: bool = True) -> bytes:
+            """Take the first value of a queue; wait for one, unless ``block`` is False."""
+            if not block:
+                return bytes(self._pass_on(lambda inner: inner.queue_pop(key, False)))
+            taken: list[bytes] = []
+
+            def take() -> bool:
+                with contextlib.suppress(torch.distributed.QueueEmptyError):
+                    taken.append(self.queue_pop(key, block=False))
+                return bool(taken)
+
+            self._wait_for(f"a value in the queue {key}", take, self.timeout.total_seconds())
+            return taken[0]
+
+        def queue_len(self, key: str) -> int:
+            """Return the number of values in a queue."""
+            return int(self._pass_on(lambda inner: inner.queue_len(key)))
+
+    if hasattr(Store, "list_keys"):
+
+        def list_keys(self) -> list[str]:
+            """Return all keys of the store."""
+            return list(self._pass_on(lambda inner: inner.list_keys()))
+
+    if hasattr(Store, "clone"):
+
+        def clone(self) -> AgentStore:
+            """Return a second connection to the round's store, which is closed with this one."""
+            inner = self._pass_on(lambda inner: inner.clone())
+            clone = AgentStore(self._find, self._world_size, self._has_ended, self._is_over, self._on_finish)
+            clone._inner.append(inner)
+            clone.set_timeout(self.timeout)
+            self._clones.append(clone)
+            return clone
+
+    if hasattr(Store, "barrier"):
+
+        def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+            """Wait until ``world_size`` callers have come to this barrier."""
+            limit = self.timeout if timeout is None else timeout
+            clone = self.clone()  # torch's barrier keeps a connection to itself until it ends
+            try:
+                clone._pass_on(
+                    lambda inner: inner.barrier(key, world_size, limit), limit.total_seconds() + _CALL_SECONDS
+                )
+            finally:
+                with contextlib.suppress(ValueError):  # closed meanwhile, with this store
+                    self._clones.remove(clone)
+                clone.close()
+
+    def _wait_for(self, what: str, met: Callable[[], bool], limit: float) -> None:
+        if self._poll(what, met, limit, self._has_ended):
+            return
+        if self._has_ended():
+            raise StoreBroken(f"the round ended while waiting for {what}")
+        raise DistStoreError(f"wait timeout after {limit:g} s: {what} did not come into the round's store")
+
+    def _wait_at_exit(self, keys: Sequence[str], limit: float) -> None:
+        """Wait for the other agents' success; their failure is no concern of this one, whose work is done.
+
+        The agent that serves the store stays as long as the round stands: others may still be saving.
+        """
+        if not self._inner:
+            return  # not reached when this agent told that it is done
+        try:
+            seconds = float("inf") if self._serves else limit
+            if self._poll(", ".join(keys), lambda: self.check(keys), seconds, self._nobody_comes):
+                self._part()
+            else:
+                log.info("no longer waiting for the other agents to finish")
+        except RuntimeError:
+            log.info("the round's store has ended, as rank 0 did")
+
+    def _nobody_comes(self) -> bool:
+        return self._has_ended() or self._is_over()
+
+    def _part(self) -> None:
+        """Let the server outlive the other agents' last calls, which would else fail noisily."""
+        past = self._pass_on(lambda inner: inner.add(_GOODBYES, 1))
+        give_up = time.monotonic() + _GOODBYE_SECONDS
+        while self._serves and past < self._world_size and time.monotonic() < give_up:
+            time.sleep(0.01)
+            past = self._pass_on(lambda inner: inner.add(_GOODBYES, 0))
+
+    def _poll(self, what: str, met: Callable[[], bool], seconds: float, stop: Callable[[], bool]) -> bool:
+        began = told = time.monotonic()
+        pause = 0.001
+        while not met():
+            now = time.monotonic()
+            if stop() or now - began > seconds:
+                return False
+            if now - told >= _TELL_SECONDS:
+                log.info("waiting for %s in the round's store for %.0f s", what, now - began)
+                told = now
+            time.sleep(pause)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+        return True
+
+    def _pass_on(self, use: Callable[[TCPStore], T], seconds: float = _CALL_SECONDS) -> T:
+        inner = self._connected()
+        try:
+            return self._run(lambda: use(inner), seconds)
+        except DistNetworkError as error:
+            raise StoreBroken(f"the connection to the round's store broke: {error}") from error
+
+    def _connected(self, seconds: float = _STORE_SECONDS) -> TCPStore:
+        if self._closed:
+            raise StoreBroken("the round's store is closed")
+        try:
+            return self.connect(seconds)
+        except SidecarError as error:
+            raise StoreBroken(str(error)) from error
+
+    def _run(self, run: Callable[[], T], seconds: float = _CALL_SECONDS) -> T:
+        try:
+            return self._thread.call(run, seconds)
+        except Interrupted as error:
+            raise StoreBroken(str(error)) from error

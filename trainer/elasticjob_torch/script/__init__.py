@@ -1,0 +1,1 @@
+"""In a training process: what a script may ask of its worker's sidecar and tell it. Without torch."""

@@ -1,0 +1,212 @@
+"""What a training script may ask and tell: `current`, `wants_restart` and `report`. All of it is optional.
+
+Each call works on memory, in microseconds; threads that start at the first call do the network's part (`link`).
+Outside of an ElasticJob the calls do nothing. A forked child, such as a worker of a DataLoader, starts from nothing:
+it has no threads and no connection unless it makes a call of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import operator
+import os
+import re
+import threading
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
+
+from elasticjob_torch.agent.settings import SettingsError, parse_settings
+from elasticjob_torch.script.link import Link, Progress, ScriptView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+MOST_METRICS = 16
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
+_MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
+
+
+@dataclass(frozen=True)
+class Current:
+    """The round that this process trains in, as far as it is known here: None or 0 for what is not.
+
+    Attributes:
+        round: the round's number.
+        rank, local_rank, world_size: of this process, as torchrun sets RANK, LOCAL_RANK and WORLD_SIZE.
+        group_rank, group_world_size: of its worker, the pod, among the workers.
+        waiting: workers that have joined, and wait for the next round.
+        reason: why the last round ended and this one was formed.
+    """
+
+    round: int = 0
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    group_rank: int | None = None
+    group_world_size: int | None = None
+    waiting: int = 0
+    reason: str = ""
+
+
+def current() -> Current:
+    """Return what is known of the round that this process trains in.
+
+    The first call waits for the sidecar's first word, some milliseconds and at most one second; later ones do not wait.
+    """
+    link = _link if _decided else _connect()
+    if link is None:
+        return _seen(None)
+    global _known
+    view = link.first_view()
+    if _known is None or _known[0] is not view:
+        _known = view, _seen(view)
+    return _known[1]
+
+
+def wants_restart() -> bool:
+    """Say whether this round is going to be replaced by plan, so that the script should save its checkpoint now.
+
+    To be called by all ranks after each step. True for newcomers, a scale-down, a suspension; not after a loss, when
+    the workers are stopped at once. It stays True until the process is stopped, which is when every process that has
+    ever called this has called it again after saving, or at last after ``spec.rendezvous.saveSeconds``.
+
+        for step in range(start, total):
+            train(step)  # ends with a collective, such as DDP's all-reduce
+            if elasticjob_torch.wants_restart() and rank == 0:
+                save(step)
+
+    While rank 0 saves the others wait for it in the next step's collective, so their next call shows that it has saved.
+    The ranks may learn of the plan one step apart. For a save in which all take part, let them agree first:
+
+            stop = torch.tensor(float(elasticjob_torch.wants_restart()), device=device)
+            torch.distributed.all_reduce(stop, torch.distributed.ReduceOp.MAX)
+            if stop:
+                torch.distributed.checkpoint.save(...)
+    """
+    link = _link if _decided else _connect()
+    return link is not None and link.wants_restart()
+
+
+def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = None, **metrics: SupportsFloat) -> None:
+    """Show how far the training is, in ``kubectl get elasticjobs`` and the status.
+
+    Sent at most once a second and once at exit, the last values only; what a call leaves out stays as it was. The job's
+    status has the values of rank 0's worker, each ElasticWorker its own. Of several processes of one worker that
+    report, the lowest local rank's count. No value of a number ends a training: a step or total beyond 0 and 2**53 - 1
+    is shown as the nearer of them, and a metric that is infinite, or no number any more, is not shown.
+
+    Raises:
+        TypeError: an argument is no number; the message names it.
+        ValueError: a metric's name cannot be shown, or there are too many.
+    """
+    global _progress
+    known = _progress
+    shown = _shown(known.metrics, metrics) if metrics else known.metrics
+    _progress = Progress(
+        known.step if step is None else _count("step", step),
+        known.total if total is None else _count("total", total),
+        shown,
+    )
+    link = _link if _decided else _connect()
+    if link is not None:
+        link.report(_progress)
+
+
+def _shown(known: Mapping[str, float], news: Mapping[str, SupportsFloat]) -> Mapping[str, float]:
+    shown = dict(known)
+    for name, given in news.items():
+        value = given if type(given) is float and name in known else _metric(name, given)
+        if math.isfinite(value):
+            shown[name] = value
+        else:
+            shown.pop(name, None)
+    if len(shown) > MOST_METRICS:
+        raise ValueError(f"report(): {list(shown)[-1]} is one more than the {MOST_METRICS} metrics that can be shown")
+    return shown
+
+
+def _count(name: str, value: SupportsIndex) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"report(): {name} must be a whole number, not {type(value).__name__}") from None
+    return min(max(number, 0), _MOST)
+
+
+def _metric(name: str, value: SupportsFloat) -> float:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"report(): {name!r} must be a letter, then up to 62 letters, digits or any of ._/-")
+    if type(value) is float:
+        return value
+    if not isinstance(value, Real):
+        raise TypeError(f"report(): {name} must be a number, not {type(value).__name__}; a tensor's is tensor.item()")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _seen(view: ScriptView | None) -> Current:
+    return Current(
+        round=view.round if view else 0,
+        rank=_number("RANK"),
+        local_rank=_number("LOCAL_RANK"),
+        world_size=_number("WORLD_SIZE"),
+        group_rank=_number("GROUP_RANK"),
+        group_world_size=_number("GROUP_WORLD_SIZE"),
+        waiting=view.waiting if view else 0,
+        reason=view.reason if view else "",
+    )
+
+
+def _number(variable: str) -> int | None:
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() else None
+
+
+def _connect() -> Link | None:
+    """Find the sidecar of this pod; None outside of an ElasticJob."""
+    global _link, _decided
+    with _lock:
+        if not _decided:
+            _link, _decided = _find(), True
+    return _link
+
+
+def _find() -> Link | None:
+    endpoint = os.environ.get("PET_RDZV_ENDPOINT", "")
+    if os.environ.get("PET_RDZV_BACKEND") != "elasticjob" or not endpoint:
+        log.info("not in an ElasticJob: nobody wants a restart here, and nobody reads a report")
+        return None
+    try:
+        settings = parse_settings(endpoint, "", {})
+    except SettingsError as error:
+        log.warning("no sidecar of an ElasticJob is to be found: %s", error)
+        return None
+    return Link(settings.host, settings.port, _number("LOCAL_RANK") or 0)
+
+
+def _begin() -> None:
+    """The state of a process that has made no call yet."""
+    global _link, _decided, _known, _progress, _lock
+    _link, _decided, _known, _progress, _lock = None, False, None, Progress(), threading.Lock()
+
+
+def _at_exit() -> None:
+    if _link is not None:
+        _link.close()
+
+
+_link: Link | None
+_decided: bool
+_known: tuple[ScriptView | None, Current] | None
+_progress: Progress
+_lock: threading.Lock
+_begin()
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_begin)

@@ -1,0 +1,214 @@
+"""The threads behind a script's calls: one holds a stream of events from the sidecar, one sends.
+
+Both are daemons, made when they are first needed. The script's own thread reads and writes memory only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from elasticjob_torch.sidecar.client import SidecarClient, SidecarError, SidecarUnavailable
+from elasticjob_torch.sidecar.events import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS = 1.0
+REPORT_SECONDS = 1.0
+EXIT_SECONDS = 2.0
+# Within this all sidecars of the job have heard of a planned end, and all scripts of theirs.
+HEARD_SECONDS = 1.0
+_PATIENCE_SECONDS = 5.0  # a sidecar that restarts
+
+
+class Progress(NamedTuple):
+    """All that was reported so far."""
+
+    step: int | None = None
+    total: int | None = None
+    metrics: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True)
+class ScriptView:
+    """The rendezvous as the sidecar tells it to scripts; `ending`: this round is going to be replaced, by plan."""
+
+    round: int
+    waiting: int
+    reason: str
+    ending: bool
+    since: float  # of the monotonic clock: since when `ending` is known
+
+
+class ScriptStream(Stream):
+    """Looks on without being an agent. `saves` says that this process wants to save before a planned end."""
+
+    def __init__(self, host: str, port: int, name: str) -> None:
+        super().__init__(host, port)
+        self.view: ScriptView | None = None
+        self.saves = False
+        self.told = threading.Event()
+        self._name = name
+
+    def target(self) -> str:
+        query = urlencode({"script": self._name, "saves": str(self.saves).lower()})
+        return f"/v1/rendezvous/watch?{query}"
+
+    def take(self, data: Any) -> None:
+        before, now = self.view, time.monotonic()
+        try:
+            ending = bool(data["ending"])
+            since = before.since if before is not None and before.ending and ending else now
+            self.view = ScriptView(int(data["round"]), int(data["waiting"]), str(data["reason"]), ending, since)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"event without {error}") from error
+        self.told.set()
+
+
+class Link:
+    """A script's side of the sidecar's API."""
+
+    def __init__(self, host: str, port: int, local_rank: int) -> None:
+        name = uuid.uuid4().hex
+        self._stream = ScriptStream(host, port, name)
+        self._sender = Sender(host, port, name, local_rank, self._stream.connected)
+        self._lock = threading.Lock()
+        self._watching = False
+        self._late = False  # the last True was returned when all ranks had heard of the end
+
+    def first_view(self) -> ScriptView | None:
+        """The newest view; the first call waits for one, but no other does."""
+        if not self._watching and self._watch(saves=False):
+            self._stream.told.wait(FIRST_SECONDS)
+        return self._stream.view
+
+    def wants_restart(self) -> bool:
+        """Whether the script should save now; a call after it has saved tells the sidecar so."""
+        if not self._stream.saves and not self._watch(saves=True):
+            self._sender.saved(0)
+        view = self._stream.view
+        if view is None or not view.ending:
+            self._late = False
+            return False
+        if self._late:
+            self._sender.saved(view.round)
+        # A rank that heard of it earlier may be a step ahead of rank 0, whose save must not be cut short.
+        self._late = time.monotonic() - view.since >= HEARD_SECONDS
+        return True
+
+    def report(self, progress: Progress) -> None:
+        self._sender.report(progress)
+
+    def close(self) -> None:
+        """Send what is left, within two seconds."""
+        self._sender.close(EXIT_SECONDS)
+
+    def _watch(self, *, saves: bool) -> bool:
+        """Open the stream; False when it was opened before."""
+        with self._lock:
+            self._stream.saves = self._stream.saves or saves
+            if self._watching:
+                return False
+            self._watching = True
+            self._stream.start()
+            return True
+
+
+class Sender:
+    """Sends the newest of what there is to send, from a thread of its own."""
+
+    def __init__(self, host: str, port: int, name: str, local_rank: int, connected: threading.Event) -> None:
+        self._client = SidecarClient(host, port, name, _PATIENCE_SECONDS)
+        self._name = name
+        self._local_rank = local_rank
+        self._connected = connected
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._saved: int | None = None
+        self._saved_last: int | None = None
+        self._progress: Progress | None = None
+        self._due = 0.0
+        self._closing = False
+        self._complained = False
+
+    def saved(self, round_number: int) -> None:
+        """The script wants to save, and has done so for the end of that round; 0 for none. Sent at once."""
+        if round_number != self._saved_last:
+            with self._condition:
+                self._saved = self._saved_last = round_number
+                self._wake()
+
+    def report(self, progress: Progress) -> None:
+        """To be sent at once, or a second after the last one."""
+        with self._condition:
+            news, self._progress = self._progress is None, progress
+            if news:  # else the thread waits for its moment already
+                self._wake()
+
+    def close(self, seconds: float) -> None:
+        """Send what is left, and wait for that at most ``seconds``."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="elasticjob-report", daemon=True)
+            self._thread.start()
+        self._condition.notify()
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            saved, progress, closing = self._next()
+            # the end of this process says as much
+            if saved is not None and not closing and self._connected.wait(_PATIENCE_SECONDS):
+                self._post("/v1/saved", {"script": self._name, "round": saved}, _PATIENCE_SECONDS)
+            if progress is not None and not self._send(progress):
+                with self._condition:
+                    self._progress = self._progress or progress
+
+    def _next(self) -> tuple[int | None, Progress | None, bool]:
+        """Wait until there is something to send, or the end."""
+        with self._condition:
+            while not (self._closing or self._saved is not None or self._left() == 0):
+                self._condition.wait(self._left())
+            saved, self._saved, progress = self._saved, None, None
+            if self._closing or self._left() == 0:
+                progress, self._progress = self._progress, None
+                self._due = time.monotonic() + REPORT_SECONDS
+            return saved, progress, self._closing
+
+    def _left(self) -> float | None:
+        """Seconds until the report may be sent, None without one."""
+        return None if self._progress is None else max(0.0, self._due - time.monotonic())
+
+    def _send(self, progress: Progress) -> bool:
+        given = {"step": progress.step, "total": progress.total, "metrics": dict(progress.metrics)}
+        return self._post("/v1/progress", {"local_rank": self._local_rank, **given}, 0)
+
+    def _post(self, path: str, body: dict[str, Any], patience: float) -> bool:
+        """Return False when it may be tried again."""
+        try:
+            self._client.post(path, body, patience)
+        except SidecarUnavailable as error:
+            self._complain(path, error)
+            return False
+        except SidecarError as error:
+            self._complain(path, error)
+        return True
+
+    def _complain(self, path: str, error: SidecarError) -> None:
+        if not self._complained:
+            log.warning("the sidecar does not take %s; this is said once: %s", path, error)
+        self._complained = True

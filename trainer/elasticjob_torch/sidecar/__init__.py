@@ -1,0 +1,1 @@
+"""The sidecar's API as this package calls it, with the standard library alone."""
