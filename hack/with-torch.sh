@@ -18,7 +18,7 @@ lock=$1; shift
 build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
 
 dev=$(locked_dir dev dev)
-path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/tests/unit:$root/bench
+path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/bench
 path+=$(cd "$dev" && printf ':/opt/dev/%s' lib/python3*/site-packages)
 mkdir -p "$root/build"
 reach=(--network none --hostname localhost)

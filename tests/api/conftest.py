@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from dynamic_torch import stand_in
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from api.operators import Operators, Witness
 from api.team import Team
 from support import ControlPlane
+from support.dynamic_torch import stand_in
 
 CRDS = Path(__file__).parents[2] / "crds"
 

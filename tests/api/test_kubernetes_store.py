@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import ClassVar
 
 import pytest
-from dynamic_torch import DistStoreError
 
 from api.team import Team
 from elasticjob_torch.kubernetes.api import ApiClient, Unavailable
 from support import ControlPlane
+from support.dynamic_torch import DistStoreError
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from test_fuzz_records import STATUSES, specs
 
 from e2e.identity import Caller, path
 from e2e.job import Job
 from e2e.kube import Namespace
 from elasticjob.api import ElasticWorker
+from support.record_strategies import STATUSES, specs
 
 ELSEWHERE = "10.255.255.1:29402"
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from model.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("core", "operator", "sidecar", "tests/unit", "tests/model", "pyproject.toml")
+COPIED = ("core", "operator", "sidecar", "tests/support", "tests/unit", "tests/model", "pyproject.toml")
 PROCESSES = 2
 LONGEST_SECONDS = 300  # a mutant may run in circles
 UNIT_TESTS = (

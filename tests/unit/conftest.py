@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from fuzzing import tried
 from hypothesis import settings
-from trainer_sidecar import Sidecar
+
+from support.fuzzing import tried
+from support.trainer_sidecar import Sidecar
 
 settings.load_profile("short")
 

@@ -3,43 +3,19 @@
 from ipaddress import ip_address
 from typing import Any
 
-from fuzzing import Json, spoiled, texts, tried
 from hypothesis import example, given
 from hypothesis import strategies as st
-from operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
 from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of
+from support.fuzzing import Json, tried
+from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer
+from support.record_strategies import STATUSES, certified, specs
 
 SIZE = 4
-IDS = st.sampled_from([*CERTIFICATES, "f" * 32])
-SMALL = st.integers(0, 3)
-REQUESTS = spoiled(
-    {
-        "type": st.sampled_from(["Join", "Join", "Join", "Leave", "Finish", "Close"]),
-        "after": SMALL,
-        "round": SMALL,
-        "cause": st.sampled_from(["Started", "WorkerFailed", "AgentLost"]) | texts,
-    }
-)
-STATUSES = spoiled({"heartbeat": SMALL, "round": SMALL, "rank": SMALL, "metrics": st.just({"loss": 0.5})})
-
-
-def specs(index: int) -> st.SearchStrategy[Json]:
-    own = st.just(f"10.0.0.{index}:29402")
-    addresses = st.one_of(own, own, own, st.sampled_from(["10.0.0.9:29402", "[::1]:29402", "x:1", "10.0.0.0:99999"]))
-    fields = {"job": st.just("digits"), "index": st.just(index), "id": IDS, "address": addresses, "request": REQUESTS}
-    return st.one_of(spoiled(fields), spoiled(fields | {"certificate": texts})).map(certified)
-
-
-def certified(spec: Json) -> Json:
-    """With the certificate that its id is the hash of, where there is one and no other is given."""
-    if not isinstance(spec, dict) or not isinstance(spec.get("id"), str):
-        return spec
-    return {"certificate": CERTIFICATES.get(spec["id"], ""), **spec}
 
 
 def record(index: int, spec: Json, status: Json) -> Object:

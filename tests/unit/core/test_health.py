@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 import pytest
-from fuzzing import tried
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_world import DEADLINE, until
 
 from elasticjob import health
 from elasticjob.health import HEAD_BYTES, PLACES, HealthServer, Page, kept
+from support.fuzzing import tried
+from support.sidecar_world import DEADLINE, until
 
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.7:29403\r\nUser-Agent: kube-probe/1.35\r\nAccept: */*\r\n\r\n"
 LARGE = b"x" * (8 << 20)

@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from operator_objects import job
-from sidecar_fakes import FakeKube
-from test_sidecar_record import record_of, running
 
 from elasticjob.api import ElasticJobSpec, RequestType, WorkerRequest
 from elasticjob.heartbeats import default_worker_lost, heartbeat_seconds
 from elasticjob_operator.job.status import rendezvous_spec
+from support.operator_objects import job
+from support.records import record_of, running
+from support.sidecar_fakes import FakeKube
 
 pytestmark = pytest.mark.looptime
 

@@ -14,7 +14,6 @@ import kopf
 import pytest
 from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
-from silent_server import SilentServer
 
 from elasticjob_operator import app, health
 from elasticjob_operator.cluster import handlers, leader
@@ -23,6 +22,7 @@ from elasticjob_operator.cluster.client import CUSTOM, Kube, NotFound
 from elasticjob_operator.cluster.leader import Leadership, StillWorking, lead
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from elasticjob_operator.options import parse
+from support.silent_server import SilentServer
 
 Object = dict[str, Any]
 DEADLINE = 10.0

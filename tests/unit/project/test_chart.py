@@ -11,7 +11,7 @@ import yaml
 
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "elasticjob"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

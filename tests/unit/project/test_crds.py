@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "crds").glob("*.yaml"))
 NOT_STRUCTURAL = {"$ref", "$defs", "anyOf", "title", "const", "exclusiveMinimum"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec, RendezvousSpec
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
 ROW = re.compile(r"^\| `([\w.]+)` \| `?(\w+)`?", re.M)
 

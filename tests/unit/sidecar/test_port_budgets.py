@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from test_fuzz_tunnel import client_hello
 
-HERE = Path(__file__).parent
+from support.tls_hello import HELLO
+
 MIB = 1024  # of the KiB that /proc tells
 
 HEALTH = """
@@ -20,7 +20,7 @@ await server.listen(0)
 port = server.port
 """
 TUNNEL = """
-from sidecar_fakes import JOB_UID, credentials
+from support.sidecar_fakes import JOB_UID, credentials
 from elasticjob.api import Incarnation
 from elasticjob.certificates import der_of
 from elasticjob_sidecar.store.transport import Transport
@@ -52,7 +52,7 @@ class Served:
 
     def __init__(self, serve: str) -> None:
         indented = "".join(f"    {line}\n" for line in serve.splitlines())
-        program = PROGRAM.format(path=[str(HERE), *sys.path], serve=indented)
+        program = PROGRAM.format(path=sys.path, serve=indented)
         self._process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
@@ -83,7 +83,7 @@ def served() -> Iterator[Callable[[str], Served]]:
 HEAD = b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 4000
 HEADS = b"GET /v1/rendezvous HTTP/1.1\r\n" + (b"X: " + b"x" * 2000 + b"\r\n") * 31
 TLS_START = b"\x16\x03\x01\x0f\xf0" + b"x" * 4000
-NAMED = client_hello()  # of the round's name
+NAMED = HELLO  # of the round's name
 
 
 @pytest.mark.parametrize(

@@ -2,31 +2,23 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from sidecar_fakes import FakeKube, Json
-from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 
 from elasticjob_sidecar import app
 from elasticjob_sidecar.store import sockets, tunnel
 from elasticjob_sidecar.store.forward import End, dial, listen
 from elasticjob_sidecar.trainer_api import routes as trainer_api
+from support.sidecar_fakes import FakeKube, Json
+from support.sidecar_world import DEADLINE, Worker, World, next_event, store, until
 
 TCP_REPAIR = 19  # linux/tcp.h
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with two_workers() as world:
-        yield world
 
 
 async def test_a_round_from_join_to_store(world: World) -> None:
@@ -162,14 +154,6 @@ async def test_a_killed_trainer_is_noticed_at_once(world: World) -> None:
     assert time.monotonic() - began < 1
     assert world.kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
     await process.wait()
-
-
-async def next_event(stream: aiohttp.ClientResponse) -> Json:
-    async with asyncio.timeout(DEADLINE):
-        while not (line := await stream.content.readline()).startswith(b"data:"):
-            assert line
-    event: Json = json.loads(line[5:])
-    return event
 
 
 async def test_the_stream_tells_each_change_once(world: World) -> None:

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
-from rendezvous_world import World, formed
 
 from elasticjob.rendezvous import Clocks, PodState, Request, Worker
 from elasticjob.rendezvous.transitions import MOVES, TABLE, IllegalMove, moved
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from support.rendezvous_world import World, formed
 
 
 class TestMoves:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from rendezvous_world import World
 
 from elasticjob.rendezvous import Clocks, PodState, Request, State, Worker, decide
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
+from support.rendezvous_world import World
 
 MOST = 8
 CAUSES = st.sampled_from([Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED, Cause.RENEWED])

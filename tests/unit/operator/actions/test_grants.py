@@ -5,12 +5,12 @@ from copy import deepcopy
 from typing import Any, cast
 
 import pytest
-from operator_objects import JOB_UID, Object, job
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.actions import grants as grants_module
 from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, Grants
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, NotFound
+from support.operator_objects import JOB_UID, Object, job
 
 pytestmark = pytest.mark.looptime
 

@@ -4,13 +4,13 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from operator_objects import Object, job
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.objects.pods import SidecarImage
+from support.operator_objects import Object, job
 
 pytestmark = pytest.mark.looptime
 

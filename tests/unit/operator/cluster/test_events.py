@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from operator_objects import Object, job
 
 from elasticjob_operator.cluster.events import BURST, EACH_SECONDS, Announcer
+from support.operator_objects import Object, job
 
 pytestmark = pytest.mark.looptime
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import kopf
 import pytest
-from operator_objects import job, pod, record
 
 from elasticjob_operator.cluster import workqueue
 from elasticjob_operator.cluster.cache import Cache, Key
@@ -18,6 +17,7 @@ from elasticjob_operator.cluster.leader import LeaseClock
 from elasticjob_operator.cluster.workqueue import LONGEST_RETRY_SECONDS, WorkQueue
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
 from elasticjob_operator.options import parse
+from support.operator_objects import job, pod, record
 
 KEY = Key("ml", "digits")
 WITH_IMAGE = ["--sidecar-image", "x", "--lease-namespace", "ops"]

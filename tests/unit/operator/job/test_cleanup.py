@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from operator_objects import Object, pod, trainer
 
 from elasticjob.rendezvous import Clocks, Member, PodState, Spec, State, Worker, pods_to_delete
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS, cleanup
+from support.operator_objects import Object, pod, trainer
 
 RUNS = {"phase": "Running", "containerStatuses": [trainer(running={})]}
 LOOPS = {"phase": "Running", "containerStatuses": [trainer(4, waiting={"reason": "CrashLoopBackOff"})]}

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from operator_objects import ID, Object, job, pod, record, trainer
 
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer, is_ready, nodes_of_indices, pod_state
 from elasticjob_operator.job.waiting import wait_of
+from support.operator_objects import ID, Object, job, pod, record, trainer
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:

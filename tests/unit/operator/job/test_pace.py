@@ -5,8 +5,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from operator_objects import job
-from test_operator_status import FORMED, status
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Progress
 from elasticjob.rendezvous import Clocks, Decision, Member, State, Worker
@@ -17,6 +15,8 @@ from elasticjob_operator.job.pace import delay_of
 from elasticjob_operator.job.status import Report
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Memory, Reconciler
+from support.operator_objects import job
+from support.statuses import FORMED, status
 
 KEY = Key("ml", "digits")
 STATE = replace(FORMED, leaving=(), finished=())

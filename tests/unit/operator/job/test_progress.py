@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from operator_objects import ID, job, record
-from test_operator_status import FORMED
 
 from elasticjob.api import Progress
 from elasticjob.rendezvous import Member, State
 from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.progress import progress_of
+from support.operator_objects import ID, job, record
+from support.statuses import FORMED
 
 STATE = replace(FORMED, participants=(Member(1, ID), Member(0, "0" * 32)), replacements={1: 2}, leaving=(), finished=())
 SHOWN = Progress(step=7, total=9, metrics={"loss": 0.5}, summary="7/9")

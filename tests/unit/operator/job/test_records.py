@@ -5,13 +5,13 @@ import ssl
 from typing import Any
 
 import pytest
-from operator_objects import ID, OTHER_ID, Object, job, pod, record
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker, decide
 from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
+from support.operator_objects import ID, OTHER_ID, Object, job, pod, record
 
 
 def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> list[Worker]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from operator_objects import JOB_UID, Object, job, pod
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob_operator.actions import template_check
@@ -16,6 +15,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, error_of
 from elasticjob_operator.job.refusals import FIRST_SECONDS, LONGEST_SECONDS, Answer, Refusals
 from elasticjob_operator.objects.pods import SidecarImage
+from support.operator_objects import JOB_UID, Object, job, pod
 
 IMAGE = SidecarImage("sidecar:1", "IfNotPresent")
 MADE, NO = Answer(made=True), Answer(why="exceeded quota: full")

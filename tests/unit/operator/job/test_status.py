@@ -4,47 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from operator_objects import job
 
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob.rendezvous import Clocks, Decision, Failures, Member, Spec, State, Worker
+from elasticjob.api import ElasticJobStatus
+from elasticjob.rendezvous import Failures, Member, Spec, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.job.status import Report, state_of, status_of, waits_of
+from elasticjob_operator.job.status import state_of, waits_of
 from elasticjob_operator.job.waiting import Reason, Wait
-
-NOW = "2026-01-02T03:04:05Z"
-CLOCKS = Clocks(opened=0, formed=0)
-FORMED = State(
-    clocks=CLOCKS,
-    round=3,
-    phase=RendezvousPhase.FORMED,
-    participants=(Member(1, "b"), Member(0, "a")),
-    replicas=2,
-    leaving=(Member(2, "c"),),
-    finished=(Member(3, "d"),),
-    replacements={1: 2},
-    restarts=1,
-    store="10.0.0.1:29402",
-    reason="scaled from 1 to 2",
-)
-
-
-def status(state: State, before: ElasticJobStatus | None = None, **changes: Any) -> ElasticJobStatus:
-    spec = changes.pop("spec", {})
-    report = Report(
-        job=job(**spec),
-        spec=ElasticJobSpec.parse(job(**spec)["spec"]),
-        workers=changes.pop("workers", ()),
-        ready=0,
-        decision=Decision(state, formed_after=changes.pop("formed_after", None)),
-        before=before or ElasticJobStatus(),
-        problem=changes.pop("problem", None),
-        refusal=changes.pop("refusal", None),
-        term=5,
-        now=changes.pop("now", NOW),
-        waits=changes.pop("waits", {}),
-    )
-    return status_of(report)
+from support.statuses import CLOCKS, FORMED, NOW, status
 
 
 def condition(status: ElasticJobStatus, type: str) -> Any:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_objects import Object, job, pod, record, trainer
 
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.waiting import KINDS, Reason, Told, Wait, wait_of
+from support.operator_objects import Object, job, pod, record, trainer
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -146,7 +146,7 @@ def test_a_command_that_never_joins_gets_the_hint() -> None:
 
 
 def test_the_api_page_has_the_reasons_in_their_order() -> None:
-    section = (Path(__file__).parents[2] / "docs" / "api.md").read_text().split("## Why a job waits")[1].split("## ")[0]
+    section = (Path(__file__).parents[4] / "docs" / "api.md").read_text().split("## Why a job waits")[1].split("## ")[0]
     told = [word for first in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`(\w+)`", first)]
     assert told == [*Reason, "Suspended"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 ENV = ROOT / "hack/cluster/env.sh"
 SCRIPTS = [path for path in sorted((ROOT / "hack").rglob("*.sh")) if 'env.sh"\n' in path.read_text()]
 

@@ -5,7 +5,6 @@ import subprocess
 from typing import Any
 
 import pytest
-from operator_objects import JOB_UID, job
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.objects.access import render_access
@@ -19,6 +18,7 @@ from elasticjob_operator.objects.pods import (
     template_hash,
 )
 from elasticjob_operator.objects.template import problem
+from support.operator_objects import JOB_UID, job
 
 IMAGE = SidecarImage("registry.example/sidecar:1", "IfNotPresent")
 

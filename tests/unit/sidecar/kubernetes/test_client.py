@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from silent_server import SilentServer
 
 from elasticjob_sidecar.kubernetes import client as calls
 from elasticjob_sidecar.kubernetes.client import Denied, Kube, Unreachable
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from support.silent_server import SilentServer
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'
 DEADLINE = 10.0

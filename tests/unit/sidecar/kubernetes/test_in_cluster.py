@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from api_server import ADDRESS, ApiServer, write_authority
 
 from elasticjob_sidecar.config import ConfigError
 from elasticjob_sidecar.kubernetes import in_cluster
 from elasticjob_sidecar.kubernetes.client import Conflict, Denied, Gone, Kube, Missing, Unreachable
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from support.api_server import ADDRESS, ApiServer, write_authority
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'
 WORKERS = "/apis/elasticjob.io/v1alpha1/namespaces/here/elasticworkers"

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import AsyncIterator
 
 import pytest
-from sidecar_fakes import JOB_UID, FakeKube, Json
 
 from elasticjob.api import RendezvousStatus
 from elasticjob_sidecar.kubernetes.client import Gone, Unreachable
 from elasticjob_sidecar.kubernetes.job_watch import JobWatch
+from support.sidecar_fakes import JOB_UID, FakeKube, Json
 
 pytestmark = pytest.mark.looptime
 

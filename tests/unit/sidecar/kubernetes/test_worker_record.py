@@ -1,31 +1,20 @@
 """The worker's record: what is written, in which order, and what survives failures. In virtual time."""
 
 import asyncio
-import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator
 from copy import deepcopy
 
 import pytest
-from sidecar_fakes import FakeKube, Json
 
 from elasticjob.api import Cause, RequestType, WorkerRequest
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Missing
-from elasticjob_sidecar.kubernetes.worker_record import Identity, Progress, WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
+from support.records import ME, record_of, running
+from support.sidecar_fakes import FakeKube, Json
 
 pytestmark = pytest.mark.looptime
 
-ME = Identity(
-    pod_name="job-0-0",
-    pod_uid="pod-uid",
-    job="job",
-    index=0,
-    id="0" * 32,
-    certificate="PEM",
-    address="10.0.0.7:29402",
-    node="node-1",
-)
 JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED)
 LEAVE = WorkerRequest(type=RequestType.LEAVE, cause=Cause.AGENT_LOST)
 FINISH = WorkerRequest(type=RequestType.FINISH, round=4)
@@ -35,21 +24,6 @@ FINISH = WorkerRequest(type=RequestType.FINISH, round=4)
 def no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first heartbeat comes after five seconds, and each pause is as long as it may be."""
     monkeypatch.setattr("random.uniform", lambda _, most: most)
-
-
-@contextlib.asynccontextmanager
-async def running(record: WorkerRecord) -> AsyncIterator[None]:
-    task = asyncio.create_task(record.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-def record_of(kube: FakeKube) -> WorkerRecord:
-    return WorkerRecord(kube, ME, lambda _operation, _failure: None)
 
 
 async def test_it_creates_the_record_owned_by_its_pod() -> None:

@@ -11,9 +11,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import pytest
-from sidecar_fakes import JOB_UID
-from sidecar_world import DEADLINE, World, store, two_workers, until
-from test_fuzz_tunnel import HELLO
 
 from elasticjob.places import Place, Places
 from elasticjob_sidecar.quiet import TOLD_AT_ONCE, Sparing
@@ -21,6 +18,9 @@ from elasticjob_sidecar.store import door, transport, tunnel
 from elasticjob_sidecar.store.credentials import server_name
 from elasticjob_sidecar.store.door import HANDSHAKES_EACH, Caller, Door
 from elasticjob_sidecar.store.forward import End
+from support.sidecar_fakes import JOB_UID
+from support.sidecar_world import DEADLINE, World, store, two_workers, until
+from support.tls_hello import HELLO
 
 NAME = server_name(JOB_UID, 1)
 MOST = 40

@@ -7,22 +7,18 @@ nothing. The store's port is the trainer's: whatever it sends arrives as it is. 
 import asyncio
 import contextlib
 import os
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from enum import Enum
 from typing import NamedTuple
 
 import pytest
-from fuzzing import encoded, numbers, spoiled, texts, tried
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_fakes import JOB_UID
-from test_sidecar_sockets import World, store, until, world
 
 from elasticjob_sidecar.store import transport, tunnel
-from elasticjob_sidecar.store.credentials import server_name
-
-assert world  # the fixture
+from support.fuzzing import encoded, numbers, spoiled, texts, tried
+from support.sidecar_world import World, store, until
+from support.tls_hello import HELLO
 
 IN_TIME = 5.0
 PATIENCE = 30.0  # of those who are let in: a machine that is busy must not look like a fault
@@ -83,15 +79,6 @@ async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         again.writer.close()
 
 
-def client_hello() -> bytes:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing, server_hostname=server_name(JOB_UID, 1)).do_handshake()
-    return outgoing.read()
-
-
 def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
     """Its beginning, or with another byte in one place, or with more behind it."""
     places = st.integers(0, len(whole) - 1)
@@ -102,7 +89,6 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 
 
 LINES = spoiled({"job": texts, "round": st.just(1) | numbers, "index": st.just(1) | numbers, "id": texts})
-HELLO = client_hello()
 FIRST = st.one_of(
     st.binary(max_size=2000),
     damaged(HELLO),

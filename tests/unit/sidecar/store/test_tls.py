@@ -20,8 +20,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509.oid import NameOID
-from sidecar_fakes import JOB_UID, Json, credentials
-from sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 
 from elasticjob.api import Incarnation
 from elasticjob.incarnations import Incarnations
@@ -31,6 +29,8 @@ from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, Maker, server_name
 from elasticjob_sidecar.store.transport import Transport
+from support.sidecar_fakes import JOB_UID, Json, credentials
+from support.sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 
 NAME = server_name(JOB_UID, 1)
 TWO = Incarnation(2, "2")

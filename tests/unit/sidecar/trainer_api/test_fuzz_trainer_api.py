@@ -12,14 +12,12 @@ from collections.abc import AsyncIterator
 from urllib.parse import quote, urlencode
 
 import pytest
-from fuzzing import Json, encoded, numbers, scalars, spoiled, texts, tried, values
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_sidecar_sockets import World, until, world
 
 from elasticjob_sidecar.trainer_api import routes as trainer_api
-
-assert world  # the fixture
+from support.fuzzing import Json, encoded, numbers, scalars, spoiled, texts, tried, values
+from support.sidecar_world import World, until
 
 IN_TIME = 5.0
 TRAINERS = st.sampled_from(["t" * 32, "x"])

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from sidecar_fakes import FakeKube, Json
-from test_sidecar_sockets import DEADLINE, Worker, World, next_event, until
 
 import elasticjob_torch
 from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar.membership import scripts
+from support.sidecar_fakes import FakeKube, Json
+from support.sidecar_world import DEADLINE, Worker, World, next_event, until
 
 SECONDS_TO_SAVE = 0.3
 

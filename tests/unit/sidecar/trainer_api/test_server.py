@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from sidecar_world import DEADLINE, World, two_workers
 
 from elasticjob_sidecar.trainer_api import server as trainer_server
 from elasticjob_sidecar.trainer_api.server import HEAD_BYTES, HEADERS
+from support.sidecar_world import DEADLINE, World, two_workers
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web
-from sidecar_fakes import FakeKube
 
 from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
@@ -17,6 +16,7 @@ from elasticjob_sidecar.membership.view import view_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.trainer_api.routes import COMMENT_SECONDS, TrainerApi
 from elasticjob_torch.sidecar.events import _SILENCE_SECONDS
+from support.sidecar_fakes import FakeKube
 
 pytestmark = pytest.mark.looptime
 

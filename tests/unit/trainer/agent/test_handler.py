@@ -16,12 +16,13 @@ from datetime import timedelta
 from typing import ClassVar
 
 import pytest
-from trainer_sidecar import RUN_ID, handed, refusal
+
+from support.trainer_sidecar import RUN_ID, handed, refusal
 
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
 MEMBERS = "torchelastic/agent/terminal_state/num_members"
-LOADED_ANEW = tuple(f"elasticjob_torch.{name}" for name in ("agent", "failures", "handler", "store"))
+LOADED_ANEW = [f"elasticjob_torch.agent.{name}" for name in ("handler", "store", "hooks", "failures")]
 LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 

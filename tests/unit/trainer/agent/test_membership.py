@@ -5,12 +5,12 @@ import threading
 import time
 
 import pytest
-from trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 
 from elasticjob_torch.agent.membership import Membership, Misplaced
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.client import Closed, JoinTimeout, Leaving, RoundBroken, SidecarUnavailable
+from support.trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 
 JOIN = "POST /v1/rendezvous"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TRAINER = Path(__file__).parents[2] / "trainer"
+TRAINER = Path(__file__).parents[4] / "trainer"
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from dynamic_torch import DistStoreError, stand_in
+
+from support.dynamic_torch import DistStoreError, stand_in
 
 torch = pytest.fixture(stand_in)
 
@@ -227,7 +228,7 @@ def test_wrong_option_ends_with_one_sentence(torch):
 
 
 def test_torchrun_finds_each_backend_by_its_entry_point(tmp_path):
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[4]
     script = root / "hack/images/plugin_metadata.py"
     subprocess.run([sys.executable, script, root / "pyproject.toml", tmp_path], check=True, capture_output=True)
     (found,) = importlib.metadata.distributions(path=[str(tmp_path)])

@@ -7,7 +7,6 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from dynamic_torch import Node, State
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from elasticjob_torch.kubernetes.heartbeats import Pace
 from elasticjob_torch.kubernetes.key_names import may_begin_with, name_of
 from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
 from elasticjob_torch.kubernetes.state import Header, StateCodec, StateError, read_kept
+from support.dynamic_torch import Node, State
 
 HEADER = Header("run", "0a1b2c3d", 15)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,7 +10,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from trainer_sidecar import DEADLINE, refusal
 
 import elasticjob_torch
 from elasticjob.api import MOST
@@ -18,6 +17,7 @@ from elasticjob_sidecar.trainer_api.routes import Report
 from elasticjob_torch.script import api as script
 from elasticjob_torch.script import link
 from elasticjob_torch.script.api import Current
+from support.trainer_sidecar import DEADLINE, refusal
 
 ROUND = {"round": 3, "waiting": 0, "reason": "scaled from 1 to 2", "ending": False}
 WATCH, SAVED, PROGRESS = "GET /v1/rendezvous/watch", "POST /v1/saved", "POST /v1/progress"

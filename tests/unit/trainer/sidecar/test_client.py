@@ -6,10 +6,10 @@ import threading
 import time
 
 import pytest
-from trainer_sidecar import handed, refusal
 
 from elasticjob_torch.sidecar import client as api
 from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarRefusal, SidecarUnavailable, StoreAddress
+from support.trainer_sidecar import handed, refusal
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from trainer_sidecar import DEADLINE, refusal
 
 import elasticjob_torch
 from elasticjob_torch.sidecar import events as module
 from elasticjob_torch.sidecar.events import EventStream, View, parse_events
+from support.trainer_sidecar import DEADLINE, refusal
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from fuzzing import encoded, numbers, spoiled, texts, tried, values
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elasticjob_torch.sidecar import events
 from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarError, StoreAddress
+from support.fuzzing import encoded, numbers, spoiled, texts, tried, values
 
 IN_TIME = 5.0
 SMALL = st.integers(0, 5)

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
-from sidecar_fakes import JOB_UID, FakeKube, Json, credentials
 
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
+from support.sidecar_fakes import JOB_UID, FakeKube, Json, credentials
 
 DEADLINE = 10.0
 
@@ -164,3 +164,11 @@ async def store(answer: Callable[[bytes], bytes] = lambda data: data) -> AsyncIt
         yield server
     finally:
         server.close()
+
+
+async def next_event(stream: aiohttp.ClientResponse) -> Json:
+    async with asyncio.timeout(DEADLINE):
+        while not (line := await stream.content.readline()).startswith(b"data:"):
+            assert line
+    event: Json = json.loads(line[5:])
+    return event

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sidecar_fakes import credentials
+from support.sidecar_fakes import credentials
 
 Object = dict[str, Any]
 

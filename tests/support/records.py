@@ -1,0 +1,34 @@
+"""A worker's record over a fake API server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
+from support.sidecar_fakes import FakeKube
+
+ME = Identity(
+    pod_name="job-0-0",
+    pod_uid="pod-uid",
+    job="job",
+    index=0,
+    id="0" * 32,
+    certificate="PEM",
+    address="10.0.0.7:29402",
+    node="node-1",
+)
+
+
+@contextlib.asynccontextmanager
+async def running(record: WorkerRecord) -> AsyncIterator[None]:
+    task = asyncio.create_task(record.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def record_of(kube: FakeKube) -> WorkerRecord:
+    return WorkerRecord(kube, ME, lambda _operation, _failure: None)
