@@ -41,7 +41,7 @@ _TRIES = 8  # of a write that others' heartbeats came between, before torch deci
 
 @dataclass(frozen=True)
 class Seen:
-    """What of the state the handler looks at."""
+    """The part of the state that the handler looks at."""
 
     incarnation: str
     round: int
@@ -78,7 +78,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             config_map, lambda: StateCodec(dynamic_rendezvous._RendezvousState, dynamic_rendezvous._NodeDesc, clock)
         )
         self._content: Content | None = None
-        self._told: dict[Any, tuple[datetime, datetime]] = {}
+        self._judged: dict[Any, tuple[datetime, datetime]] = {}
         self._lost = 0
 
     @property
@@ -133,7 +133,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         """Write a state in the place of what was there before; return None when that has changed."""
         kept = self._kept(before)
         incarnation = secrets.token_hex(4) if kept is None else kept.header.incarnation
-        for node, (told, heard) in self._told.items():
+        for node, (told, heard) in self._judged.items():
             if state.last_heartbeats.get(node) == told:
                 state.last_heartbeats[node] = heard
         header = Header(self._run_id, incarnation, self._pace.expiry_seconds)
@@ -156,14 +156,14 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
 
     def _take_in(self, content: Content | None) -> tuple[bytes, str] | None:
         """Return the state that torch is told, and its token."""
-        self._content, self._told, self.seen = None, {}, None
+        self._content, self._judged, self.seen = None, {}, None
         kept, token = self._kept(content), self._token(content)
         if content is None or kept is None or token is None:
             return None
         state = _checked(self._map, lambda: self._codec.read(kept.fields))
         time_ = now()
         told = judged(self._heard(state, content), time_, self._pace)
-        self._told = {node: (told[node], heard) for node, heard in state.last_heartbeats.items()}
+        self._judged = {node: (told[node], heard) for node, heard in state.last_heartbeats.items()}
         state.last_heartbeats = told
         expired = time_ - timedelta(seconds=self._pace.expiry_seconds)
         participants = sum(told.get(node, time_) >= expired for node in state.participants)
