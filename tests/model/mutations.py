@@ -249,8 +249,8 @@ MUTATIONS = (
     Mutation(
         "ranks are given by index alone",
         BARRIER,
-        "key=lambda w: (ranks.get(w.member, last) if w.member else last, w.index)",
-        "key=lambda w: w.index",
+        "key=lambda one: (ranks.get(one.member, last) if one.member else last, one.index)",
+        "key=lambda one: one.index",
         "composed",
     ),
     Mutation(

@@ -44,7 +44,7 @@ def in_rank_order(state: State, joined: Iterable[Worker]) -> tuple[Worker, ...]:
     """Survivors keep their order, newcomers follow by index (a number: worker 10 comes after worker 2)."""
     ranks = {member: rank for rank, member in enumerate(state.participants)}
     last = len(ranks)
-    return tuple(sorted(joined, key=lambda w: (ranks.get(w.member, last) if w.member else last, w.index)))
+    return tuple(sorted(joined, key=lambda one: (ranks.get(one.member, last) if one.member else last, one.index)))
 
 
 def _awaited(state: State, roster: Roster) -> bool:

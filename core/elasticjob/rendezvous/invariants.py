@@ -229,7 +229,7 @@ def _failed(step: Step) -> Iterator[bool]:
     elif before.phase is FORMING:
         yield from _closed(step)
     joined = len(step.joined(after.round - 1))
-    failing = {w.index for w in step.kept() if w.pod is PodState.CRASH_LOOP and w.crashes > spec.max_crashes}
+    failing = {one.index for one in step.kept() if one.pod is PodState.CRASH_LOOP and one.crashes > spec.max_crashes}
     failing |= {index for index, known in after.clocks.failures.items() if known.before_any_round > spec.max_restarts}
     yield joined < step.least and bool(failing) and step.room - len(failing) < step.least
 

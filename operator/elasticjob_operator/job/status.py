@@ -103,7 +103,7 @@ def status_of(report: Report) -> ElasticJobStatus:
     """The status after `report.decision`; `report.now` is wall-clock time in RFC 3339, for people only."""
     state = report.decision.state
     failed = (PodState.FAILED, PodState.OOM_KILLED)
-    alive = [w for w in current(state, report.workers).values() if not w.deleting and w.pod not in failed]
+    alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
     findings = tuple(_findings(report))
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),

@@ -27,7 +27,7 @@ from elasticjob_sidecar.store.listener import Caller, TunnelListener
 log = logging.getLogger(__name__)
 
 LINE_LIMIT = 1024
-# asyncio has a buffer of this size for each TLS connection, 256 KiB unless told. Rank 0 has a connection for each agent
+# asyncio has a buffer of this size for each TLS connection, 256 KiB unless set. Rank 0 has a connection for each agent
 # and for each training process: a thousand members' buffers would be more than its container may have.
 sslproto.SSLProtocol.max_size = 32 * 1024
 ADMISSION_SECONDS, ADMISSION_SECONDS_EACH = 5.0, 0.01  # all members of a round come to rank 0 at once

@@ -122,7 +122,7 @@ def _read_mark(pid: int) -> str:
     except OSError:
         return ""
     prefix = f"{MARK}=".encode()
-    return next((v[len(prefix) :].decode("utf-8", "replace") for v in variables if v.startswith(prefix)), "")
+    return next((one[len(prefix) :].decode("utf-8", "replace") for one in variables if one.startswith(prefix)), "")
 
 
 def _read_stat(pid: int) -> _Stat | None:

@@ -43,7 +43,7 @@ _TRIES = 8  # of a write that others' heartbeats came between, before torch deci
 class Seen:
     """The part of the state that the handler looks at."""
 
-    incarnation: str
+    state_id: str
     round: int
     closed: bool
     participants: int
@@ -90,7 +90,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         """Return what the keys of this state's store begin with. Raises RendezvousStateError before it has begun."""
         if self.seen is None:
             raise RendezvousStateError(f"there is no rendezvous state in {self._map} whose store could be used")
-        return f"{self.seen.incarnation}/"
+        return f"{self.seen.state_id}/"
 
     def get_state(self) -> tuple[bytes, str] | None:
         """Return torch's state and its token, or None when this run has not begun.
@@ -132,11 +132,11 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
     def _write(self, state: Any, before: Content | None) -> Content | None:
         """Write a state in the place of what was there before; return None when that has changed."""
         kept = self._kept(before)
-        incarnation = secrets.token_hex(4) if kept is None else kept.header.incarnation
-        for node, (told, heard) in self._judged.items():
-            if state.last_heartbeats.get(node) == told:
+        state_id = secrets.token_hex(4) if kept is None else kept.header.state_id
+        for node, (passed_on, heard) in self._judged.items():
+            if state.last_heartbeats.get(node) == passed_on:
                 state.last_heartbeats[node] = heard
-        header = Header(self._run_id, incarnation, self._pace.expiry_seconds)
+        header = Header(self._run_id, state_id, self._pace.expiry_seconds)
         text = _checked(self._map, lambda: self._codec.write(header, state))
         try:
             if before is None:
@@ -162,12 +162,12 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             return None
         state = _checked(self._map, lambda: self._codec.read(kept.fields))
         time_ = now()
-        told = judged(self._heard(state, content), time_, self._pace)
-        self._judged = {node: (told[node], heard) for node, heard in state.last_heartbeats.items()}
-        state.last_heartbeats = told
+        passed_on = judged(self._heard(state, content), time_, self._pace)
+        self._judged = {node: (passed_on[node], heard) for node, heard in state.last_heartbeats.items()}
+        state.last_heartbeats = passed_on
         expired = time_ - timedelta(seconds=self._pace.expiry_seconds)
-        participants = sum(told.get(node, time_) >= expired for node in state.participants)
-        self.seen = Seen(kept.header.incarnation, state.round, state.closed, participants)
+        participants = sum(passed_on.get(node, time_) >= expired for node in state.participants)
+        self.seen = Seen(kept.header.state_id, state.round, state.closed, participants)
         self._content = content
         return pickle.dumps(state), token
 
