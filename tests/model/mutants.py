@@ -2,8 +2,8 @@
 
 `make mutants`, or `python -m model.mutants [--all] [word ...]`: only mutations in whose sentence each word occurs. A
 mutation is made in a copy of the sources, and there the unit tests of the rendezvous and a quick exploration of each
-model run, the one first that is known to catch it; the first catch ends it. `--all` lets all run, and tells of each. A
-mutation that survives, or whose text is not in the sources exactly once any more, ends the run with exit code 1.
+model run, that one first which is known to catch it; the first catch ends it. `--all` lets all run, and tells of each.
+A mutation that survives, or whose text is not in the sources exactly once any more, ends the run with exit code 1.
 """
 
 import os

@@ -128,7 +128,7 @@ MUTATIONS = (
         "composed",
     ),
     Mutation(
-        "a job of which nobody else is wanted waits for its victims for ever",
+        "a job that wants nobody else waits for its victims for ever",
         DECIDE,
         " or _nobody_left(step):",
         ":",
@@ -338,7 +338,7 @@ MUTATIONS = (
         "operator",
     ),
     Mutation(
-        "finished workers leave their places to others",
+        "finished workers leave their room to others",
         ROSTER,
         "max(0, spec.replicas - len(done))",
         "spec.replicas",
@@ -422,7 +422,7 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
-        "a place is never forgiven its failures",
+        "an index is never forgiven its failures",
         DECIDE,
         "    forgive_failures,\n",
         "",
@@ -478,7 +478,7 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
-        "an agent that hangs keeps its place for ever",
+        "an agent that hangs is never given up",
         LOSSES,
         "        elif was_member and _hangs(",
         "        elif False and _hangs(",

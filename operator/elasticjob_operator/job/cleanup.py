@@ -28,7 +28,7 @@ def cleanup(
     pods: Mapping[PodKey, Object],
     trainer: str,
 ) -> Cleanup:
-    """Of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
+    """What becomes of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
 
     What goes on beside the trainer of a worker that has finished is ended at once, not with the job: the pod holds its
     part of a node until then.

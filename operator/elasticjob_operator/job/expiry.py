@@ -6,7 +6,7 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 
 
 def seconds_left(spec: ElasticJobSpec, status: ElasticJobStatus, now: datetime) -> float | None:
-    """Until the job's time to live has run out, 0 or less when it has; None for a job that has not ended, or stays."""
+    """Seconds until the job's time to live is over, 0 or less when it is; None for a job that goes on, or stays."""
     ended = [one for one in status.conditions if one.type in ("Complete", "Failed") and one.status == "True"]
     if spec.ttl_seconds_after_finished is None or not ended:
         return None

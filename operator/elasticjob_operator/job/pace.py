@@ -17,8 +17,8 @@ class Delay(NamedTuple):
 
 
 def delay_of(before: ElasticJobStatus, after: ElasticJobStatus, written: float, differs: float) -> Delay:
-    """For `after`, which is not `before`. `written` and `differs`: seconds since the last write, and since the first
-    difference to it. Counters gather for a while, as they come in showers: pods start, workers join."""
+    """How long to wait with `after`, which is not `before`. `written` and `differs`: seconds since the last write, and
+    since the first difference to it. Counters gather for a while, as they come in showers: pods start, workers join."""
     if _essence(before) != _essence(after):
         return Delay(0.0, True)
     watchers = max(len(after.rendezvous.participants), after.replicas)

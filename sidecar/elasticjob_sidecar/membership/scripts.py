@@ -64,7 +64,7 @@ class Scripts:
             self._until = None
 
     def may_report(self, worker: Membership, local_rank: int) -> bool:
-        """Of several processes the first that reports at all speaks for the worker, as long as the round lasts."""
+        """The lowest local rank that has reported in this round speaks for the worker."""
         round, lowest = self._reporter
         if round != worker.held or local_rank <= lowest:
             self._reporter = (worker.held, local_rank)

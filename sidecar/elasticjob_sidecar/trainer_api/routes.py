@@ -119,7 +119,7 @@ class Saved(BaseModel):
 
 
 class Report(BaseModel):
-    """Of a training script; `local_rank` says which one, should several of a pod report."""
+    """What a training script reports; `local_rank` says which one, should several of a pod report."""
 
     local_rank: Count = 0
     step: Count | None = None

@@ -170,9 +170,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """End this agent's membership: finish after success, else leave; the job itself goes on.
 
         Success is what torch's agent says of it, by entering its exit barrier, and nothing else: some versions call
-        this while no exception is in flight though the workers have failed. Raises nothing, may be called again, and
-        returns whether the end is recorded. Takes milliseconds; while the API server is away at most ``close_timeout``
-        seconds (30) for a leave and 300 for a finish, which is lost with this process.
+        this while no exception is in flight though training processes have failed. Raises nothing, may be called again,
+        and returns whether the end is recorded. Takes milliseconds; while the API server is away at most
+        ``close_timeout`` seconds (30) for a leave and 300 for a finish, which is lost with this process.
         """
         kind = sys.exc_info()[0]
         recorded = self._membership.end(stopped=kind is not None and issubclass(kind, SignalException))

@@ -109,7 +109,7 @@ class Membership:
         ``failure`` says what failed in this worker's processes, if that is why it joins again.
 
         Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
-        are pods to wait for. What a join waits for is told once a minute.
+        are pods to wait for. What a join waits for is logged once a minute.
 
         Asking again after an interruption gives the same round, as long as it stands.
 

@@ -1,4 +1,4 @@
-"""The sidecar's streams never fall silent for longer than their listeners wait, whatever rings. In virtual time."""
+"""The sidecar's streams never fall silent for longer than their listeners wait, whatever changes. In virtual time."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ def status(waiting: int = 0) -> RendezvousStatus:
 @pytest.mark.parametrize("pace", [0.2, 5.0, COMMENT_SECONDS - 0.1, 3600.0])
 @pytest.mark.parametrize("changes", [False, True], ids=["nothing changes", "each rings with a change"])
 async def test_a_stream_says_something_however_often_the_job_is_written(pace: float, changes: bool) -> None:
-    """Progress, an annotation, a label: each status or metadata of the job rings, and few of them are of interest."""
+    """Progress, an annotation, a label: each status or metadata of the job wakes them, and few are of interest."""
     metrics, written, loop = Metrics(), Written(), asyncio.get_running_loop()
     record = WorkerRecord(FakeKube(), ME, metrics.api_failed)
     driver = Driver(Membership(Member(0, "0")), Scripts(), record, metrics)

@@ -48,7 +48,7 @@ def job(sidecar, clean):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The monotonic clock that `link` reads, moved by the test."""
+    """The monotonic clock that `client` reads, moved by the test."""
 
     class Clock:
         now = 1000.0
