@@ -18,7 +18,7 @@ from elasticjob.api import (
     TUNNEL_PORT,
     ElasticJobSpec,
 )
-from elasticjob_operator.cluster.client import Object
+from elasticjob.objects import Object
 
 SIDECAR = "elasticjob-sidecar"
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"

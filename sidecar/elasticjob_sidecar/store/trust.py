@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus
 from elasticjob.certificates import der_of
+from elasticjob.objects import Object
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Json, KubeApi
+from elasticjob_sidecar.kubernetes.client import ApiFailure, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.membership.model import Mode
 from elasticjob_sidecar.quiet import Quiet
@@ -99,7 +100,7 @@ class RoundTrust:
         return f"no valid certificate of worker {', '.join(missing)}" if missing else ""
 
 
-def _certificates(job: str, records: list[Json]) -> Iterator[tuple[Incarnation, bytes]]:
+def _certificates(job: str, records: list[Object]) -> Iterator[tuple[Incarnation, bytes]]:
     """Those in ElasticWorkers, each with the incarnation whose it is."""
     for record in records:
         try:

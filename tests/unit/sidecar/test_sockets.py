@@ -11,8 +11,8 @@ import time
 import aiohttp
 import pytest
 
-from elasticjob_sidecar import app
-from elasticjob_sidecar.store import sockets, tunnel
+from elasticjob_sidecar import app, sockets
+from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.forward import End, dial, listen
 from elasticjob_sidecar.trainer_api import routes as trainer_api
 from support.sidecar_fakes import FakeKube, Json
