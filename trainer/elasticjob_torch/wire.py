@@ -155,7 +155,7 @@ class Join(_OfATrainer, total=False):
     after: Annotated[int, "The last round that this process has used or given up, 0 for none."]
     cause: Annotated[str, "Why: the first join of a process, its training has failed, or `changed` was told."]
     detail: Annotated[str, f"What failed, for people; {DETAIL_LENGTH} characters of it are kept."]
-    timeout: Annotated[float, "Seconds to wait; by default the job's `joinTimeoutSeconds` and a little more."]
+    timeout: Annotated[float, "Seconds to wait; by default the job's `joinTimeoutSeconds`."]
     lastCall: Annotated[int, "In place of the job's `lastCallSeconds`; the longest that a worker names applies."]
     workerLost: Annotated[int, "In place of the job's `workerLostSeconds`, for this worker."]
 
@@ -180,7 +180,7 @@ class AskedStore(_AskedStore, total=False):
 class Leave(_OfATrainer, total=False):
     """Leaves the group."""
 
-    cause: Annotated[str, "Why: by itself, or because the pod is being stopped."]
+    cause: Annotated[str, "Why: by itself, a failure of the training; or it was told to go."]
     timeout: Recorded
 
 
@@ -315,7 +315,7 @@ EVENTS = Call(
     "/v1/rendezvous/events",
     Events,
     View,
-    "The trainer's life, and what it is told. It opens the stream before all else and holds it to its end.",
+    "The trainer's life, and what it is told: an event at once and at each change. It is opened before all else.",
     (Code.SUPERSEDED,),
     stream=True,
 )
@@ -327,7 +327,13 @@ JOIN = Call(
     "Joins, and is answered when a round is formed with this worker.",
     (*_OF_A_TRAINER, Code.CLOSED, Code.LEAVING, Code.JOIN_TIMEOUT),
 )
-VIEW = Call("GET", "/v1/rendezvous", None, Seen, "What the sidecar knows now. Anybody in the pod may ask.")
+VIEW = Call(
+    "GET",
+    "/v1/rendezvous",
+    None,
+    Seen,
+    "What the sidecar knows now. Anybody in the pod may ask; until it has seen the job it knows the last three alone.",
+)
 POST_STORE = Call(
     "POST",
     "/v1/store",
@@ -341,7 +347,8 @@ ASK_STORE = Call(
     "/v1/store",
     AskedStore,
     StoreAddress,
-    "Waits until the round's store answers. Nobody has to ask: a connection that comes early is held for some seconds.",
+    "Waits until the round's store answers. Nobody has to ask: a connection that comes early is held for some seconds, "
+    "then closed, and may be tried again.",
     (Code.ROUND_BROKEN, Code.STORE_TIMEOUT),
 )
 FINISH = Call(
@@ -373,11 +380,17 @@ WATCH = Call(
     "/v1/rendezvous/watch",
     Watch,
     ScriptView,
-    "A script looks on, and is no trainer.",
+    "A script looks on, and is no trainer: an event at once and at each change.",
     (Code.TOO_MANY,),
     stream=True,
 )
-SAVED = Call("POST", "/v1/saved", Saved, None, "A script wants to save before planned ends, and has for this one.")
+SAVED = Call(
+    "POST",
+    "/v1/saved",
+    Saved,
+    None,
+    "A script whose stream is open wants to save before planned ends, and has for this one.",
+)
 PROGRESS = Call("POST", "/v1/progress", Report, None, "How far the training is, shown in the job's status.")
 
 CALLS = (EVENTS, JOIN, VIEW, POST_STORE, ASK_STORE, FINISH, LEAVE, CLOSE, WATCH, SAVED, PROGRESS)
