@@ -64,12 +64,12 @@ def limits() -> str:
     seconds = "{:g} s".format
     rows = [
         ("a name", f"{wire.NAME_LENGTH} characters"),
-        ("a number", f"{wire.MOST} (2^53 - 1)"),
+        ("a number", f"{wire.MAX_JSON_INTEGER} (2^53 - 1)"),
         ("a wait", seconds(wire.LONGEST_SECONDS)),
         ("a request's body", f"{wire.BODY_BYTES} bytes, within {seconds(wire.BODY_SECONDS)}"),
         ("a request's line, and each header", f"{wire.HEAD_BYTES} bytes; {wire.HEADERS} headers"),
-        ("connections", f"{wire.MOST_CONNECTIONS}; a further one is closed unanswered"),
-        ("streams of scripts", f"{wire.MOST_SCRIPTS}; a further one is refused with `{wire.Code.TOO_MANY}`"),
+        ("connections", f"{wire.MAX_CONNECTIONS}; a further one is closed unanswered"),
+        ("streams of scripts", f"{wire.MAX_SCRIPTS}; a further one is refused with `{wire.Code.TOO_MANY}`"),
         ("a connection without a request", seconds(wire.IDLE_SECONDS)),
         ("silence on a stream", f"a comment every {seconds(wire.COMMENT_SECONDS)}"),
     ]
@@ -140,7 +140,7 @@ def bounds(schema: SCHEMA) -> str:
     least, most = schema.get("minimum"), schema.get("maximum")
     if "exclusiveMinimum" in schema:
         return f" above {schema['exclusiveMinimum']:g}, at most {most:g}"
-    if most == wire.MOST:
+    if most == wire.MAX_JSON_INTEGER:
         return f" from {least}"
     return "" if least is None else f" from {least} to {most}"
 

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from elasticjob.certificates import der_of, fingerprint_of
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_torch import wire
@@ -105,7 +105,7 @@ class World:
         self.joined: list[Json] = []  # the last answers
 
     def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
-        participants = str(Incarnations(worker.machine.me for worker in members))
+        participants = str(Members(worker.machine.me for worker in members))
         rendezvous = {"phase": phase, "round": round, "participants": participants, **more}
         if phase != "Forming" and members:
             rendezvous |= {"worldSize": len(members), "store": members[0].store}
@@ -143,7 +143,7 @@ def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> N
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for rings no bell
+        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.001)
 
 

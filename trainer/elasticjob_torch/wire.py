@@ -16,15 +16,15 @@ PORT = 29401  # on the pod's loopback
 
 NAME_LENGTH = 64  # of a trainer's or script's name
 DETAIL_LENGTH = 300  # characters of what failed; the rest is cut off
-MOST_METRICS, METRIC_NAME_LENGTH = 16, 64
-MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
+MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
+MAX_JSON_INTEGER = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 LONGEST_SECONDS = 86400  # of any wait
 SHORTEST_WORKER_LOST_SECONDS = 10  # two heartbeats
 
 BODY_BYTES, BODY_SECONDS = 64 * 1024, 5.0  # of a request's body, and how long it may take to come
 HEAD_BYTES, HEADERS = 2048, 32  # of the request's line and of a header; how many headers
-MOST_CONNECTIONS = 512  # each script's stream, the trainer's, and short calls; the next one is closed unanswered
-MOST_SCRIPTS = 256  # open streams of scripts; more processes than any node has devices
+MAX_CONNECTIONS = 512  # each script's stream, the trainer's, and short calls; the next one is closed unanswered
+MAX_SCRIPTS = 256  # open streams of scripts; more processes than any node has devices
 IDLE_SECONDS = 60.0  # without a request, or without all of one's headers; longer than clients keep a connection
 
 # --- times
@@ -222,7 +222,7 @@ class Report(TypedDict, total=False):
     local_rank: Annotated[int, "Of several scripts of a worker the one with the lowest is shown."]
     step: Annotated[int | None, "The last step."]
     total: Annotated[int | None, "The steps it means to take."]
-    metrics: Annotated[dict[str, float], f"At most {MOST_METRICS} numbers; what is not finite is left out."]
+    metrics: Annotated[dict[str, float], f"At most {MAX_METRICS} numbers; what is not finite is left out."]
 
 
 # --- fields of answers

@@ -38,8 +38,8 @@ class Scripts:
 
     def opened(self, name: str, saves: bool) -> int:
         """A script looks on; returns the number of its stream, for `closed`. Raises Refused."""
-        if len(self._open) >= wire.MOST_SCRIPTS:
-            raise Refused(Code.TOO_MANY, f"{wire.MOST_SCRIPTS} processes of this pod look on already")
+        if len(self._open) >= wire.MAX_SCRIPTS:
+            raise Refused(Code.TOO_MANY, f"{wire.MAX_SCRIPTS} processes of this pod look on already")
         self._streams += 1
         self._open[self._streams] = Script(name, saves)
         return self._streams

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from elasticjob.api import KeepAlive, Seconds
 from elasticjob_torch import wire
 
-Count = Annotated[int, Field(ge=0, le=wire.MOST)]
-Round = Annotated[int, Field(ge=1, le=wire.MOST)]
+Count = Annotated[int, Field(ge=0, le=wire.MAX_JSON_INTEGER)]
+Round = Annotated[int, Field(ge=1, le=wire.MAX_JSON_INTEGER)]
 Name = Annotated[str, Field(min_length=1, max_length=wire.NAME_LENGTH)]
 MetricName = Annotated[str, Field(min_length=1, max_length=wire.METRIC_NAME_LENGTH)]
 Wait = Annotated[float, Field(gt=0, le=wire.LONGEST_SECONDS)]
@@ -87,7 +87,7 @@ class Report(BaseModel):
     local_rank: Count = 0
     step: Count | None = None
     total: Count | None = None
-    metrics: Annotated[dict[MetricName, float], Field(max_length=wire.MOST_METRICS)] = {}
+    metrics: Annotated[dict[MetricName, float], Field(max_length=wire.MAX_METRICS)] = {}
 
     @field_validator("metrics")
     @classmethod

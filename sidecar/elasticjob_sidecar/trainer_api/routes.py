@@ -100,11 +100,11 @@ class TrainerApi:
     async def _follow(
         self, response: web.StreamResponse, view_now: Callable[[], View | None], goes_on: Callable[[], bool]
     ) -> None:
-        """The comment's time counts from the last write: what rings may change nothing here, however often it does."""
+        """The comment's time counts from the last write: many changes change nothing here."""
         loop, last = asyncio.get_running_loop(), None
         wrote = loop.time()
         while goes_on():
-            bell, view = self._driver.bell, view_now()
+            next_change, view = self._driver.next_change, view_now()
             said = b""
             if view is not None and view != last:
                 said, last = f"data: {json.dumps(view)}\n\n".encode(), view
@@ -115,7 +115,7 @@ class TrainerApi:
                 wrote = loop.time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(wrote + wire.COMMENT_SECONDS):
-                    await bell.wait()
+                    await next_change.wait()
 
     async def join(self, request: web.Request) -> web.Response:
         asked = await _body(bodies.Join, request)

@@ -30,7 +30,7 @@ class TrainerServer:
 
         def connected() -> asyncio.BaseProtocol:
             # the newest is turned away, not the oldest: that is the agent's stream, whose end is the agent's
-            return http() if len(http.connections) < wire.MOST_CONNECTIONS else _TurnedAway()
+            return http() if len(http.connections) < wire.MAX_CONNECTIONS else _TurnedAway()
 
         self._server = await asyncio.get_running_loop().create_server(connected, host, port)
 

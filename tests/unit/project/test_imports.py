@@ -97,8 +97,8 @@ def test_a_module_without_a_place_in_the_order_is_found(house: Path) -> None:
 
 
 def test_a_dependency_that_nobody_allowed_is_found(house: Path) -> None:
-    seed(house, "trainer/elasticjob_torch/script/link.py", "import requests")
-    assert "elasticjob_torch.script.link -> requests" in lint(house)
+    seed(house, "trainer/elasticjob_torch/script/client.py", "import requests")
+    assert "elasticjob_torch.script.client -> requests" in lint(house)
 
 
 def test_pure_rooms_ask_no_clock_by_way_of_a_date() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from elasticjob import api, terms
-from elasticjob.api import Incarnation, RendezvousStatus
+from elasticjob.api import Member, RendezvousStatus
 from elasticjob_sidecar.membership import refusal
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import script_view_of
@@ -19,7 +19,7 @@ from elasticjob_sidecar.trainer_api import bodies
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
 from elasticjob_torch import wire
 from elasticjob_torch.script import api as script
-from elasticjob_torch.script.link import Progress, ScriptStream, ScriptView, Sender
+from elasticjob_torch.script.client import Progress, ScriptStream, ScriptView, Sender
 from elasticjob_torch.sidecar import client as plugin
 from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.events import EventStream, View
@@ -68,7 +68,7 @@ def test_every_body_belongs_to_a_call() -> None:
 
 
 def test_what_trainers_and_scripts_are_told_has_the_fields_of_the_wire() -> None:
-    membership = Membership(Incarnation(0, "0"))
+    membership = Membership(Member(0, "0"))
     membership.job_seen(RendezvousStatus(), 0.0)
     view, script_view = view_of(membership), script_view_of(membership)
     assert view is not None
@@ -182,15 +182,15 @@ def test_a_word_is_what_it_says() -> None:
 def test_limits_are_those_of_the_api() -> None:
     shared = {name for name in vars(wire) if name.isupper() and hasattr(api, name)}
     assert {name: getattr(wire, name) for name in shared} == {name: getattr(api, name) for name in shared}
-    assert {"MOST", "DETAIL_LENGTH", "METRIC_NAME_LENGTH"} <= shared
-    assert (wire.PORT, wire.MOST_METRICS) == (api.TRAINER_API_PORT, api.MAX_METRICS)
+    assert {"MAX_JSON_INTEGER", "DETAIL_LENGTH", "METRIC_NAME_LENGTH"} <= shared
+    assert (wire.PORT, wire.MAX_METRICS) == (api.TRAINER_API_PORT, api.MAX_METRICS)
     keep_alive = TypeAdapter(api.KeepAlive).json_schema()
     assert keep_alive["minimum"] == wire.SHORTEST_WORKER_LOST_SECONDS
     assert keep_alive["maximum"] == TypeAdapter(api.Seconds).json_schema()["maximum"] == wire.LONGEST_SECONDS
 
 
 def test_a_metric_that_a_script_may_report_is_one_that_the_sidecar_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_link": None, "_decided": True, "_progress": Progress()}.items():  # outside of a job
+    for name, value in {"_client": None, "_decided": True, "_progress": Progress()}.items():  # outside of a job
         monkeypatch.setattr(script, name, value)
     longest = "m" * wire.METRIC_NAME_LENGTH
     script.report(**{longest: 1.0})

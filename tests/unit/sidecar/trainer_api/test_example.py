@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from elasticjob.incarnations import Incarnation, Incarnations
+from elasticjob.members import Member, Members
 from elasticjob_torch import wire
 from support.sidecar_world import DEADLINE, World, next_event, until
 
@@ -45,9 +45,9 @@ class Play:
 
     def status(self, phase: str, round: int, **more: Any) -> None:
         members = [worker.machine.me for worker in self.world.workers]
-        members += [Incarnation(2, "new")] if round == 2 and phase == "Formed" else []
+        members += [Member(2, "new")] if round == 2 and phase == "Formed" else []
         self.world.job(
-            phase, round, *self.world.workers, participants=str(Incarnations(members)), reason=REASONS[round], **more
+            phase, round, *self.world.workers, participants=str(Members(members)), reason=REASONS[round], **more
         )
 
     async def make(self, request: Request) -> None:

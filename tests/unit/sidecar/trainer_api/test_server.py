@@ -18,7 +18,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_the_agents_stream_outlives_a_flood(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(wire, "MAX_CONNECTIONS", 10)
     zero = world.workers[0]
     stream = await zero.stream()
     held, turned_away = [], 0
