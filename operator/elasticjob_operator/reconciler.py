@@ -14,14 +14,15 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.objects import Object
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, pods_to_create, pods_to_delete
 from elasticjob_operator import metrics
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import WorkerPods
-from elasticjob_operator.cluster.cache import Cache, JobView, Key
-from elasticjob_operator.cluster.client import Conflict, Kube, Object
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import Conflict, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
@@ -31,6 +32,7 @@ from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.pace import delay_of
 from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of, waits_of
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, template_hash

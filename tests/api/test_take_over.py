@@ -3,9 +3,9 @@
 import pytest
 
 from api.operators import JOBS, Operators, new_job
+from elasticjob.objects import Object
 from elasticjob_operator import reconciler as reconciler_module
 from elasticjob_operator.cluster import client as kube_module
-from elasticjob_operator.cluster.client import Object
 from support import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"

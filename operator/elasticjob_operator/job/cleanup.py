@@ -7,10 +7,10 @@ again, and keeps the pod with its logs.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from elasticjob.objects import Object
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import is_current
-from elasticjob_operator.cluster.client import Object
 
 DEADLINE_SECONDS = 1  # the least that there is
 

@@ -18,8 +18,8 @@ from elasticjob.api import (
     TUNNEL_PORT,
     ElasticJobSpec,
 )
+from elasticjob.objects import Object
 from elasticjob.rendezvous.model import PodKey
-from elasticjob_operator.cluster.client import Object
 
 SIDECAR = "elasticjob-sidecar"
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"

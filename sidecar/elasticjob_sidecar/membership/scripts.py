@@ -8,14 +8,12 @@ Pure, as `membership`: `now` is an argument, and whoever changes the membership 
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from elasticjob.api import RendezvousPhase
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Mode
 from elasticjob_sidecar.membership.refusal import Code, Refused
-
-MAX_SCRIPTS = 256  # open streams; more processes than any node has devices
+from elasticjob_torch import wire
 
 
 @dataclass(slots=True)
@@ -40,8 +38,8 @@ class Scripts:
 
     def opened(self, name: str, saves: bool) -> int:
         """A script looks on; returns the number of its stream, for `closed`. Raises Refused."""
-        if len(self._open) >= MAX_SCRIPTS:
-            raise Refused(Code.TOO_MANY, f"{MAX_SCRIPTS} processes of this pod look on already")
+        if len(self._open) >= wire.MAX_SCRIPTS:
+            raise Refused(Code.TOO_MANY, f"{wire.MAX_SCRIPTS} processes of this pod look on already")
         self._streams += 1
         self._open[self._streams] = Script(name, saves)
         return self._streams
@@ -95,7 +93,7 @@ def planned_end(worker: Membership) -> int:
     return round
 
 
-def script_view_of(worker: Membership) -> dict[str, Any] | None:
+def script_view_of(worker: Membership) -> wire.ScriptView | None:
     """What scripts are told, None before the job was seen."""
     job, handed = worker.job, worker.handed
     if job is None:

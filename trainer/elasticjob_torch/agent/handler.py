@@ -26,6 +26,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
+from elasticjob_torch import wire
 from elasticjob_torch.agent.failures import Failures
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
@@ -186,10 +187,10 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             log.info("this worker ends: %s", error)
             raise SystemExit(0) from None
         except Closed as error:
-            if error.outcome == "Complete":
+            if error.outcome == wire.Outcome.COMPLETE:
                 log.info("nothing left to do: %s", error)
                 raise SystemExit(0) from None
-            if error.outcome == "RendezvousTimeout":
+            if error.outcome == wire.Outcome.TIMEOUT:
                 raise RendezvousTimeoutError(str(error)) from None
             raise RendezvousClosedError(str(error)) from None
         except CannotRunHere as error:
