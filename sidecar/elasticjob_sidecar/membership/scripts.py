@@ -4,15 +4,15 @@ A planned end of the round is kept from the trainer while a script that wants to
 `save_seconds`. Scripts that never asked are not waited for; nor are those that have ended, or asked too late. Once the
 trainer was told of an end it stays told.
 
-Pure, as `membership`: `now` is an argument, and whoever changes the membership calls `look` afterwards.
+Pure, as `machine`: `now` is an argument, and after each of the machine's outputs `look` is called.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.api import RendezvousPhase
-from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import Mode
+from elasticjob_sidecar.membership.modes import Mode
+from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused
 
 MOST_SCRIPTS = 256  # open streams; more processes than any node has devices
@@ -55,7 +55,7 @@ class Scripts:
             if script.name == name:
                 script.saves, script.saved = True, max(script.saved, saved)
 
-    def look(self, worker: Membership, now: float) -> None:
+    def look(self, worker: Standing, now: float) -> None:
         """To be called after each input, of the membership too, and at `wake_at`."""
         ending = planned_end(worker)
         if ending != self._ending:
@@ -63,7 +63,7 @@ class Scripts:
         if self._until is not None and (now >= self._until or not self._awaited()):
             self._until = None
 
-    def may_report(self, worker: Membership, local_rank: int) -> bool:
+    def may_report(self, worker: Standing, local_rank: int) -> bool:
         """Of several processes the first that reports at all speaks for the worker, as long as the round lasts."""
         round, lowest = self._reporter
         if round != worker.held or local_rank <= lowest:
@@ -86,7 +86,7 @@ class Scripts:
         return any(script.saves and script.saved < self._ending for script in self._open.values())
 
 
-def planned_end(worker: Membership) -> int:
+def planned_end(worker: Standing) -> int:
     """The round that the trainer is in, if its end was planned and all its members live; else 0."""
     job, round = worker.job, worker.held
     forming = job is not None and job.phase is RendezvousPhase.FORMING and job.round == round + 1
@@ -95,7 +95,7 @@ def planned_end(worker: Membership) -> int:
     return round
 
 
-def script_view_of(worker: Membership) -> dict[str, Any] | None:
+def script_view_of(worker: Standing) -> dict[str, Any] | None:
     """What scripts are told, None before the job was seen."""
     job, handed = worker.job, worker.handed
     if job is None:
