@@ -15,6 +15,7 @@ from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidd
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
+from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Place, Refusals
 from elasticjob_operator.objects.pods import SidecarImage, pod_name, render_pod, template_hash
 
@@ -42,9 +43,8 @@ class WorkerPods:
         """Stops their containers and keeps the pods."""
         await _all(self._end(job, worker) for worker in workers)
 
-    async def create(self, job: Object, spec: ElasticJobSpec, places: Iterable[Place]) -> float | None:
-        """Makes the pods of `places`, each an index and a number; returns in how many seconds to try those again that
-        could not be made, None when there are none."""
+    async def create(self, job: Object, spec: ElasticJobSpec, places: Iterable[Place]) -> Done | Retry | LookAgain:
+        """Makes the pods of `places`, each an index and a number; some may have to be tried again."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
@@ -58,7 +58,7 @@ class WorkerPods:
         self.refusal = refusal
         if refusal:
             self._announcer.tell(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
-        return 0.0  # for the status to say so
+        return LookAgain(0.0)  # for the status to say so
 
     async def _create(
         self, job: Object, spec: ElasticJobSpec, batch: str, nodes: Mapping[str, set[str]], index: int, number: int

@@ -7,6 +7,8 @@ intervals, and of many pods with one only: the next are tried when that one was 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from elasticjob_operator.job.outcome import Done, Retry
+
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 160.0
 
 Place = tuple[int, int]  # index and number
@@ -43,8 +45,8 @@ class Refusals:
         again = next(iter(self._refused), None) if now >= self._again_at else None
         return [place for place in places if place == again or place not in self._refused]
 
-    def note(self, answers: Mapping[Place, Answer], now: float) -> float | None:
-        """What came of those that were due; returns in how many seconds others are, None if there are none."""
+    def note(self, answers: Mapping[Place, Answer], now: float) -> Done | Retry:
+        """What came of those that were due; returns when others are."""
         freed = False
         for place in answers:
             self._refused.pop(place, None)
@@ -59,6 +61,6 @@ class Refusals:
             self._again_at = now + min(FIRST_SECONDS * 2**self._tries, LONGEST_SECONDS)
             self._tries += 1
         if freed:
-            return 0.0
+            return Retry(0.0)
         waits = ([self._again_at - now] if self._refused else []) + ([FIRST_SECONDS] if self._taken else [])
-        return min(waits, default=None)
+        return Retry(min(waits)) if waits else Done()
