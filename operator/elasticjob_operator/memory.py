@@ -19,7 +19,7 @@ from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.status import rendezvous_spec
-from elasticjob_operator.job.waiting import Told
+from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
 
@@ -40,7 +40,7 @@ class Memory:
     grants: Grants
     pods: WorkerPods
     observer: Observer = field(default_factory=lambda: Observer(""))
-    told: Told = field(default_factory=Told)
+    announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
     listed_at: float = 0.0
     settled: bool = False
 
@@ -99,7 +99,7 @@ class Memories:
     async def _take_over(self) -> None:
         """Once, and after kopf has begun to list: one listing for all jobs of the leader before.
 
-        kopf's own lists may be a little younger, and what ended between the two nobody tells: so each job is listed
+        kopf's own lists may be a little younger, and nobody reports what ended between the two, so each job is listed
         once more soon.
         """
         async with self._taking_over:

@@ -1,4 +1,4 @@
-"""One job at a time: gather what is known, decide, write the status once, then act on pods, then tell.
+"""One job at a time: gather what is known, decide, write the status once, then act on pods, then announce.
 
 The status goes first, guarded by its resourceVersion: what a pod is named after is agreed before the pod is made,
 and an operator that no longer leads stops at the write. Everything else can be done twice without harm.
@@ -108,10 +108,10 @@ class Reconciler:
         job, decision = report.job, report.decision
         for event in decision.events:
             log.info("%s/%s: %s", job["metadata"]["namespace"], job["metadata"]["name"], event.message)
-            self._announcer.tell(job, event.reason, event.message, warning=event.warning)
+            self._announcer.announce(job, event.reason, event.message, warning=event.warning)
             metrics.EVENTS.labels(event.reason).inc()
-        for index, wait in memory.told.news(decision.state.last_formed, report.before.reason, report.waits):
-            self._announcer.tell(job, wait.reason, f"worker {index}: {wait.sentence}", warning=True)
+        for index, wait in memory.announced.news(decision.state.last_formed, report.before.reason, report.waits):
+            self._announcer.announce(job, wait.reason, f"worker {index}: {wait.sentence}", warning=True)
             metrics.EVENTS.labels(wait.reason).inc()
         if decision.formed_after is not None:
             metrics.ROUND_SECONDS.observe(decision.formed_after)

@@ -28,9 +28,9 @@ class Driver:
         self._machine, self.scripts = membership, scripts
         self._record, self._metrics = record, metrics
         self.standing = membership.take().standing
-        self._bell = asyncio.Event()
+        self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._told = ""
+        self._logged = ""
         self._holding = False
 
     @property
@@ -39,20 +39,20 @@ class Driver:
         return self._record.established and self.standing.job is not None
 
     @property
-    def bell(self) -> asyncio.Event:
-        """Rings once, at the next input. Take it before looking at the state, so that no change is missed."""
-        return self._bell
+    def next_change(self) -> asyncio.Event:
+        """Set once, at the next input. Take it before looking at the state, so that no change is missed."""
+        return self._next_change
 
     # --- inputs
 
     def job_seen(self, status: RendezvousStatus) -> None:
         self._machine.job_seen(status, self._now())
-        told = f"{status.phase} {status.round}: {status.world_size} workers" + f", {status.reason}" * bool(
+        stand = f"{status.phase} {status.round}: {status.world_size} workers" + f", {status.reason}" * bool(
             status.reason
         )
-        if told != self._told:
-            log.info("job is at %s", told)
-            self._told = told
+        if stand != self._logged:
+            log.info("job is at %s", stand)
+            self._logged = stand
         self._settle()
 
     def attach(self, trainer: str, round: int) -> int:
@@ -156,8 +156,8 @@ class Driver:
             log.info("worker is %s (was %s)", self.standing.mode.value, before.mode.value)
         self._look_at_scripts()
         self._arm(min((at for at in (output.wake_at, self.scripts.wake_at) if at is not None), default=None))
-        bell, self._bell = self._bell, asyncio.Event()
-        bell.set()
+        next_change, self._next_change = self._next_change, asyncio.Event()
+        next_change.set()
         return output
 
     def _look_at_scripts(self) -> None:

@@ -11,7 +11,7 @@ while it is Formed; after a Leave no round is handed that was formed before the 
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.api import Cause, Incarnation, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.membership.model import NO_LIMITS, Answer, Handed, Limits, Waiter
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
@@ -26,7 +26,7 @@ FORMING, FORMED, CLOSED = RendezvousPhase
 class Membership:
     """The state machine. `me` is this worker's index and this incarnation of its sidecar."""
 
-    me: Incarnation
+    me: Member
     store_ready_seconds: float = 20.0
 
     mode: Mode = Mode.IDLE
@@ -34,7 +34,7 @@ class Membership:
     trainer: str = ""
     handed: Handed | None = None
     store_port: int | None = None
-    _rank: int | None = None  # this worker's place among `job.participants`
+    _rank: int | None = None  # this worker's position among `job.participants`
     _claimed: int = 0  # the round that the trainer held when it attached
     _latest: str = ""  # the trainer that attached last
     _replaced: set[str] = field(default_factory=set)  # trainers that attached before it
@@ -52,7 +52,7 @@ class Membership:
     def job_seen(self, job: RendezvousStatus, now: float) -> None:
         """The job's status changed, or was read for the first time."""
         self.job = job
-        self._rank = job.participants.place_of(self.me)
+        self._rank = job.participants.position_of(self.me)
         self._settle(now)
 
     def attached(self, trainer: str, round: int, now: float) -> int:

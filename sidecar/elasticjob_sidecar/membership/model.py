@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from elasticjob.api import Cause, Incarnation
+from elasticjob.api import Cause, Member
 from elasticjob_sidecar.membership.refusal import Refused
 
 
@@ -15,7 +15,7 @@ class Handed:
     trainer: str
     round: int
     rank: int
-    members: Sequence[Incarnation]
+    members: Sequence[Member]
     store: str
     reason: str = ""
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus, WorkerRequest
+from elasticjob.api import Member, RendezvousPhase, RendezvousStatus, WorkerRequest
 from elasticjob_sidecar.membership.model import Answer, Handed
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.refusal import Code, Refused
@@ -16,7 +16,7 @@ class Standing(NamedTuple):
     sidecar, 0 before the first; `handed`: the one that this incarnation has last handed out, to whomever.
     `store_port`: where rank 0's agent serves that round's store."""
 
-    me: Incarnation
+    me: Member
     mode: Mode
     job: RendezvousStatus | None
     stream: int
@@ -50,7 +50,7 @@ class Standing(NamedTuple):
             now = "the job is not known yet" if self.job is None else f"the job is at {self.job.phase} {self.job.round}"
             raise Refused(Code.ROUND_BROKEN, f"round {round} is over for this worker: {now}")
 
-    def admit(self, round: int, peer: Incarnation) -> int | None:
+    def admit(self, round: int, peer: Member) -> int | None:
         """The store's port for another sidecar's trainer; None while it may still come. Raises Refused."""
         if self.handed is None or round > self.handed.round:
             return None  # the caller has seen the new round first
@@ -66,8 +66,8 @@ class Output(NamedTuple):
     """What is to be done after an input, in this order.
 
     `answers` are those to joins, each given once, with the join's ticket. `request` is what the worker's record asks
-    from now on. `standing` is what everybody is told from now on. At `wake_at` the machine has to be told the time;
-    None for never.
+    from now on. `standing` is what everybody is answered from. At `wake_at` the machine's `tick` is due, None for
+    never.
     """
 
     answers: tuple[tuple[Any, Answer], ...]

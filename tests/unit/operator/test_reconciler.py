@@ -27,8 +27,8 @@ class Cluster:
         self.body, self.done = body, list[str]()
         self.conflicts = 0
 
-    def tell(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        self.done.append(f"tell {reason}")
+    def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        self.done.append(f"announce {reason}")
 
     async def jobs(self, _: str | None) -> Listing:
         return Listing([self.body], "7")
