@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType
+from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.membership import machine
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Handed
@@ -23,6 +23,14 @@ from elasticjob_sidecar.membership.view import has_changed, view_of
 
 def member(name: str) -> Member:
     return Member(index=0 if name == "me" else int(name[1:]), id=name)
+
+
+def in_words(request: WorkerRequest | None) -> str:
+    if request is None:
+        return "nothing"
+    number = "" if request.after is None else f" after {request.after}"
+    number += "" if request.round is None else f" {request.round}"
+    return f"{request.type}{number}" + (f": {request.cause}" if request.cause else "")
 
 
 class Player:
@@ -56,11 +64,8 @@ class Player:
     def settle(self) -> None:
         self.output = output = self.worker.take()
         if output.request != self._request:
-            self._request = request = output.request
-            assert request is not None
-            number = "" if request.after is None else f" after {request.after}"
-            number += "" if request.round is None else f" {request.round}"
-            self.say(f"request {request.type}{number}" + (f": {request.cause}" if request.cause else ""))
+            self._request = output.request
+            self.say(f"request {in_words(output.request)}")
         for ticket, answer in output.answers:
             if isinstance(answer, Handed):
                 self.say(f"{ticket} gets round {answer.round}, rank {answer.rank} of {answer.world_size}")
@@ -739,3 +744,31 @@ def test_there_is_no_other_move() -> None:
     for mode, event in set(product(Mode, events)) - TABLE.keys():
         with pytest.raises(IllegalMove, match=f"the worker is {mode}: {event} is no move out of that"):
             move_out_of(mode, event)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_order_of_inputs_leads_out_of_the_table(seed: int) -> None:
+    """Whatever trainers, operator and clock do, in whatever order: at most it is refused."""
+    random, player, round = Random(seed), Player(), 1
+    player.play("attach T0")
+    for step in range(100):
+        round += random.random() < 0.2
+        trainer = random.choice([*player.streams, *[list(player.streams)[-1]] * 5])
+        phase = random.choice([*RendezvousPhase, RendezvousPhase.FORMED])
+        line = random.choice(
+            [
+                *[f"job {phase} {round}: me w1"] * 3,
+                f"job {phase} {round}: w1 me leaving {random.choice(['me', 'w1'])}",
+                f"attach {random.choice([trainer, f'T{step}'])} holding {random.randint(0, round)}",
+                f"detach {trainer}",
+                *[f"join {trainer} {random.randint(0, round)}"] * 4,
+                f"interrupt {trainer}",
+                f"store {trainer} {round} 4000",
+                f"leave {trainer}",
+                *[f"finish {trainer} {round}"] * (step % 7 == 0),
+                f"close {trainer}",
+                f"wait {random.choice([1, 5, 20, 600])}",
+                *["stop"] * (seed % 2),
+            ]
+        )
+        player.play(line)
