@@ -12,7 +12,7 @@ from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
-from support.operator_objects import JOB_UID, Object, job
+from support.operator_objects import JOB_UID, Object, job, pod
 
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
@@ -25,7 +25,8 @@ class Cluster:
 
     def __init__(self, body: Object) -> None:
         self.body, self.done = body, list[str]()
-        self.conflicts = 0
+        self.there: list[Object] = []
+        self.conflicts, self.now = 0, 100.0
 
     def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
         self.done.append(f"announce {reason}")
@@ -34,9 +35,10 @@ class Cluster:
         return Listing([self.body], "7")
 
     async def pods(self, *_: Any) -> Listing:
-        return Listing([], "7")
+        return Listing(self.there, "7")
 
-    workers = pods
+    async def workers(self, *_: Any) -> Listing:
+        return Listing([], "7")
 
     async def job(self, *_: str) -> Object:
         return self.body
@@ -62,13 +64,16 @@ class Cluster:
         self.done.append("pod")
         return {**pod, "metadata": {**pod["metadata"], "resourceVersion": "1", "uid": "x"}}
 
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        self.done.append(f"delete {name}")
+
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         self.done.append(f"delete {namespace}/{name} {uid}")
 
 
 def reconciler(cluster: Cluster) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
-    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, now=lambda: 100.0))
+    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, now=lambda: cluster.now))
     cache.note_job(cluster.body)
     return Reconciler(cast(Any, cluster), cache, cast(Any, leadership), cast(Any, cluster), image)
 
@@ -101,3 +106,13 @@ async def test_an_ended_job_is_deleted_after_its_time_to_live(ttl: int | None, d
     cluster = Cluster(body)
     await reconciler(cluster).reconcile(KEY)
     assert (f"delete ml/digits {JOB_UID}" in cluster.done) is deleted
+
+
+async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None:
+    """How long a worker may be silent grows with the pods that there are; without them it would be 15 s here."""
+    cluster = Cluster(job())
+    cluster.there = [pod(index) for index in range(512)] + [pod(0, 5)]  # the last one nobody has agreed on
+    made = reconciler(cluster)
+    for cluster.now, deleted in ((100.0, False), (131.0, False), (133.0, True)):
+        await made.reconcile(KEY)
+        assert ("delete digits-0-5" in cluster.done) is deleted, cluster.now
