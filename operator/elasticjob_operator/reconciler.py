@@ -4,68 +4,32 @@ The status goes first, guarded by its resourceVersion: what a pod is named after
 and an operator that no longer leads stops at the write. Everything else can be done twice without harm.
 """
 
-import asyncio
 import logging
-import random
-import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob.objects import Object
-from elasticjob.rendezvous import Clocks, Decision, Worker, decide, pods_to_create, pods_to_delete
+from elasticjob.rendezvous import Decision, decide, pods_to_create, pods_to_delete
 from elasticjob_operator import metrics
-from elasticjob_operator.actions.grants import Grants
-from elasticjob_operator.actions.slots import Slots
-from elasticjob_operator.actions.template_check import TemplateCheck
-from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Conflict, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
-from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.job.cleanup import cleanup
-from elasticjob_operator.job.expiry import seconds_left
-from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.pace import delay_of
+from elasticjob_operator.job.expiry import Expired, expiry_of
+from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of
-from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of, waits_of
+from elasticjob_operator.job.status import Report, state_of, waits_of
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import AnnouncedReasons
-from elasticjob_operator.objects import template
-from elasticjob_operator.objects.pods import SidecarImage, template_hash
+from elasticjob_operator.memory import Memories, Memory
+from elasticjob_operator.objects.pods import SidecarImage
 
-RELIST_SECONDS = 300.0
-SETTLE_SECONDS = 30.0  # at most twice as long: all jobs at once would be another take-over
-GRANTS_SECONDS = 10.0  # new pods rely on the access that was found so long ago
+# access that was found so long ago is relied on: by new pods, by those that are there
+GRANTS_SECONDS, GRANTS_KEPT_SECONDS = 10.0, 300.0
 SHORTEST_WAIT_SECONDS = 0.2
-PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Memory:
-    """What this operator keeps of a job between two rounds of work; all of it can be lost.
-
-    `settled`: it was listed by itself, not only with all others at a take-over.
-    """
-
-    uid: str
-    epoch: int
-    clocks: Clocks
-    grants: Grants
-    template: TemplateCheck
-    pods: WorkerPods
-    observer: Observer = field(default_factory=lambda: Observer(""))
-    announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
-    listed_at: float = 0.0
-    settled: bool = False
-    written_at: float = 0.0
-    differs_at: float | None = None
-    write_in: float | None = None
 
 
 class Reconciler:
@@ -80,91 +44,46 @@ class Reconciler:
         namespaces: tuple[str, ...] = (),
         network_policy: bool = False,
     ) -> None:
-        self._kube, self._cache, self._leadership = kube, cache, leadership
-        self._announcer, self._image, self._network_policy = announcer, image, network_policy
-        self._lister = Lister(kube, cache, namespaces)
-        self._memories: dict[Key, Memory] = {}
-        self._taken_over, self._taking_over = False, asyncio.Lock()
-        self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
+        self._kube, self._cache, self._leadership, self._announcer = kube, cache, leadership, announcer
+        self._memories = Memories(kube, cache, leadership, announcer, image, namespaces, network_policy)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring job `key` one step further; returns in how many seconds to look again, None for not by time alone."""
         with metrics.RECONCILE_SECONDS.time():
-            memory = await self._recall(key)
+            memory = await self._memories.recall(key)
             if memory is None:
                 return None
-            return await self._step(key, memory, self._cache.view(key))
+            happened = await self._step(key, memory, self._cache.view(key))
+        if isinstance(happened, Retry):
+            return happened.seconds
+        seconds = look_again(happened)
+        return None if seconds is None else max(seconds, SHORTEST_WAIT_SECONDS)
 
-    async def _recall(self, key: Key) -> Memory | None:
-        """This job's memory, after a fresh listing where there is none or where it has aged."""
-        view, epoch = self._cache.view(key), self._leadership.clock.epoch
-        if view.job is None or "deletionTimestamp" in view.job["metadata"]:
-            self._forget(key)
-            return None
-        await self._take_over()
-        memory = self._memories.get(key)
-        if memory is not None and (memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch):
-            self._announcer.forget(memory.uid)
-            memory = None
-        if memory is None or time.monotonic() - memory.listed_at >= RELIST_SECONDS:
-            if not await self._lister.list_one(key):
-                self._forget(key)
-                return None
-            memory = memory or self._begin(view.job["metadata"]["uid"], epoch)
-            memory.settled = True
-            memory.listed_at = time.monotonic()
-            self._memories[key] = memory
-        return memory
-
-    async def _take_over(self) -> None:
-        """Once, and after kopf has begun to list: one listing for all jobs of the leader before.
-
-        kopf's own lists may be a little younger, and nobody reports what ended between the two, so each job is listed
-        once more soon.
-        """
-        async with self._taking_over:
-            if self._taken_over:
-                return
-            for key in await self._lister.list_all():
-                job = self._cache.view(key).job
-                assert job is not None
-                memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
-                memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
-                self._memories[key] = memory
-            self._taken_over = True
-
-    def _begin(self, uid: str, epoch: int) -> Memory:
-        now = self._leadership.clock.now()
-        grants = Grants(self._kube, self._announcer, network_policy=self._network_policy)
-        check = TemplateCheck(self._kube, self._announcer, self._image)
-        pods = WorkerPods(self._kube, self._cache, self._announcer, self._image, self._pod_slots)
-        return Memory(uid, epoch, Clocks(opened=now, formed=now), grants, check, pods)
-
-    def _forget(self, key: Key) -> None:
-        if memory := self._memories.pop(key, None):
-            self._announcer.forget(memory.uid)
-        if self._cache.view(key).job is None:
-            self._cache.forget(key)
-
-    async def _step(self, key: Key, memory: Memory, view: JobView) -> float | None:
+    async def _step(self, key: Key, memory: Memory, view: JobView) -> Retry | tuple[Outcome, ...]:
+        """What came of the status and of all that follows from it; a `Retry` alone is of the status."""
         job = view.job
         assert job is not None
         try:
             spec, before = ElasticJobSpec.parse(job.get("spec")), ElasticJobStatus.parse(job.get("status"))
         except ValidationError as error:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
-            return None
+            return ()
         await memory.template.check(job, spec, before)
-        now = self._leadership.clock.now()
-        if memory.observer.made_from != (made_from := template_hash(spec)):
-            hint = None if memory.template.problem else template.hint(spec)
-            memory.observer = Observer(spec.trainer_container, made_from, hint=hint or "")
-        workers, ready = memory.observer.observe(view)
-        state = state_of(before, memory.clocks)
-        bounds = rendezvous_spec(spec, len(workers), starts_torchrun=not memory.observer.hint)
-        decision = decide(bounds, state, workers, now)
-        report = Report(
-            job=job,
+        report = self._report(memory, view, spec, before)
+        written = await memory.status.write(report)
+        if isinstance(written, Retry):
+            return written
+        return await self._follow(memory, view, report, written)
+
+    def _report(self, memory: Memory, view: JobView, spec: ElasticJobSpec, before: ElasticJobStatus) -> Report:
+        """What is seen, and what is decided from it."""
+        assert view.job is not None
+        observer = memory.observer_of(spec)
+        workers, ready = observer.observe(view)
+        bounds = memory.bounds_of(spec, workers)
+        decision = decide(bounds, state_of(before, memory.clocks), workers, self._leadership.clock.now())
+        return Report(
+            job=view.job,
             spec=spec,
             workers=workers,
             ready=ready,
@@ -175,42 +94,16 @@ class Reconciler:
             term=self._leadership.term,
             now=_wall_clock(),
             progress=progress_of(view, decision.state, before.progress),
-            waits=waits_of(bounds, decision.state, workers, memory.observer.waits),
+            waits=waits_of(bounds, decision.state, workers, observer.waits),
         )
-        wait = await self._write(key, memory, report)
-        if wait is not None:
-            return wait
-        memory.clocks = decision.state.clocks
-        self._announce(memory, report)
-        again = await self._act(job, spec, memory, decision, workers)
-        return self._next(decision, again, memory.write_in, await self._expire(job, spec, view))
 
-    async def _write(self, key: Key, memory: Memory, report: Report) -> float | None:
-        """Write the status if it has changed; a number is when to try again, and nothing may be done before."""
-        after, now = status_of(report), time.monotonic()
-        memory.write_in = None
-        if report.before.term > self._leadership.term:
-            await self._leadership.outgrow(report.before.term)
-            return 0.0
-        if after == report.before:
-            memory.differs_at = None
-            return None
-        memory.differs_at = now if memory.differs_at is None else memory.differs_at
-        delay = delay_of(report.before, after, now - memory.written_at, now - memory.differs_at)
-        if delay.seconds > 0 and delay.actions_wait:
-            return delay.seconds
-        if delay.seconds > 0:
-            memory.write_in = delay.seconds
-            return None
-        try:
-            written = await self._kube.replace_job_status(report.job, after.dump())
-        except Conflict:
-            metrics.STATUS_CONFLICTS.inc()
-            self._cache.note_job(await self._kube.job(*key))
-            return 0.0
-        self._cache.note_job(written)
-        memory.written_at, memory.differs_at = time.monotonic(), None
-        return None
+    async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
+        """Do what follows from the status, which is `agreed`."""
+        memory.clocks = report.decision.state.clocks
+        self._announce(memory, report)
+        await self._remove_pods(memory, report)
+        made = await self._make_pods(memory, report)
+        return agreed, made, await self._expire(view, report), self._wake(report.decision)
 
     def _announce(self, memory: Memory, report: Report) -> None:
         job, decision = report.job, report.decision
@@ -224,35 +117,38 @@ class Reconciler:
         if decision.formed_after is not None:
             metrics.ROUND_SECONDS.observe(decision.formed_after)
 
-    async def _act(
-        self, job: Object, spec: ElasticJobSpec, memory: Memory, decision: Decision, workers: tuple[Worker, ...]
-    ) -> float | None:
-        """Make and remove pods as the agreed state says; a number is when to try again what was refused."""
-        bounds, now = rendezvous_spec(spec), self._leadership.clock.now()
-        served, observer = pods_to_delete(bounds, decision.state, workers, now), memory.observer
-        swept = cleanup(spec.clean_pod_policy, decision.state, workers, served, observer.pods, observer.trainer)
+    async def _remove_pods(self, memory: Memory, report: Report) -> None:
+        job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
+        served = pods_to_delete(memory.bounds_of(spec, workers), state, workers, self._leadership.clock.now())
+        observer = memory.observer
+        swept = cleanup(spec.clean_pod_policy, state, workers, served, observer.pods, observer.trainer)
         await memory.pods.delete(job, swept.delete)
         await memory.pods.end(job, swept.end)
-        new = () if memory.template.problem else pods_to_create(bounds, decision.state, workers, now)
-        if new or (memory.settled and not decision.state.ended):  # an option may have changed with the operator
-            within = GRANTS_SECONDS if new else RELIST_SECONDS
-            if again := await memory.grants.give(job, spec, within=within):
-                return again
+
+    async def _make_pods(self, memory: Memory, report: Report) -> Outcome:
+        """And before them the access that they need."""
+        job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
+        new = pods_to_create(memory.bounds_of(spec, workers), state, workers, self._leadership.clock.now())
+        new = () if memory.template.problem else new
+        if new or (memory.settled and not state.ended):  # an option may have changed with the operator
+            within = GRANTS_SECONDS if new else GRANTS_KEPT_SECONDS
+            given = await memory.grants.give(job, spec, within=within)
+            if isinstance(given, Retry):
+                return given
         return await memory.pods.create(job, spec, new)
 
-    async def _expire(self, job: Object, spec: ElasticJobSpec, view: JobView) -> float | None:
-        """Delete an ended job after its time to live; returns the seconds left."""
-        left = seconds_left(spec, ElasticJobStatus.parse((view.job or job).get("status")), datetime.now(UTC))
-        if left is None or left > 0:
-            return left
-        await self._kube.delete_job(job["metadata"]["namespace"], job["metadata"]["name"], job["metadata"]["uid"])
-        return None
+    async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
+        """Delete an ended job after its time to live."""
+        job = view.job or report.job
+        expiry = expiry_of(report.spec, ElasticJobStatus.parse(job.get("status")), datetime.now(UTC))
+        if not isinstance(expiry, Expired):
+            return expiry
+        meta = report.job["metadata"]
+        await self._kube.delete_job(meta["namespace"], meta["name"], meta["uid"])
+        return Done()
 
-    def _next(self, decision: Decision, *others: float | None) -> float | None:
-        wakes = [other for other in others if other is not None]
-        if decision.wake_at is not None:
-            wakes.append(decision.wake_at - self._leadership.clock.now())
-        return max(min(wakes), SHORTEST_WAIT_SECONDS) if wakes else None
+    def _wake(self, decision: Decision) -> Done | LookAgain:
+        return Done() if decision.wake_at is None else LookAgain(decision.wake_at - self._leadership.clock.now())
 
 
 def _wall_clock() -> str:

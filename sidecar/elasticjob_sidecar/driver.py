@@ -1,8 +1,7 @@
 """Drives the membership state machine: feeds it what happens, and carries out what it answers.
 
-Everything that changes the machine goes through here, in the event loop's one thread; after each input its
-outputs are taken: joins are answered, the record's request is set, the timer is armed, whoever waits for a
-change is woken. Decides nothing itself.
+Everything that changes the machine goes through here, in the event loop's one thread. After each input its output is
+taken and carried out in its order, and whoever waits for a change is woken. Decides nothing itself.
 """
 
 import asyncio
@@ -12,7 +11,9 @@ from typing import Any
 from elasticjob.api import Cause, RendezvousStatus
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits, Mode
+from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits
+from elasticjob_sidecar.membership.modes import Mode
+from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
@@ -21,19 +22,21 @@ log = logging.getLogger(__name__)
 
 
 class Driver:
+    """`standing`: where the worker stands, by the machine's last output."""
+
     def __init__(self, membership: Membership, scripts: Scripts, record: WorkerRecord, metrics: Metrics) -> None:
-        self.membership, self.scripts = membership, scripts
+        self._machine, self.scripts = membership, scripts
         self._record, self._metrics = record, metrics
+        self.standing = membership.take().standing
         self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._logged = ""
-        self._mode = membership.mode
         self._holding = False
 
     @property
     def ready(self) -> bool:
         """The worker's record is written and its job was seen."""
-        return self._record.established and self.membership.job is not None
+        return self._record.established and self.standing.job is not None
 
     @property
     def next_change(self) -> asyncio.Event:
@@ -43,7 +46,7 @@ class Driver:
     # --- inputs
 
     def job_seen(self, status: RendezvousStatus) -> None:
-        self.membership.job_seen(status, self._now())
+        self._machine.job_seen(status, self._now())
         stand = f"{status.phase} {status.round}: {status.world_size} workers" + f", {status.reason}" * bool(
             status.reason
         )
@@ -53,13 +56,13 @@ class Driver:
         self._settle()
 
     def attach(self, trainer: str, round: int) -> int:
-        stream = self.membership.attached(trainer, round, self._now())
+        stream = self._machine.attached(trainer, round, self._now())
         log.info("trainer %s is connected, holding round %d", trainer[:8], round)
         self._settle()
         return stream
 
     def detach(self, trainer: str, stream: int) -> None:
-        self.membership.detached(stream, self._now())
+        self._machine.detached(stream, self._now())
         log.info("trainer %s is gone", trainer[:8])
         self._settle()
 
@@ -69,32 +72,34 @@ class Driver:
         """Wait for the trainer's next round. Raises Refused."""
         began = self._now()
         ticket: asyncio.Future[Handed] = asyncio.get_running_loop().create_future()
-        self.membership.join(trainer, after, cause, patience, ticket, began, limits, detail)
+        self._machine.join(trainer, after, cause, patience, ticket, began, limits, detail)
         self._metrics.joins.labels(cause.value).inc()
         self._settle()
         try:
             handed = await ticket
-        finally:
-            self.membership.join_dropped(ticket)
+        except asyncio.CancelledError:
+            self._machine.join_dropped(ticket)
+            self._settle()
+            raise
         self._metrics.join_seconds.observe(self._now() - began)
         return handed
 
     def store_posted(self, trainer: str, round: int, port: int) -> None:
-        self.membership.store_posted(trainer, round, port)
+        self._machine.store_posted(trainer, round, port)
         log.info("this agent serves the store of round %d on loopback port %d", round, port)
         self._settle()
 
     async def leave(self, trainer: str, cause: Cause, seconds: float) -> None:
-        self.membership.leave(trainer, cause)
+        self._machine.leave(trainer, cause)
         await self._settled("leave", seconds)
 
     async def finish(self, trainer: str, round: int, seconds: float) -> None:
-        self.membership.finish(trainer, round)
+        self._machine.finish(trainer, round)
         self._record.end()
         await self._settled("finish", seconds)
 
     async def close(self, trainer: str, seconds: float) -> None:
-        self.membership.close(trainer)
+        self._machine.close(trainer)
         await self._settled("close", seconds)
 
     def watch(self, script: str, saves: bool) -> int:
@@ -113,19 +118,18 @@ class Driver:
         self._settle()
 
     def report(self, progress: Progress, local_rank: int) -> None:
-        if self.scripts.may_report(self.membership, local_rank):
+        if self.scripts.may_report(self.standing, local_rank):
             self._record.report(progress)
 
     async def stop(self, seconds: float) -> None:
         """The pod stops: say so, and give the API server `seconds` to take it."""
-        self.membership.stop()
+        self._machine.stop()
         self._record.end()
-        self._settle()
+        request = self._settle().request
         try:
             async with asyncio.timeout(seconds):
                 await self._record.written(report=True)
         except TimeoutError:
-            request = self.membership.request
             last = request.type if request is not None else "last request"
             log.warning("the API server did not take the %s within %g s", last, seconds)
 
@@ -141,22 +145,24 @@ class Driver:
             message = f"the API server did not take the {what} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
 
-    def _settle(self) -> None:
-        machine = self.membership
-        for ticket, answer in machine.take_answers():
+    def _settle(self) -> Output:
+        """Carry out what follows from an input."""
+        output = self._machine.take()
+        for ticket, answer in output.answers:
             self._answer(ticket, answer)
-        self._record.want(machine.request)
-        if machine.mode is not self._mode:
-            log.info("worker is %s (was %s)", machine.mode.value, self._mode.value)
-            self._mode = machine.mode
+        self._record.want(output.request)
+        before, self.standing = self.standing, output.standing
+        if self.standing.mode is not before.mode:
+            log.info("worker is %s (was %s)", self.standing.mode.value, before.mode.value)
         self._look_at_scripts()
-        self._arm(min((at for at in (machine.wake_at, self.scripts.wake_at) if at is not None), default=None))
+        self._arm(min((at for at in (output.wake_at, self.scripts.wake_at) if at is not None), default=None))
         next_change, self._next_change = self._next_change, asyncio.Event()
         next_change.set()
+        return output
 
     def _look_at_scripts(self) -> None:
         scripts = self.scripts
-        scripts.look(self.membership, self._now())
+        scripts.look(self.standing, self._now())
         if scripts.hold is not self._holding:
             self._holding = scripts.hold
             log.info("the trainer is told %s", "when its scripts have saved" if scripts.hold else "now")
@@ -182,10 +188,10 @@ class Driver:
         self._timer = None if at is None else asyncio.get_running_loop().call_at(at, self._tick)
 
     def _tick(self) -> None:
-        self.membership.tick(self._now())
-        if self.membership.mode is Mode.IDLE and self.membership.request is not None:
-            log.warning("time is up: %s", self.membership.request.cause)
-        self._settle()
+        self._machine.tick(self._now())
+        output = self._settle()
+        if output.standing.mode is Mode.IDLE and output.request is not None:
+            log.warning("time is up: %s", output.request.cause)
 
     @staticmethod
     def _now() -> float:

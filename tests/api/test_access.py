@@ -10,6 +10,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from api import chart
 from api.operators import JOBS, Operators, Witness, job_body, new_job
+from elasticjob_operator import memory as memory_module
 from elasticjob_operator import reconciler as reconciler_module
 from elasticjob_operator.actions import grants as grants_module
 from support import ControlPlane
@@ -30,8 +31,10 @@ async def confined(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Asyn
     role = {"apiGroup": kind, "kind": "Role", "name": "lease"}
     chart.ensure(plane, f"{RBAC}/roles", {"metadata": {"name": "lease"}, "rules": [lease]})
     chart.ensure(plane, f"{RBAC}/rolebindings", {"metadata": {"name": "lease"}, "roleRef": role, "subjects": [subject]})
-    for name in ("GRANTS_SECONDS", "RELIST_SECONDS", "SETTLE_SECONDS"):
+    for name in ("GRANTS_SECONDS", "GRANTS_KEPT_SECONDS"):
         monkeypatch.setattr(reconciler_module, name, 0.0)
+    for name in ("RELIST_SECONDS", "SETTLE_SECONDS"):
+        monkeypatch.setattr(memory_module, name, 0.0)
     for name in ("SOON_SECONDS", "REFUSED_SECONDS"):
         monkeypatch.setattr(grants_module, name, 0.001)
     configuration = Configuration(host=plane.server)

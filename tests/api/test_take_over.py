@@ -4,7 +4,7 @@ import pytest
 
 from api.operators import JOBS, Operators, new_job
 from elasticjob.objects import Object
-from elasticjob_operator import reconciler as reconciler_module
+from elasticjob_operator import memory as memory_module
 from elasticjob_operator.cluster import client as kube_module
 from support import ControlPlane
 
@@ -85,7 +85,7 @@ async def test_a_job_that_was_taken_over_is_soon_listed_alone_and_its_access_mad
     name = new_job(plane)
     await (await operators.lead()).see(name)
     plane.request("DELETE", f"{ROLES}/{name}-worker")
-    monkeypatch.setattr(reconciler_module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(memory_module, "SETTLE_SECONDS", 0.0)
     second = await operators.lead()
     await second.see(name)
     assert second.kube.asked.count("GET pods") == 2

@@ -19,7 +19,8 @@ from torch.distributed import DistNetworkError, PrefixStore, Store, TCPStore
 
 from contract.sidecar_pair import SidecarPair
 from contract.store_checks import CHECKS, DEADLINE, SOON, arrived, in_background
-from elasticjob_torch.agent.store import AgentStore, StoreBroken, connect_store, serve_store
+from elasticjob_torch.agent.store import AgentStore, StoreBroken
+from elasticjob_torch.agent.tcp_store import connect_store, serve_store
 from elasticjob_torch.sidecar.client import StoreAddress
 
 MIB = 1 << 20

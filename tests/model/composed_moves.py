@@ -23,7 +23,7 @@ IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
     "restart": ("its trainer is started again", pod_events.with_trainer),
     "notice": ("its sidecar notices that the trainer is gone", pod_events.noticed),
     "stop": ("its trainer is stopped, then its sidecar", lambda pod: pod_events.stopped(pod, PodState.RUNNING)),
-    "gone": ("is gone", lambda pod: pod._replace(gone=True, sidecar=None, trainer=None, lag=0)),
+    "gone": ("is gone", lambda pod: pod._replace(gone=True, sidecar=None, output=None, trainer=None, lag=0)),
     "finish": ("its trainer has finished", pod_events.finishing),
     "kill": ("its trainer is killed", pod_events.killed),
     "swallow": (
@@ -110,7 +110,7 @@ def _faults(pod: Pod) -> Iterator[str]:
         return
     if trainer.state in (JOINING, ENTERING):
         yield "again"
-    if pod.sidecar is not None and pod.sidecar.wake_at is not None:
+    if pod.output is not None and pod.output.wake_at is not None:
         yield "timer"
     if trainer.state == TRAINING:
         yield from ("give up", "finish", "close")

@@ -138,14 +138,14 @@ def _lines(world: World) -> Iterator[str]:
 
 
 def _in_words(pod: Pod) -> str:
-    sidecar, trainer = pod.sidecar, pod.trainer
+    output, trainer = pod.output, pod.trainer
     going = "gone" if pod.gone else pod.phase.value + " going" * pod.deleting
     words = f"pod {pod.index}-{pod.number} {going}"
-    if sidecar is not None:
-        asks = sidecar.request
+    if output is not None:
+        asks, now = output.request, output.standing
         request = "nothing" if asks is None else f"{asks.type} {asks.cause or ''} after {asks.after}"
-        read = "no status" if sidecar.job is None else f"{sidecar.job.phase} {sidecar.job.round}"
-        words += f": sidecar {sidecar.me.id} has read {read}, is {sidecar.mode}, asks {request}"
+        read = "no status" if now.job is None else f"{now.job.phase} {now.job.round}"
+        words += f": sidecar {now.me.id} has read {read}, is {now.mode}, asks {request}"
     if trainer is not None:
         words += f"; trainer {trainer.name} is {trainer.state}, has used round {trainer.used}"
         words += "" if trainer.connected else ", not connected"

@@ -22,8 +22,10 @@ DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, MOVES = (
     f"core/elasticjob/rendezvous/{name}.py"
     for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "transitions")
 )
-SIDECAR, VIEW, STATUS = (
+SIDECAR, MODES, OUTPUT, VIEW, STATUS = (
     "sidecar/elasticjob_sidecar/membership/machine.py",
+    "sidecar/elasticjob_sidecar/membership/modes.py",
+    "sidecar/elasticjob_sidecar/membership/output.py",
     "sidecar/elasticjob_sidecar/membership/view.py",
     "operator/elasticjob_operator/job/status.py",
 )
@@ -600,8 +602,15 @@ MUTATIONS = (
         "a join is not made again when a round was formed without it",
         SIDECAR,
         "        elif last_formed > self._joined_after:\n"
-        "            self._announce(last_formed, Cause.RENEWED, waiter.limits)\n",
+        "            self._announce(Cause.RENEWED, last_formed, Cause.RENEWED, waiter.limits)\n",
         "",
+        "composed",
+    ),
+    Mutation(
+        "a join is renewed, and the record does not ask it",
+        MODES,
+        "    Move((JOINING,), Cause.RENEWED, JOINING, RequestType.JOIN,",
+        "    Move((JOINING,), Cause.RENEWED, JOINING, None,",
         "composed",
     ),
     Mutation(
@@ -614,15 +623,15 @@ MUTATIONS = (
     Mutation(
         "a trainer's successor is handed the same round",
         SIDECAR,
-        "waiter.after < self.handed.round == self.held:\n",
-        "waiter.after < self.handed.round:\n",
+        "waiter.after < now.handed.round == now.held:\n",
+        "waiter.after < now.handed.round:\n",
         "unit",
     ),
     Mutation(
         "a new trainer's join is older than the round that its predecessor held",
         SIDECAR,
-        "self._announce(max(last_formed, waiter.after, before), ",
-        "self._announce(waiter.after, ",
+        "self._announce(JOINED, max(last_formed, waiter.after, before), ",
+        "self._announce(JOINED, waiter.after, ",
         "composed",
     ),
     Mutation(
@@ -634,7 +643,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the successor of a victim is not told to leave",
-        SIDECAR,
+        OUTPUT,
         "        return self.job is not None and self.me in self.job.leaving\n",
         "        return False\n",
         "composed",

@@ -22,8 +22,10 @@ def with_sidecar(pod: Pod) -> Pod:
     """A sidecar has started, the first or one after a crash; it has read nothing yet."""
     me = Member(index=pod.index, id=f"{pod.index}-{pod.number}-{pod.lives}")
     trainer = pod.trainer._replace(connected=False) if pod.trainer else None
+    sidecar = Membership(me)
     return pod._replace(
-        sidecar=Membership(me),
+        sidecar=sidecar,
+        output=sidecar.take(),
         lives=pod.lives + 1,
         read=None,
         lag=0,
@@ -49,9 +51,10 @@ def with_status(pod: Pod, number: int, status: RendezvousStatus, lag: int) -> Po
 
 def with_timer(pod: Pod) -> Pod:
     """A timer of the sidecar goes off."""
-    sidecar = copied(pod)
-    assert sidecar.wake_at is not None
-    sidecar.tick(sidecar.wake_at)
+    sidecar, output = copied(pod), pod.output
+    assert output is not None
+    assert output.wake_at is not None
+    sidecar.tick(output.wake_at)
     return _settled(pod, sidecar, pod.trainer)
 
 
@@ -81,9 +84,9 @@ def asked_again(pod: Pod) -> Pod:
 
 def entering(pod: Pod) -> Pod:
     """The trainer takes the round into use; one that has ended meanwhile it passes over."""
-    trainer = _trainer(pod)
+    trainer, handed = _trainer(pod), pod.output and pod.output.standing.handed
     sidecar = copied(pod)
-    if sidecar.handed is not None and sidecar.handed.rank == 0:
+    if handed is not None and handed.rank == 0:
         try:
             sidecar.store_posted(trainer.name, trainer.handed, 29500)
         except Refused as refused:
@@ -156,8 +159,9 @@ def _asked(pod: Pod, sidecar: Membership, trainer: Trainer) -> Pod:
 
 def _settled(pod: Pod, sidecar: Membership, trainer: Trainer | None) -> Pod:
     """After an input: the trainer gets its answer. Raises Finding."""
-    pod = pod._replace(sidecar=sidecar, trainer=trainer)
-    for ticket, answer in sidecar.take_answers():
+    output = sidecar.take()
+    pod = pod._replace(sidecar=sidecar, output=output, trainer=trainer)
+    for ticket, answer in output.answers:
         if isinstance(answer, Handed):
             pod = check_given(pod, answer)
         if trainer is not None and trainer.state == JOINING and ticket == _ticket(trainer):
@@ -189,4 +193,4 @@ def _departed(pod: Pod, trainer: Trainer, phase: PodState) -> Pod:
     if phase is PodState.SUCCEEDED:
         return stopped(pod, phase)
     pod.sidecar.detached(pod.sidecar._stream, NOW)
-    return pod._replace(trainer=trainer._replace(state=FAILED, connected=False))
+    return pod._replace(output=pod.sidecar.take(), trainer=trainer._replace(state=FAILED, connected=False))

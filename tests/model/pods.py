@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from elasticjob.api import Cause
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.view import view_of
 
 # what a trainer is at
@@ -39,9 +40,10 @@ class Trainer(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """`seen` is what the operator knows of it, None before its first sight. `read` is the number of the status that the
-    sidecar knows, and `lag` how many were written since. `lives` and `starts` count its sidecars and its trainers;
-    `given` is the round last handed out in this pod, and to whom; `finished`: a trainer of its has said so."""
+    """`seen` is what the operator knows of it, None before its first sight. `output` is the sidecar's last one. `read`
+    is the number of the status that it knows, and `lag` how many were written since. `lives` and `starts` count its
+    sidecars and its trainers; `given` is the round last handed out in this pod, and to whom; `finished`: a trainer of
+    its has said so."""
 
     index: int  # type: ignore[assignment]  # a field, and not the method of a tuple
     number: int
@@ -52,6 +54,7 @@ class Pod(NamedTuple):
     lives: int = 0
     starts: int = 0
     sidecar: Membership | None = None
+    output: Output | None = None
     read: int | None = None
     lag: int = 0
     trainer: Trainer | None = None
@@ -78,10 +81,10 @@ def reads(pod: Pod) -> bool:
 
 def perceives_change(pod: Pod) -> bool:
     """Whether the trainer knows that the round in use has ended: the rule of the plug-in's `View.ends_round`."""
-    sidecar, trainer = pod.sidecar, pod.trainer
-    if sidecar is None or trainer is None or not trainer.connected or not trainer.used:
+    output, trainer = pod.output, pod.trainer
+    if output is None or trainer is None or not trainer.connected or not trainer.used:
         return False
-    view = view_of(sidecar)
+    view = view_of(output.standing)
     if view is None:
         return False
     of_this_round = view["changed"] and view["handed"] == trainer.used
@@ -102,11 +105,11 @@ def copied(pod: Pod) -> Membership:
 
 
 def _record_of(pod: Pod) -> tuple[Any, ...]:
-    if pod.sidecar is None:
+    if pod.output is None:
         return ()
-    asked = pod.sidecar.request
+    asked = pod.output.request
     request = None if asked is None else (asked.type, asked.after or 0, asked.round or 0, asked.cause or "")
-    return (pod.sidecar.me.id, request)
+    return (pod.output.standing.me.id, request)
 
 
 @cache

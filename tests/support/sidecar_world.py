@@ -57,7 +57,7 @@ class Worker:
         self.index, self.kube, self.http = index, kube, http
         self.credentials = credentials()
         self.sidecar = Sidecar(config, f"{config.batch}.{next(_starts)}", kube, self.credentials, self.ports)
-        self.machine = self.sidecar.driver.membership
+        self.machine = self.sidecar.driver._machine
         self.stopping = asyncio.Event()
         self.trainer = f"trainer-{index}"
         self.streams: list[aiohttp.ClientResponse] = []

@@ -1,1 +1,1 @@
-"""Carries out for one job what was decided: its access, the check of its template, its pods. Decides nothing."""
+"""Carries out for one job what was decided: its status, access, template check and pods. Decides nothing."""

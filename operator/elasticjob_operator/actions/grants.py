@@ -8,6 +8,7 @@ from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.observe import is_owned_by
+from elasticjob_operator.job.outcome import Done, Retry
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import default_account, service_account
@@ -28,20 +29,19 @@ class Grants:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
         self._account = ""
         self._looked_at, self._going_since = -math.inf, math.inf
-        self._again: float | None = None
+        self._came: Done | Retry = Done()  # of the last look
         self.problem: str | None = None
 
-    async def give(self, job: Object, spec: ElasticJobSpec, *, within: float) -> float | None:
-        """Make what is missing, and mend what is the job's own and differs; None once the workers have their access,
-        else after how many seconds to try again.
+    async def give(self, job: Object, spec: ElasticJobSpec, *, within: float) -> Done | Retry:
+        """Make what is missing, and mend what is the job's own and differs; done once the workers have their access.
 
         To be called before pods are made: they are refused, even in a dry run, before their service account is there.
         What was found in order less than `within` seconds ago is not looked at again.
         """
         account, now = service_account(job["metadata"]["name"], spec), time.monotonic()
-        left = self._looked_at + (within if self._again is None else self._again) - now
+        left = self._looked_at + (self._came.seconds if isinstance(self._came, Retry) else within) - now
         if account == self._account and left > 0:
-            return None if self._again is None else left
+            return Retry(left) if isinstance(self._came, Retry) else Done()
         self._account, self._looked_at = account, -math.inf  # until it is known, whatever is raised
         try:
             given, problem = await self._all_given(job, spec), None
@@ -49,10 +49,10 @@ class Grants:
             given, problem = False, str(obstacle)
         is_news = problem is not None and problem != self.problem
         self._looked_at, self.problem = time.monotonic(), problem
-        self._again = None if given else REFUSED_SECONDS if problem and not is_news else SOON_SECONDS
+        self._came = Done() if given else Retry(REFUSED_SECONDS if problem and not is_news else SOON_SECONDS)
         if problem and is_news:
             self._announcer.announce(job, "AccessRefused", problem, warning=True)
-        return self._again
+        return self._came
 
     async def _all_given(self, job: Object, spec: ElasticJobSpec) -> bool:
         meta = job["metadata"]

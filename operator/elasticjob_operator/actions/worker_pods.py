@@ -17,6 +17,7 @@ from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidd
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
+from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.pods import SidecarImage, pod_name, render_pod, template_hash
@@ -45,9 +46,8 @@ class WorkerPods:
         """Stops their containers and keeps the pods."""
         await _all(self._end(job, worker) for worker in workers)
 
-    async def create(self, job: Object, spec: ElasticJobSpec, pod_keys: Iterable[PodKey]) -> float | None:
-        """Makes the pods with these keys; returns after how many seconds to try again those that could not be made,
-        None when there are none."""
+    async def create(self, job: Object, spec: ElasticJobSpec, pod_keys: Iterable[PodKey]) -> Done | Retry | LookAgain:
+        """Makes the pods with these keys; some may have to be tried again."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
@@ -61,7 +61,7 @@ class WorkerPods:
         self.refusal = refusal
         if refusal:
             self._announcer.announce(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
-        return 0.0  # for the status to say so
+        return LookAgain(0.0)  # for the status to say so
 
     async def _create(
         self, job: Object, spec: ElasticJobSpec, batch: str, nodes: Mapping[str, set[str]], index: int, number: int

@@ -1,14 +1,22 @@
 """When an ended job is deleted. Pure."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob_operator.job.outcome import Done, LookAgain
 
 
-def seconds_left(spec: ElasticJobSpec, status: ElasticJobStatus, now: datetime) -> float | None:
-    """Seconds until the job's time to live is over, 0 or less when it is; None for a job that goes on, or stays."""
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The job's time to live has run out."""
+
+
+def expiry_of(spec: ElasticJobSpec, status: ElasticJobStatus, now: datetime) -> Expired | LookAgain | Done:
+    """Done is for a job that has not ended, or stays."""
     ended = [one for one in status.conditions if one.type in ("Complete", "Failed") and one.status == "True"]
     if spec.ttl_seconds_after_finished is None or not ended:
-        return None
+        return Done()
     age = now - datetime.fromisoformat(ended[0].last_transition_time)
-    return spec.ttl_seconds_after_finished - age.total_seconds()
+    left = spec.ttl_seconds_after_finished - age.total_seconds()
+    return LookAgain(left) if left > 0 else Expired()

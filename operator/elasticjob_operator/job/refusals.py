@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from elasticjob.rendezvous.model import PodKey
+from elasticjob_operator.job.outcome import Done, Retry
 
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 160.0
 
@@ -43,8 +44,8 @@ class Refusals:
         again = next(iter(self._refused), None) if now >= self._again_at else None
         return [pod_key for pod_key in pod_keys if pod_key == again or pod_key not in self._refused]
 
-    def note(self, answers: Mapping[PodKey, Answer], now: float) -> float | None:
-        """What came of those that were due; returns in how many seconds others are, None if there are none."""
+    def note(self, answers: Mapping[PodKey, Answer], now: float) -> Done | Retry:
+        """What came of those that were due; returns when others are."""
         freed = False
         for pod_key in answers:
             self._refused.pop(pod_key, None)
@@ -59,6 +60,6 @@ class Refusals:
             self._again_at = now + min(FIRST_SECONDS * 2**self._tries, LONGEST_SECONDS)
             self._tries += 1
         if freed:
-            return 0.0
+            return Retry(0.0)
         waits = ([self._again_at - now] if self._refused else []) + ([FIRST_SECONDS] if self._taken else [])
-        return min(waits, default=None)
+        return Retry(min(waits)) if waits else Done()

@@ -1,25 +1,8 @@
 """One worker's side of the rendezvous: what its trainer is told, and what its record asks of the operator.
 
 Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argument (seconds, only compared
-with itself). Outputs are read after each input: `request`, `take_answers()`, `in_round()`, `wake_at`, and the
-trainer's `view`.
-
-The modes, and what moves between them:
-
-    Idle      nothing is asked; the last request, if any, was a Leave
-    Joining   a Join is announced; its round may be formed already, waiting for a trainer to fetch it
-    Handed    a round was handed to the trainer
-    Finished  the trainer ended in success
-
-    any       -- a trainer asks to join ----------------------------> Joining   Join{after: last formed round}
-    Joining   -- a round after `after` is formed with this worker --> Handed    once a trainer waits for it
-    Joining   -- its trainer is gone, no successor for 5 s ---------> Idle      Leave{AgentLost}
-    Joining   -- the trainer's patience ends -----------------------> Idle      Leave{JoinTimeout}
-    Handed    -- its trainer is gone -------------------------------> Idle      Leave{AgentLost}
-    Handed    -- rank 0 did not post its store ---------------------> Idle      Leave{StoreNotReady}
-    Joining, Handed -- the trainer says that it leaves -------------> Idle      Leave{its cause}
-    any       -- the trainer ended in success ----------------------> Finished  Finish{round}
-    not Finished -- the pod stops ----------------------------------> Idle      Leave{PodStopping}
+with itself). After each input `take` gives all that follows from it, as one value. From mode to mode it moves by the
+table in `modes`.
 
 Invariants: a round is handed to one trainer process only, by one incarnation of the sidecar only, and only
 while it is Formed; after a Leave no round is handed that was formed before the next Join.
@@ -29,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
-from elasticjob_sidecar.membership.model import NO_LIMITS, Answer, Handed, Limits, Mode, Waiter
+from elasticjob_sidecar.membership.model import NO_LIMITS, Answer, Handed, Limits, Waiter
+from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
+from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused
 
 SUCCESSOR_SECONDS = 5.0
@@ -114,7 +99,7 @@ class Membership:
     def store_posted(self, trainer: str, round: int, port: int) -> None:
         """Rank 0's agent serves the round's store on this loopback port."""
         self._check(trainer)
-        self.check_round(round)
+        self._standing().check_round(round)
         assert self.handed is not None
         if self.handed.rank != 0:
             raise Refused(Code.BAD_REQUEST, f"only rank 0 serves the store, and this agent has rank {self.handed.rank}")
@@ -126,15 +111,14 @@ class Membership:
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has left"))
         if self.mode in (Mode.JOINING, Mode.HANDED):
-            self._leave(cause)
+            self._leave(Cause.TRAINER_LEFT, cause)
 
     def finish(self, trainer: str, round: int) -> None:
         """The trainer ended in success."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has finished"))
         self._timers.clear()
-        self.mode = Mode.FINISHED
-        self._request = WorkerRequest(type=RequestType.FINISH, round=round)
+        self._move(HAS_FINISHED, round=round)
 
     def close(self, trainer: str) -> None:
         """The trainer closes the rendezvous for all."""
@@ -150,76 +134,30 @@ class Membership:
             self._leave(Cause.POD_STOPPING)
 
     def tick(self, now: float) -> None:
-        """Time has come to `wake_at`."""
+        """The time has come that the last output named, or any other."""
         for name in [name for name, due in self._timers.items() if due <= now]:
             if self._timers.pop(name, None) is not None:
                 self._expire(name, now)
 
-    # --- outputs
+    # --- the output
 
-    @property
-    def request(self) -> WorkerRequest | None:
-        """What the worker's record should ask. A Close is asked until the rendezvous is closed."""
+    def take(self) -> Output:
+        """What follows from the last input; to be called after each."""
+        answers, self._answers = tuple(self._answers), []
+        return Output(answers, self._asked(), self._standing(), min(self._timers.values(), default=None))
+
+    def _asked(self) -> WorkerRequest | None:
+        """A Close is asked until the rendezvous is closed."""
         if self._closing and (self.job is None or self.job.phase is not CLOSED):
             return WorkerRequest(type=RequestType.CLOSE)
         return self._request
 
-    @property
-    def wake_at(self) -> float | None:
-        return min(self._timers.values(), default=None)
-
-    def take_answers(self) -> list[tuple[Any, Answer]]:
-        """Joins that can be answered now, each once."""
-        answers, self._answers = self._answers, []
-        return answers
-
-    def is_current(self, stream: int) -> bool:
-        """The trainer's stream, and not one that a newer one has replaced."""
-        return stream == self._stream and bool(self.trainer)
-
-    @property
-    def leaving(self) -> bool:
-        """This worker was named as a victim of a scale-down."""
-        return self.job is not None and self.me in self.job.leaving
-
-    @property
-    def held(self) -> int:
-        """The round that the attached trainer was last handed, 0 before the first."""
+    def _standing(self) -> Standing:
+        held = self._claimed
         if self.handed is not None and self.handed.trainer == self.trainer:
-            return self.handed.round
-        return self._claimed
-
-    @property
-    def tunnel_round(self) -> int:
-        """The round whose store the trainer may be connected to, 0 for none."""
-        if self.handed is None or self.mode not in (Mode.HANDED, Mode.FINISHED):
-            return 0
-        return self.handed.round
-
-    def in_round(self, round: int) -> bool:
-        """`round` was handed to the trainer and goes on; a closed rendezvous trains on to its end."""
-        return (
-            self.tunnel_round == round > 0
-            and self.job is not None
-            and (self.job.round == round and self.job.phase is not FORMING)
-        )
-
-    def check_round(self, round: int) -> None:
-        """Raises Refused unless `round` is the one that the trainer was handed, and goes on."""
-        if not self.in_round(round):
-            now = "the job is not known yet" if self.job is None else f"the job is at {self.job.phase} {self.job.round}"
-            raise Refused(Code.ROUND_BROKEN, f"round {round} is over for this worker: {now}")
-
-    def admit(self, round: int, peer: Member) -> int | None:
-        """The store's port for another sidecar's trainer; None while it may still come. Raises Refused."""
-        if self.handed is None or round > self.handed.round:
-            return None  # the caller has seen the new round first
-        self.check_round(round)
-        if peer not in self.handed.members:
-            raise Refused(Code.NOT_A_MEMBER, f"worker {peer.index} with this id has no part in round {round}")
-        if self.handed.rank != 0:
-            raise Refused(Code.BAD_REQUEST, f"worker {self.me.index} is not rank 0 of round {round}")
-        return self.store_port
+            held = self.handed.round
+        stream = self._stream if self.trainer else 0
+        return Standing(self.me, self.mode, self.job, stream, held, self.handed, self.store_port)
 
     # --- rules
 
@@ -239,18 +177,19 @@ class Membership:
         last_formed = job.round if job.phase is FORMED else max(job.round - 1, 0)
         if self.mode is not Mode.JOINING:
             before = self.handed.round if self.handed else 0
-            self._announce(max(last_formed, waiter.after, before), waiter.cause, waiter.limits, waiter.detail)
+            self._announce(JOINED, max(last_formed, waiter.after, before), waiter.cause, waiter.limits, waiter.detail)
         if self._formed_for_me():
             self._hand(job, now)
         elif last_formed > self._joined_after:
-            self._announce(last_formed, Cause.RENEWED, waiter.limits)
+            self._announce(Cause.RENEWED, last_formed, Cause.RENEWED, waiter.limits)
 
     def _final_answer(self, job: RendezvousStatus, waiter: Waiter) -> Answer | None:
         """An answer that needs no new round."""
-        if self.leaving:
+        now = self._standing()
+        if now.leaving:
             return Refused(Code.LEAVING, "this worker was told to leave: the job was scaled down")
-        if self.handed and self.in_round(self.handed.round) and waiter.after < self.handed.round == self.held:
-            return self.handed  # asked again after an interruption
+        if now.handed and now.in_round(now.handed.round) and waiter.after < now.handed.round == now.held:
+            return now.handed  # asked again after an interruption
         if job.phase is CLOSED:
             outcome = job.outcome.value if job.outcome else ""
             return Refused(Code.CLOSED, job.reason or "the rendezvous is closed", outcome)
@@ -261,10 +200,10 @@ class Membership:
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
-    def _announce(self, after: int, cause: Cause, limits: Limits, detail: str = "") -> None:
-        self.mode, self._joined_after, self.store_port = Mode.JOINING, after, None
-        self._request = WorkerRequest(
-            type=RequestType.JOIN,
+    def _announce(self, event: str, after: int, cause: Cause, limits: Limits, detail: str = "") -> None:
+        self._joined_after, self.store_port = after, None
+        self._move(
+            event,
             after=after,
             cause=cause,
             detail=detail or None,
@@ -283,14 +222,16 @@ class Membership:
             store=job.store or "",
             reason=job.reason,
         )
-        self.mode, self.store_port = Mode.HANDED, None
+        self.store_port = None
+        self._move(HANDED_OUT)
         self._answer(self.handed)
         if self._rank == 0:
             self._timers["store"] = now + self.store_ready_seconds
 
-    def _leave(self, cause: Cause) -> None:
-        self.mode, self.store_port = Mode.IDLE, None
-        self._request = WorkerRequest(type=RequestType.LEAVE, cause=cause)
+    def _leave(self, event: Cause, cause: Cause | None = None) -> None:
+        """`cause`: the trainer's own word for it."""
+        self.store_port = None
+        self._move(event, cause=cause or event)
         self._timers.clear()
 
     def _lose_trainer(self, why: Refused, now: float) -> None:
@@ -317,6 +258,13 @@ class Membership:
             self._refuse_waiter(Refused(Code.JOIN_TIMEOUT, f"no round was formed within {waited:.0f} s: {state}"))
 
     # --- small things
+
+    def _move(self, event: str, **asked: Any) -> None:
+        """By the table; `asked` says more of the request that goes with it. Raises `IllegalMove`."""
+        move = move_out_of(self.mode, event)
+        self.mode = move.target
+        if move.asks is not None:
+            self._request = WorkerRequest(type=move.asks, **asked)
 
     def _check(self, trainer: str) -> None:
         if self._stopping:

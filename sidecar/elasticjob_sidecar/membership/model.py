@@ -1,19 +1,11 @@
-"""What the membership state machine speaks of: its modes, a round as it was handed out, a join that waits."""
+"""What the membership state machine speaks of: a round as it was handed out, a join that waits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 from elasticjob.api import Cause, Member
 from elasticjob_sidecar.membership.refusal import Refused
-
-
-class Mode(StrEnum):
-    IDLE = "Idle"
-    JOINING = "Joining"
-    HANDED = "Handed"
-    FINISHED = "Finished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ A planned end of the round is kept from the trainer while a script that wants to
 `save_seconds`. Scripts that never asked are not waited for; nor are those that have ended, or asked too late. Once the
 trainer was told of an end it stays told.
 
-Pure, as `membership`: `now` is an argument, and whoever changes the membership calls `look` afterwards.
+Pure, as `machine`: `now` is an argument, and after each of the machine's outputs `look` is called.
 """
 
 from dataclasses import dataclass, field
 
 from elasticjob.api import RendezvousPhase
-from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import Mode
+from elasticjob_sidecar.membership.modes import Mode
+from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_torch import wire
 
@@ -53,7 +53,7 @@ class Scripts:
             if script.name == name:
                 script.saves, script.saved = True, max(script.saved, saved)
 
-    def look(self, worker: Membership, now: float) -> None:
+    def look(self, worker: Standing, now: float) -> None:
         """To be called after each input, of the membership too, and at `wake_at`."""
         ending = planned_end(worker)
         if ending != self._ending:
@@ -61,7 +61,7 @@ class Scripts:
         if self._until is not None and (now >= self._until or not self._awaited()):
             self._until = None
 
-    def may_report(self, worker: Membership, local_rank: int) -> bool:
+    def may_report(self, worker: Standing, local_rank: int) -> bool:
         """The lowest local rank that has reported in this round speaks for the worker."""
         round, lowest = self._reporter
         if round != worker.held or local_rank <= lowest:
@@ -84,7 +84,7 @@ class Scripts:
         return any(script.saves and script.saved < self._ending for script in self._open.values())
 
 
-def planned_end(worker: Membership) -> int:
+def planned_end(worker: Standing) -> int:
     """The round that the trainer is in, if its end was planned and all its members live; else 0."""
     job, round = worker.job, worker.held
     forming = job is not None and job.phase is RendezvousPhase.FORMING and job.round == round + 1
@@ -93,7 +93,7 @@ def planned_end(worker: Membership) -> int:
     return round
 
 
-def script_view_of(worker: Membership) -> wire.ScriptView | None:
+def script_view_of(worker: Standing) -> wire.ScriptView | None:
     """What scripts are told, None before the job was seen."""
     job, handed = worker.job, worker.handed
     if job is None:

@@ -1,11 +1,11 @@
-"""What a trainer is told of the rendezvous on its events stream. Reads the membership, changes nothing."""
+"""What a trainer is told of the rendezvous on its events stream."""
 
 from elasticjob.api import RendezvousPhase
-from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.output import Standing
 from elasticjob_torch import wire
 
 
-def has_changed(worker: Membership) -> bool:
+def has_changed(worker: Standing) -> bool:
     """The round that the trainer holds is not the agreed one any more: it should come back for the next."""
     job, held = worker.job, worker.held
     if job is None or held == 0:
@@ -16,7 +16,7 @@ def has_changed(worker: Membership) -> bool:
     return job.phase is RendezvousPhase.FORMED and not worker.in_round(held)
 
 
-def view_of(worker: Membership) -> wire.View | None:
+def view_of(worker: Standing) -> wire.View | None:
     """The view, None before the job was seen. `handed` is the round that `changed` speaks of."""
     job = worker.job
     if job is None:

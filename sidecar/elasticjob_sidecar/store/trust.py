@@ -16,7 +16,7 @@ from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.client import ApiFailure, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
-from elasticjob_sidecar.membership.model import Mode
+from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.store.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ class RoundTrust:
 
     async def _look_ahead(self) -> None:
         """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""
-        machine = self._driver.membership
-        forming = machine.job is not None and machine.job.phase is RendezvousPhase.FORMING
-        if forming and machine.mode is Mode.JOINING and machine.me.index == 0 and not self._looked:
+        now = self._driver.standing
+        forming = now.job is not None and now.job.phase is RendezvousPhase.FORMING
+        if forming and now.mode is Mode.JOINING and now.me.index == 0 and not self._looked:
             self._looked = True
             with contextlib.suppress(ApiFailure):  # it is asked again when the round is there
                 await self._learn([])
@@ -84,7 +84,7 @@ class RoundTrust:
 
     def _served(self) -> RendezvousStatus | None:
         """The job's status, when this worker is rank 0 of a formed round with others."""
-        job, me = self._driver.membership.job, self._driver.membership.me
+        job, me = self._driver.standing.job, self._driver.standing.me
         if job is None or job.phase is RendezvousPhase.FORMING or len(job.participants) < 2:
             return None
         return job if job.participants[0] == me else None

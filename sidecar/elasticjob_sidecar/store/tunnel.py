@@ -27,7 +27,6 @@ CONNECTIONS = 1024  # of this pod's processes to the store; each is one at rank 
 class Tunnel:
     def __init__(self, driver: Driver, transport: Transport, metrics: Metrics) -> None:
         self._driver, self._transport, self._metrics = driver, transport, metrics
-        self._membership = driver.membership
         self._server: asyncio.Server | None = None
         self._open: dict[tuple[Connection, Connection], int] = {}  # spliced connections, and the round of each
         self._tasks: set[asyncio.Task[None]] = set()
@@ -44,7 +43,7 @@ class Tunnel:
         """Close what belongs to another round, whenever the round changes."""
         while True:
             next_change = self._driver.next_change
-            current = self._membership.tunnel_round
+            current = self._driver.standing.tunnel_round
             if self._spare is not None and self._spare[0] != current:
                 self._drop_spare()
             stale = [pair for pair, round in self._open.items() if round != current]
@@ -68,7 +67,7 @@ class Tunnel:
 
     async def wait_for_store(self, round: int, patience: float) -> None:
         """Return once the store of `round` answers through the tunnel. Raises Refused."""
-        self._membership.check_round(round)
+        self._driver.standing.check_round(round)
         why: list[str] = []
         serves = asyncio.create_task(self._until_it_serves(round, why))
         broken = asyncio.create_task(self._until_it_breaks(round))
@@ -100,7 +99,7 @@ class Tunnel:
     async def _until_it_breaks(self, round: int) -> None:
         while True:
             next_change = self._driver.next_change
-            self._membership.check_round(round)
+            self._driver.standing.check_round(round)
             await next_change.wait()
 
     # --- this pod's trainer
@@ -116,10 +115,10 @@ class Tunnel:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, connection: Connection) -> None:
-        round = self._membership.tunnel_round
+        round = self._driver.standing.tunnel_round
         try:
             async with asyncio.timeout(open_seconds := self._open_seconds()):
-                self._membership.check_round(round)
+                self._driver.standing.check_round(round)
                 store = self._take_spare(round) or await self._connect(round)
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else Code.NOT_YET
@@ -136,15 +135,15 @@ class Tunnel:
         connection.abort()
 
     def _open_seconds(self) -> float:
-        handed = self._membership.handed
+        handed = self._driver.standing.handed
         return admission_seconds(handed.world_size if handed else 0) + MARGIN_SECONDS
 
     async def _connect(self, round: int) -> Connection:
         """A connection to the store of `round`, admitted. Raises Refused, OSError or TimeoutError."""
-        handed = self._membership.handed
+        handed = self._driver.standing.handed
         assert handed is not None
         if handed.rank == 0:
-            return await self._admit(Claim(round, self._membership.me))
+            return await self._admit(Claim(round, self._driver.standing.me))
         return await self._transport.connect(handed.store, round, handed.world_size)
 
     def _take_spare(self, round: int) -> Connection | None:
@@ -166,7 +165,7 @@ class Tunnel:
             async with asyncio.timeout(HOLD_SECONDS):
                 while True:
                     next_change = self._driver.next_change
-                    port = self._membership.admit(claim.round, claim.peer)
+                    port = self._driver.standing.admit(claim.round, claim.peer)
                     if port is not None:
                         break
                     await next_change.wait()
@@ -184,7 +183,7 @@ class Tunnel:
         self._splice("peer", claim.round, caller, store)
 
     def _splice(self, side: str, round: int, connection: Connection, other: Connection) -> None:
-        if round != self._membership.tunnel_round:
+        if round != self._driver.standing.tunnel_round:
             connection.abort()
             other.abort()
             return

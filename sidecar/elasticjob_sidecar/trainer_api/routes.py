@@ -68,8 +68,8 @@ class TrainerApi:
         try:
             return await self._tell(
                 request,
-                lambda: None if driver.scripts.hold else view_of(driver.membership),
-                lambda: driver.membership.is_current(stream),  # a newer one takes over
+                lambda: None if driver.scripts.hold else view_of(driver.standing),
+                lambda: driver.standing.stream == stream,  # a newer one takes over
             )
         finally:  # the server cancels this handler the moment the connection is lost
             driver.detach(asked.trainer, stream)
@@ -78,7 +78,7 @@ class TrainerApi:
         asked, driver = _query(bodies.Watch, request), self._driver
         stream = driver.watch(asked.script, asked.saves)
         try:
-            return await self._tell(request, lambda: script_view_of(driver.membership), lambda: True)
+            return await self._tell(request, lambda: script_view_of(driver.standing), lambda: True)
         finally:
             driver.unwatch(stream)
 
@@ -133,10 +133,10 @@ class TrainerApi:
         return web.json_response(answer)
 
     async def view(self, request: web.Request) -> web.Response:
-        machine = self._driver.membership
-        handed = machine.handed
-        rank = handed.rank if handed is not None and machine.in_round(handed.round) else None
-        return web.json_response((view_of(machine) or {}) | {"rank": rank, "job": self._job, "runId": self._run_id})
+        now = self._driver.standing
+        handed = now.handed
+        rank = handed.rank if handed is not None and now.in_round(handed.round) else None
+        return web.json_response((view_of(now) or {}) | {"rank": rank, "job": self._job, "runId": self._run_id})
 
     async def post_store(self, request: web.Request) -> web.Response:
         asked = await _body(bodies.PostedStore, request)

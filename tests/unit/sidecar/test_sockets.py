@@ -269,7 +269,7 @@ async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(world
     zero, one = world.workers
     await zero.stream()
     first = asyncio.create_task(zero.join())
-    await until(lambda: zero.machine.request is not None)
+    await until(lambda: zero.machine._request is not None)
     first.cancel()
     await until(lambda: not zero.machine._waiter)
     world.job("Formed", 1, zero, one)

@@ -70,7 +70,8 @@ def test_every_body_belongs_to_a_call() -> None:
 def test_what_trainers_and_scripts_are_told_has_the_fields_of_the_wire() -> None:
     membership = Membership(Member(0, "0"))
     membership.job_seen(RendezvousStatus(), 0.0)
-    view, script_view = view_of(membership), script_view_of(membership)
+    standing = membership.take().standing
+    view, script_view = view_of(standing), script_view_of(standing)
     assert view is not None
     assert script_view is not None
     assert set(view) == set(wire.View.__annotations__)

@@ -1,17 +1,14 @@
-"""The round's TCPStore: the server on loopback, and the store that agents get to see.
+"""The round's store as torch's agent gets to see it.
 
-Rank 0's agent serves it with the trainer's own torch, on a socket bound to loopback (``host_name`` alone
-would still bind every address), at a fresh port each round. All reach it through their sidecars.
-`AgentStore` is what torch's agent works with: it passes each call on, but its waits end with the round,
-where torch's own would sit for up to 300 seconds in C++. It has the methods that ``Store`` of the running
-torch has, no more and no fewer, so that ``hasattr`` tells a caller the truth.
+It passes each call on to a TCPStore, but its waits end with the round, where torch's own would sit for up to 300
+seconds in C++. It has the methods that ``Store`` of the running torch has, no more and no fewer, so that ``hasattr``
+tells a caller the truth.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import threading
 import time
 import weakref
@@ -22,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch.distributed import DistNetworkError, DistStoreError, Store, TCPStore
 
+from elasticjob_torch.agent.tcp_store import connect_store, serve_store
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
 from elasticjob_torch.sidecar.client import SidecarError
 
@@ -39,7 +37,6 @@ T = TypeVar("T")
 _EXIT_BARRIER = "torchelastic/agent/terminal_state"
 _GOODBYES = "elasticjob/agents_past_the_exit_barrier"
 _CALL_SECONDS = 30.0
-_CONNECT_SECONDS = 15.0
 _STORE_SECONDS = 300.0  # the operator ends a round without a store long before
 _EXIT_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 0.25
@@ -49,37 +46,6 @@ _LOG_SECONDS = 60.0
 
 class StoreBroken(DistStoreError):  # type: ignore[misc]
     """The round's store is gone, because the round ended or rank 0 did."""
-
-
-def serve_store() -> TCPStore:
-    """Start a server for one round, on a free loopback port (``.port``); it lives as long as the object."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(4096)
-        port = listener.getsockname()[1]
-        return TCPStore(
-            "127.0.0.1",
-            port,
-            is_master=True,
-            timeout=timedelta(seconds=_CONNECT_SECONDS),
-            wait_for_workers=False,
-            master_listen_fd=listener.detach(),
-            use_libuv=_libuv_takes_a_socket(torch.__version__),
-        )
-    finally:
-        listener.close()
-
-
-def _libuv_takes_a_socket(version: str) -> bool:
-    """Say whether torch's newer server can be given a bound socket: from torch 2.8 on."""
-    major, minor = version.split(".")[:2]
-    return (int(major), int(minor)) >= (2, 8)
-
-
-def connect_store(host: str, port: int) -> TCPStore:
-    """Connect to the round's store; blocks, so call it on a `CallThread`."""
-    return TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_CONNECT_SECONDS), wait_for_workers=False)
 
 
 class AgentStore(Store):  # type: ignore[misc]

@@ -10,6 +10,7 @@ from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.actions import grants as grants_module
 from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, Grants
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, NotFound
+from elasticjob_operator.job.outcome import Done, Retry
 from support.operator_objects import JOB_UID, Object, job
 
 pytestmark = pytest.mark.looptime
@@ -93,7 +94,7 @@ def spec(**pod: Any) -> ElasticJobSpec:
 async def given(server: Server, uid: str = JOB_UID) -> Grants:
     made, body = grants(server), job()
     body["metadata"]["uid"] = uid
-    assert await made.give(body, spec(), within=WELL) is None
+    assert await made.give(body, spec(), within=WELL) == Done()
     return made
 
 
@@ -101,7 +102,7 @@ async def test_it_makes_what_is_missing_and_looks_no_more_for_a_while(server: Se
     made = await given(server)
     assert sorted(server.objects) == sorted(f"{kind}/digits-worker" for kind in KINDS)
     server.asked.clear()
-    assert await made.give(job(), spec(), within=WELL) is None
+    assert await made.give(job(), spec(), within=WELL) == Done()
     assert server.asked == []
 
 
@@ -117,13 +118,13 @@ async def test_an_object_on_its_way_out_is_waited_for(server: Server) -> None:
     role = server.objects["roles/digits-worker"]
     role["metadata"]["finalizers"] = ["example.com/slow"]
     made = grants(server)
-    assert await made.give(job(), spec(), within=WELL) == SOON_SECONDS
+    assert await made.give(job(), spec(), within=WELL) == Retry(SOON_SECONDS)
     await asyncio.sleep(SOON_SECONDS)
-    assert await made.give(job(), spec(), within=WELL) == SOON_SECONDS
+    assert await made.give(job(), spec(), within=WELL) == Retry(SOON_SECONDS)
     assert made.problem is None
     del server.objects["roles/digits-worker"]
     await asyncio.sleep(SOON_SECONDS)
-    assert await made.give(job(), spec(), within=WELL) is None
+    assert await made.give(job(), spec(), within=WELL) == Done()
     assert server.owners() == {JOB_UID}
 
 
@@ -142,7 +143,7 @@ async def test_what_somebody_deletes_is_made_again(server: Server, kind: str) ->
     made = await given(server)
     del server.objects[f"{kind}/digits-worker"]
     await asyncio.sleep(WELL)
-    assert await made.give(job(), spec(), within=WELL) is None
+    assert await made.give(job(), spec(), within=WELL) == Done()
     assert f"{kind}/digits-worker" in server.objects
 
 
@@ -160,7 +161,7 @@ async def test_what_somebody_edits_is_mended(server: Server, kind: str, change: 
     before = deepcopy(server.objects)
     server.objects[f"{kind}/digits-worker"] |= change
     await asyncio.sleep(WELL)
-    assert await made.give(job(), spec(), within=WELL) is None
+    assert await made.give(job(), spec(), within=WELL) == Done()
     for key, body in before.items():
         del body["metadata"]["uid"], server.objects[key]["metadata"]["uid"]
     assert server.objects == before
@@ -168,7 +169,7 @@ async def test_what_somebody_edits_is_mended(server: Server, kind: str, change: 
 
 async def test_a_changed_service_account_is_bound_at_once(server: Server) -> None:
     made = await given(server)
-    assert await made.give(job(), spec(serviceAccountName="theirs"), within=WELL) is None
+    assert await made.give(job(), spec(serviceAccountName="theirs"), within=WELL) == Done()
     (subject,) = server.objects["rolebindings/digits-worker"]["subjects"]
     assert subject["name"] == "theirs"
 
@@ -188,9 +189,9 @@ async def test_what_is_not_the_jobs_stays_and_is_told_once(server: Server, kind:
     foreign = {"kind": "theirs", "metadata": {"name": "digits-worker", "uid": "x"}}
     server.objects[f"{kind}/digits-worker"] = deepcopy(foreign)
     made = grants(server)
-    assert await made.give(job(), spec(), within=WELL) == SOON_SECONDS  # until then the status has told it
+    assert await made.give(job(), spec(), within=WELL) == Retry(SOON_SECONDS)  # until then the status has told it
     await asyncio.sleep(SOON_SECONDS)
-    assert await made.give(job(), spec(), within=WELL) == REFUSED_SECONDS
+    assert await made.give(job(), spec(), within=WELL) == Retry(REFUSED_SECONDS)
     assert server.objects[f"{kind}/digits-worker"] == foreign
     assert made.problem is not None
     assert made.problem.endswith("exists and is not this job's: delete it, or give the job another name")
@@ -198,14 +199,14 @@ async def test_what_is_not_the_jobs_stays_and_is_told_once(server: Server, kind:
 
     del server.objects[f"{kind}/digits-worker"]
     await asyncio.sleep(REFUSED_SECONDS)
-    assert await made.give(job(), spec(), within=WELL) is None
+    assert await made.give(job(), spec(), within=WELL) == Done()
     assert made.problem is None
 
 
 async def test_a_refusal_of_the_api_server_is_told(server: Server) -> None:
     server.refuses["POST roles"] = Forbidden(403, "exceeded quota: few-roles")
     made = grants(server)
-    assert await made.give(job(), spec(), within=WELL) is not None
+    assert await made.give(job(), spec(), within=WELL) == Retry(SOON_SECONDS)
     assert made.problem == ("the Role digits-worker, which the workers need, cannot be had: exceeded quota: few-roles")
 
 

@@ -9,6 +9,7 @@ from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache
+from elasticjob_operator.job.outcome import Done
 from elasticjob_operator.objects.pods import SidecarImage
 from support.operator_objects import Object, job
 
@@ -96,6 +97,6 @@ async def test_a_small_jobs_pod_does_not_wait_for_a_large_jobs() -> None:
     began = asyncio.get_running_loop().time()
     first = asyncio.create_task(pods().create(big, spec, [(index, 0) for index in range(1000)]))
     await asyncio.sleep(0)
-    assert await pods().create(small, spec, [(0, 0)]) is None
+    assert await pods().create(small, spec, [(0, 0)]) == Done()
     assert asyncio.get_running_loop().time() - began < 0.1
-    assert await first is None
+    assert await first == Done()

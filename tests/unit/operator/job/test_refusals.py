@@ -13,6 +13,7 @@ from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, error_of
+from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import FIRST_SECONDS, LONGEST_SECONDS, Answer, Refusals
 from elasticjob_operator.objects.pods import SidecarImage
 from support.operator_objects import JOB_UID, Object, job, pod
@@ -26,7 +27,7 @@ def pod_keys(*indices: int) -> list[tuple[int, int]]:
 
 
 class TestRefusals:
-    def answered(self, refusals: Refusals, wanted: Iterable[int], answer: Answer, now: float) -> float | None:
+    def answered(self, refusals: Refusals, wanted: Iterable[int], answer: Answer, now: float) -> Done | Retry:
         due = refusals.due(pod_keys(*wanted), now)
         return refusals.note(dict.fromkeys(due, answer), now)
 
@@ -34,10 +35,10 @@ class TestRefusals:
         refusals, now, waits = Refusals(), 0.0, []
         for _ in range(7):
             wait = self.answered(refusals, [0], NO, now)
-            assert wait is not None
-            waits.append(wait)
-            assert refusals.due(pod_keys(0), now + wait - 0.1) == []
-            now += wait
+            assert isinstance(wait, Retry)
+            waits.append(wait.seconds)
+            assert refusals.due(pod_keys(0), now + wait.seconds - 0.1) == []
+            now += wait.seconds
         assert waits == [10, 20, 40, 80, 160, 160, 160]
         assert (FIRST_SECONDS, LONGEST_SECONDS) == (10, 160)
 
@@ -49,7 +50,7 @@ class TestRefusals:
         tried.append(refusals.due(pod_keys(*range(100)), 30))
         assert [len(one) for one in tried] == [1, 1]
         assert tried[0] != tried[1]  # in turn: one may be refused for a reason of its own
-        assert self.answered(refusals, range(100), MADE, 30) == 0
+        assert self.answered(refusals, range(100), MADE, 30) == Retry(0)
         assert len(refusals.due(pod_keys(*range(1, 100)), 30)) == 99
 
     def test_a_place_that_was_not_refused_does_not_wait_for_those_that_were(self) -> None:
@@ -68,12 +69,12 @@ class TestRefusals:
 
     def test_a_name_that_is_taken_is_tried_each_time_and_told_if_there_are_words_for_it(self) -> None:
         refusals = Refusals()
-        assert self.answered(refusals, [0], Answer(taken=True), 0) == FIRST_SECONDS
+        assert self.answered(refusals, [0], Answer(taken=True), 0) == Retry(FIRST_SECONDS)
         assert refusals.first is None
         self.answered(refusals, [0], Answer(taken=True, why="there is a pod"), 1)
         assert refusals.first == (0, "there is a pod")
         assert refusals.due(pod_keys(0), 1) == pod_keys(0)
-        assert self.answered(refusals, [0], MADE, 1) is None
+        assert self.answered(refusals, [0], MADE, 1) == Done()
         assert refusals.first is None
 
 
@@ -116,7 +117,7 @@ class TestWorkerPods:
         assert cache.view(Key("ml", "digits")).job
         return WorkerPods(cluster, cache, cluster, IMAGE, Slots(4, 4))
 
-    async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> float | None:
+    async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> Outcome:
         return await pods.create(job(), ElasticJobSpec.parse(job(**spec)["spec"]), pod_keys(*indices))
 
     @pytest.mark.parametrize(
@@ -130,8 +131,8 @@ class TestWorkerPods:
     )
     async def test_a_refusal_is_told_once_and_at_once(self, error: Exception, sentence: str) -> None:
         pods = self.pods(lambda name: error)
-        assert await self.create(pods, 0, 1) == 0.0  # the status is to say so
-        assert await self.create(pods, 0, 1) == pytest.approx(10, abs=0.1)
+        assert await self.create(pods, 0, 1) == LookAgain(0.0)  # the status is to say so
+        assert await self.create(pods, 0, 1) == Retry(pytest.approx(10, abs=0.1))
         assert pods.refusal is not None
         assert pods.refusal.endswith(sentence)
         await asyncio.sleep(11)
@@ -144,7 +145,7 @@ class TestWorkerPods:
         await self.create(pods, 0)
         self.cluster.refuse = lambda name: None
         await asyncio.sleep(11)
-        assert await self.create(pods, 0) == 0.0
+        assert await self.create(pods, 0) == LookAgain(0.0)
         assert pods.refusal is None
 
     async def test_another_template_is_tried_at_once(self) -> None:
@@ -177,7 +178,7 @@ class TestWorkerPods:
 
     async def test_a_conflict_over_something_else_is_no_name(self) -> None:
         pods = self.pods(lambda name: Conflict(409, "Operation cannot be fulfilled on resourcequotas"))
-        assert await self.create(pods, 0) == FIRST_SECONDS
+        assert await self.create(pods, 0) == Retry(FIRST_SECONDS)
         assert pods.refusal is None
 
 

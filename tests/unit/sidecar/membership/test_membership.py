@@ -4,15 +4,19 @@ Lines at the margin are what happens; indented lines are what the worker then as
 the worker, `w1`, `w2` ... are others. The player runs the lines at the margin and writes down what follows.
 """
 
+from itertools import product
 from random import Random
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType
+from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob_sidecar.membership import machine
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import Handed, Mode
+from elasticjob_sidecar.membership.model import Handed
+from elasticjob_sidecar.membership.modes import MOVES, TABLE, IllegalMove, Mode, Move, move_out_of
+from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.view import has_changed, view_of
 
@@ -21,11 +25,20 @@ def member(name: str) -> Member:
     return Member(index=0 if name == "me" else int(name[1:]), id=name)
 
 
+def in_words(request: WorkerRequest | None) -> str:
+    if request is None:
+        return "nothing"
+    number = "" if request.after is None else f" after {request.after}"
+    number += "" if request.round is None else f" {request.round}"
+    return f"{request.type}{number}" + (f": {request.cause}" if request.cause else "")
+
+
 class Player:
     """Runs a transcript's inputs and writes the transcript as it really goes."""
 
     def __init__(self) -> None:
         self.worker = Membership(member("me"), store_ready_seconds=20)
+        self.output = self.worker.take()
         self.now = 0.0
         self.streams: dict[str, int] = {}
         self.lines: list[str] = []
@@ -42,26 +55,23 @@ class Player:
                 getattr(self, "do_" + verb)(*words)
             except Refused as refused:
                 self.say(f"refused {refused.code}")
-            self.outputs()
+            self.settle()
         return "\n".join(self.lines)
 
     def say(self, line: str) -> None:
         self.lines.append("    " + line)
 
-    def outputs(self) -> None:
-        worker = self.worker
-        if worker.request != self._request:
-            self._request = request = worker.request
-            assert request is not None
-            number = "" if request.after is None else f" after {request.after}"
-            number += "" if request.round is None else f" {request.round}"
-            self.say(f"request {request.type}{number}" + (f": {request.cause}" if request.cause else ""))
-        for ticket, answer in worker.take_answers():
+    def settle(self) -> None:
+        self.output = output = self.worker.take()
+        if output.request != self._request:
+            self._request = output.request
+            self.say(f"request {in_words(output.request)}")
+        for ticket, answer in output.answers:
             if isinstance(answer, Handed):
                 self.say(f"{ticket} gets round {answer.round}, rank {answer.rank} of {answer.world_size}")
             else:
                 self.say(f"{ticket} gets {answer.code}" + (f" {answer.outcome}" if answer.outcome else ""))
-        if has_changed(worker) != self._changed:
+        if has_changed(output.standing) != self._changed:
             self._changed = not self._changed
             self.say("tell: changed" if self._changed else "tell: all well")
 
@@ -108,14 +118,15 @@ class Player:
         self.worker.stop()
 
     def do_peer(self, name: str, round: str) -> None:
-        port = self.worker.admit(int(round), member(name))
+        port = self.output.standing.admit(int(round), member(name))
         self.say("must wait" if port is None else f"reaches port {port}")
 
     def do_wait(self, seconds: str) -> None:
         until = self.now + float(seconds)
-        while (due := self.worker.wake_at) is not None and due <= until:
+        while (due := self.output.wake_at) is not None and due <= until:
             self.now = due
             self.worker.tick(due)
+            self.settle()
         self.now = until
 
 
@@ -501,6 +512,41 @@ TRANSCRIPTS = {
         join A 0
             refused NoTrainer
     """,
+    "the pod stops while its trainer holds a round": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        stop
+            request Leave: PodStopping
+            tell: changed
+    """,
+    "the pod stops before a trainer has joined": """
+        stop
+            request Leave: PodStopping
+        stop
+    """,
+    "a trainer leaves while it waits": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        leave A
+            request Leave: TrainerLeft
+            A gets NoTrainer
+    """,
+    "a trainer that waits has finished, and says so twice": """
+        job Formed 1: w1
+        attach A
+        join A 0
+            request Join after 1: Started
+        finish A 1
+            request Finish 1
+            A gets NoTrainer
+        finish A 1
+    """,
     "the pod stops after its agent was lost: the first word stands": """
         job Forming 1
         attach A
@@ -559,15 +605,14 @@ def test_an_old_stream_of_the_same_trainer_may_end() -> None:
     first = worker.attached("A", 0, now=0)
     second = worker.attached("A", 0, now=1)
     worker.detached(first, now=2)
-    assert worker.is_current(second)
-    assert not worker.is_current(first)
+    assert worker.take().standing.stream == second != first
 
 
 def test_the_view_names_the_round_it_speaks_of() -> None:
     player = Player()
-    assert view_of(player.worker) is None
+    assert view_of(player.output.standing) is None
     player.play("job Forming 1\nattach A\njoin A 0\njob Formed 1: w1 me\njob Forming 2: w1 me")
-    assert view_of(player.worker) == {
+    assert view_of(player.output.standing) == {
         "round": 2,
         "phase": "Forming",
         "waiting": 0,
@@ -587,6 +632,7 @@ class RandomWalk:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.worker = Membership(member("me"), store_ready_seconds=20)
+        self.output = self.worker.take()
         self.now = 0.0
         self.job = RendezvousStatus()
         self.given: dict[int, str] = {}
@@ -598,7 +644,8 @@ class RandomWalk:
 
     def step(self) -> None:
         getattr(self, self.random.choice(["operator", "operator", "trainer", "trainer", "trainer", "clock"]))()
-        self.check()
+        self.output = self.worker.take()
+        self.check(self.output)
 
     def operator(self) -> None:
         """Rounds only grow; a watch may miss any of them."""
@@ -614,8 +661,8 @@ class RandomWalk:
         self.worker.job_seen(job, self.now)
 
     def trainer(self) -> None:
-        worker = self.worker
-        if not worker.trainer:
+        worker, now = self.worker, self.output.standing
+        if not now.stream:
             return self.start()
         act = self.random.choice(["start", "join", "join", "join", "join", "die", "interrupt", "leave", "store"])
         try:
@@ -623,7 +670,7 @@ class RandomWalk:
                 self.start()
             elif act == "join":
                 self.ticket += 1
-                after = self.random.choice([worker.held, worker.held, 0])
+                after = self.random.choice([now.held, now.held, 0])
                 worker.join(self.current, after, Cause.STARTED, 60, self.ticket, self.now)
                 self.tickets.add(self.ticket)
             elif act == "die":
@@ -633,7 +680,7 @@ class RandomWalk:
             elif act == "leave":
                 worker.leave(self.current, Cause.TRAINER_LEFT)
             else:
-                worker.store_posted(self.current, worker.held, 4000)
+                worker.store_posted(self.current, now.held, 4000)
         except Refused:
             pass
 
@@ -646,29 +693,28 @@ class RandomWalk:
         self.now += self.random.choice([0.1, 1, 6, 30])
         self.worker.tick(self.now)
 
-    def check(self) -> None:
-        worker, job = self.worker, self.job
-        for ticket, answer in worker.take_answers():
+    def check(self, output: Output) -> None:
+        job, now, request = self.job, output.standing, output.request
+        for ticket, answer in output.answers:
             self.tickets.remove(ticket)  # answered once, and only what was asked
             if isinstance(answer, Handed):
                 assert job.phase is RendezvousPhase.FORMED
                 assert answer.round == job.round
-                assert job.participants[answer.rank] == worker.me
+                assert job.participants[answer.rank] == now.me
                 assert self.given.setdefault(answer.round, self.current) == self.current
                 assert answer.round > self.left_at
-        request = worker.request
         formed = job.round if job.phase is RendezvousPhase.FORMED else job.round - 1
         if request is not None and request.type is RequestType.LEAVE:
-            assert worker.mode is Mode.IDLE
+            assert now.mode is Mode.IDLE
             self.left_at = max(self.left_at, formed)
-        if worker.mode is Mode.JOINING:
+        if now.mode is Mode.JOINING:
             assert request is not None
             assert request.type is RequestType.JOIN
             assert request.after is not None
             assert request.after <= max(formed, 0)
-        if worker.mode is Mode.HANDED:
-            assert worker.trainer == self.current
-            assert worker.held in self.given
+        if now.mode is Mode.HANDED:
+            assert now.stream == self.stream
+            assert now.held in self.given
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -677,3 +723,52 @@ def test_invariants_hold_on_a_random_walk(seed: int) -> None:
     for _ in range(300):
         walk.step()
     assert len(walk.given) > 3
+
+
+def test_the_transcripts_take_every_move_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = set()
+
+    def noted(mode: Mode, event: str) -> Move:
+        taken.add((mode, event))
+        return move_out_of(mode, event)
+
+    monkeypatch.setattr(machine, "move_out_of", noted)
+    for script in TRANSCRIPTS.values():
+        Player().play(script)
+    assert taken == TABLE.keys()
+
+
+def test_there_is_no_other_move() -> None:
+    events = {move.event for move in MOVES}
+    assert len(TABLE) == sum(len(move.sources) for move in MOVES)
+    for mode, event in set(product(Mode, events)) - TABLE.keys():
+        with pytest.raises(IllegalMove, match=f"the worker is {mode}: {event} is no move out of that"):
+            move_out_of(mode, event)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_order_of_inputs_leads_out_of_the_table(seed: int) -> None:
+    """Whatever trainers, operator and clock do, in whatever order: at most it is refused."""
+    random, player, round = Random(seed), Player(), 1
+    player.play("attach T0")
+    for step in range(100):
+        round += random.random() < 0.2
+        trainer = random.choice([*player.streams, *[list(player.streams)[-1]] * 5])
+        phase = random.choice([*RendezvousPhase, RendezvousPhase.FORMED])
+        line = random.choice(
+            [
+                *[f"job {phase} {round}: me w1"] * 3,
+                f"job {phase} {round}: w1 me leaving {random.choice(['me', 'w1'])}",
+                f"attach {random.choice([trainer, f'T{step}'])} holding {random.randint(0, round)}",
+                f"detach {trainer}",
+                *[f"join {trainer} {random.randint(0, round)}"] * 4,
+                f"interrupt {trainer}",
+                f"store {trainer} {round} 4000",
+                f"leave {trainer}",
+                *[f"finish {trainer} {round}"] * (step % 7 == 0),
+                f"close {trainer}",
+                f"wait {random.choice([1, 5, 20, 600])}",
+                *["stop"] * (seed % 2),
+            ]
+        )
+        player.play(line)

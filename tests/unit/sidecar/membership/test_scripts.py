@@ -7,6 +7,7 @@ import pytest
 
 from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts, script_view_of
 from elasticjob_torch import wire
@@ -29,7 +30,11 @@ class Pod:
         self.job(FORMING, 3)
         self.job(FORMED, 3)
         self.worker.store_posted("trainer", 3, 5000)
-        assert self.worker.take_answers()
+        assert self.standing.tunnel_round == 3
+
+    @property
+    def standing(self) -> Standing:
+        return self.worker.take().standing
 
     def job(self, phase: RendezvousPhase, round: int, **more: Any) -> None:
         known = {"participants": (ME, OTHER), "reason": "scaled from 1 to 2", **more}
@@ -45,7 +50,7 @@ class Pod:
 
     def look(self, after: float = 0.0) -> None:
         self.now += after
-        self.scripts.look(self.worker, self.now)
+        self.scripts.look(self.standing, self.now)
 
     def saves(self, name: str, saved: int) -> None:
         self.scripts.saves(name, saved)
@@ -139,11 +144,11 @@ def test_no_time_to_save_is_none(pod: Pod) -> None:
 
 def test_scripts_are_told_of_their_round_and_of_its_planned_end(pod: Pod) -> None:
     expected = {"round": 3, "waiting": 0, "reason": "scaled from 1 to 2", "ending": False}
-    assert script_view_of(pod.worker) == expected
+    assert script_view_of(pod.standing) == expected
     pod.plan(waiting=1, reason="scaled from 2 to 3")
-    assert script_view_of(pod.worker) == expected | {"waiting": 1, "ending": True}
+    assert script_view_of(pod.standing) == expected | {"waiting": 1, "ending": True}
     pod.job(FORMING, 4, waiting=1)
-    assert script_view_of(pod.worker) == expected | {"waiting": 1}
+    assert script_view_of(pod.standing) == expected | {"waiting": 1}
 
 
 def test_there_is_a_most_of_scripts(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +163,8 @@ def test_there_is_a_most_of_scripts(pod: Pod, monkeypatch: pytest.MonkeyPatch) -
 
 def test_one_process_speaks_for_the_worker(pod: Pod) -> None:
     ranks = [2, 3, 1, 2, 1]
-    assert [pod.scripts.may_report(pod.worker, rank) for rank in ranks] == [True, False, True, False, True]
+    assert [pod.scripts.may_report(pod.standing, rank) for rank in ranks] == [True, False, True, False, True]
     pod.plan()
     pod.join(3, Cause.MEMBERSHIP_CHANGED)
     pod.job(FORMED, 4)
-    assert pod.scripts.may_report(pod.worker, 2)  # another round, other processes
+    assert pod.scripts.may_report(pod.standing, 2)  # another round, other processes

@@ -51,7 +51,7 @@ async def test_a_stream_says_something_however_often_the_job_is_written(pace: fl
     driver.job_seen(status())
     api = TrainerApi(driver, cast("Any", None), ("127.0.0.1", 1), "job", "uid", 600.0)
     following = asyncio.create_task(
-        api._follow(cast("web.StreamResponse", written), lambda: view_of(driver.membership), lambda: True)
+        api._follow(cast("web.StreamResponse", written), lambda: view_of(driver.standing), lambda: True)
     )
     began = loop.time()
     rung = 0

@@ -578,7 +578,7 @@ def test_what_the_user_says_of_identical_workers_counts(plugin, sidecar, monkeyp
     ("version", "can"), [("2.6.0", False), ("2.7.1+cu126", False), ("2.8.0", True), ("2.15.0", True), ("3.0", True)]
 )
 def test_which_torch_serves_on_a_given_socket_with_libuv(plugin, version, can):
-    store = importlib.import_module("elasticjob_torch.agent.store")
+    store = importlib.import_module("elasticjob_torch.agent.tcp_store")
     assert store._libuv_takes_a_socket(version) is can
 
 

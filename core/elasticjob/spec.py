@@ -1,0 +1,134 @@
+"""What users ask for: the spec of an ElasticJob, with its defaults and its CEL rules."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from elasticjob.admission import POD_TEMPLATE
+from elasticjob.fields import MAX_REPLICAS, Count, Replicas, Seconds
+from elasticjob.schema import Model, rule, validations
+
+
+class RendezvousSpec(Model):
+    """Timing of the rendezvous, in seconds."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule(
+                "self.saveSeconds + self.stopSeconds < self.rejoinSeconds",
+                "'saveSeconds %d and stopSeconds %d together must be less than rejoinSeconds %d: members save and stop "
+                "before they rejoin'.format([self.saveSeconds, self.stopSeconds, self.rejoinSeconds])",
+                ".saveSeconds",
+            ),
+            rule(
+                "!has(self.workerLostSeconds) || self.workerLostSeconds < self.rejoinSeconds",
+                "'workerLostSeconds %d must be less than rejoinSeconds %d: a lost worker is known to be lost before a "
+                "round forms without it'.format([self.workerLostSeconds, self.rejoinSeconds])",
+                ".workerLostSeconds",
+            ),
+        )
+    )
+
+    last_call_seconds: Seconds = Field(
+        30,
+        description="Once minReplicas have joined, how long to wait for workers that are still on their way.",
+    )
+    join_timeout_seconds: Seconds = Field(
+        600,
+        description="How long a round may form while all missing workers have running pods; then the job fails.",
+    )
+    rejoin_seconds: Seconds = Field(
+        75,
+        description="How long members of the last round may take to stop their processes and join again; one that does "
+        "not, and whose sidecar lives, is replaced.",
+    )
+    save_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
+        15,
+        description="How long a planned end of a round waits for scripts that call wants_restart() to save. "
+        "With stopSeconds less than rejoinSeconds.",
+    )
+    stop_seconds: Seconds = Field(
+        10,
+        description="How long training processes may take to end at SIGTERM when their round is over, before SIGKILL.",
+    )
+    worker_lost_seconds: Seconds | None = Field(
+        None,
+        description="A worker that gives no sign of life for this long is lost and replaced. Without it 15 seconds, or "
+        "a sixteenth of the number of workers if that is more. Less than rejoinSeconds.",
+    )
+    store_ready_seconds: Seconds = Field(
+        20,
+        description="How long rank 0 may take to serve the round's store before it is taken out of the group.",
+    )
+    restart_reset_seconds: Seconds = Field(
+        3600, description="A round that lasts this long unbroken sets the count of restarts back to zero."
+    )
+
+
+class ElasticJobSpec(Model):
+    """What the user wants to run: a pod template and the bounds of its size."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule(
+                "self.minReplicas <= self.replicas",
+                "'replicas %d is below minReplicas %d'.format([self.replicas, self.minReplicas])",
+                ".replicas",
+            ),
+            rule(
+                "!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+                "'replicas %d is above maxReplicas %d'.format([self.replicas, self.maxReplicas])",
+                ".replicas",
+            ),
+            rule(
+                "!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+                "'minReplicas %d is above maxReplicas %d'.format([self.minReplicas, self.maxReplicas])",
+                ".minReplicas",
+            ),
+        )
+    )
+
+    replicas: Replicas = Field(
+        description="How many workers to run now; `kubectl scale` changes it. Each is one pod with one torchrun agent."
+    )
+    min_replicas: Replicas = Field(
+        1, description="The smallest group that may train; with fewer workers the job waits."
+    )
+    max_replicas: Replicas | None = Field(
+        None,
+        description=f"The largest group; a scale beyond it is refused. Without it the bound is {MAX_REPLICAS}.",
+    )
+    nproc_per_node: int | str = Field(
+        1,
+        description="Training processes in each worker, as torchrun's --nproc-per-node: a number, auto, cpu or gpu.",
+        json_schema_extra=validations(
+            rule(
+                "type(self) == int ? self >= 1 : self in ['auto', 'cpu', 'gpu']",
+                "nprocPerNode is a number of at least 1, or one of auto, cpu, gpu",
+            )
+        ),
+    )
+    max_restarts: Count = Field(
+        3,
+        description="How many failures of the trainer may be cured before the job fails. Lost pods do not count.",
+    )
+    suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
+    ttl_seconds_after_finished: Count | None = Field(
+        None, description="Deletes the job, and with it its pods, this many seconds after it has ended."
+    )
+    clean_pod_policy: Literal["None", "Running", "All"] = Field(
+        "Running",
+        description="What becomes of the pods when the job has ended. Running: what still runs is stopped, and pods "
+        "stay with their logs until the job is deleted; All: every pod is deleted; None: nothing is touched.",
+    )
+    trainer_container: str = Field(
+        "trainer",
+        min_length=1,
+        max_length=63,
+        description="The container of the template that runs torchrun.",
+    )
+    rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
+    template: dict[str, Any] = Field(
+        description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
+        json_schema_extra=POD_TEMPLATE,
+    )

@@ -1,0 +1,132 @@
+"""What this operator keeps of its jobs between two steps, and when it reads them afresh. All of it can be lost."""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+
+from elasticjob.api import ElasticJobSpec
+from elasticjob.rendezvous import Clocks, Spec, Worker
+from elasticjob_operator.actions.grants import Grants
+from elasticjob_operator.actions.slots import Slots
+from elasticjob_operator.actions.status_writer import StatusWriter
+from elasticjob_operator.actions.template_check import TemplateCheck
+from elasticjob_operator.actions.worker_pods import WorkerPods
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.cluster.listing import Lister
+from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.status import rendezvous_spec
+from elasticjob_operator.job.waiting import AnnouncedReasons
+from elasticjob_operator.objects import template
+from elasticjob_operator.objects.pods import SidecarImage, template_hash
+
+RELIST_SECONDS = 300.0
+SETTLE_SECONDS = 30.0  # at most twice as long: all jobs at once would be another take-over
+PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
+
+
+@dataclass(slots=True)
+class Memory:
+    """Of one job. `settled`: it was listed by itself, not only with all others at a take-over."""
+
+    uid: str
+    epoch: int
+    clocks: Clocks
+    template: TemplateCheck
+    status: StatusWriter
+    grants: Grants
+    pods: WorkerPods
+    observer: Observer = field(default_factory=lambda: Observer(""))
+    announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
+    listed_at: float = 0.0
+    settled: bool = False
+
+    def observer_of(self, spec: ElasticJobSpec) -> Observer:
+        """The one that pods made from `spec` are read by."""
+        if self.observer.made_from != (made_from := template_hash(spec)):
+            hint = None if self.template.problem else template.hint(spec)
+            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "")
+        return self.observer
+
+    def bounds_of(self, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> Spec:
+        return rendezvous_spec(spec, len(workers), starts_torchrun=not self.observer.hint)
+
+
+class Memories:
+    """Of all jobs that this operator looks after."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cache: Cache,
+        leadership: Leadership,
+        announcer: Announcer,
+        image: SidecarImage,
+        namespaces: tuple[str, ...],
+        network_policy: bool,
+    ) -> None:
+        self._kube, self._cache, self._leadership = kube, cache, leadership
+        self._announcer, self._image, self._network_policy = announcer, image, network_policy
+        self._lister = Lister(kube, cache, namespaces)
+        self._known: dict[Key, Memory] = {}
+        self._taken_over, self._taking_over = False, asyncio.Lock()
+        self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
+
+    async def recall(self, key: Key) -> Memory | None:
+        """That of job `key`, after a fresh listing where there is none or where it has aged; None without a job."""
+        view, epoch = self._cache.view(key), self._leadership.clock.epoch
+        if view.job is None or "deletionTimestamp" in view.job["metadata"]:
+            self._forget(key)
+            return None
+        await self._take_over()
+        memory = self._known.get(key)
+        if memory is not None and (memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch):
+            self._announcer.forget(memory.uid)
+            memory = None
+        if memory is None or time.monotonic() - memory.listed_at >= RELIST_SECONDS:
+            if not await self._lister.list_one(key):
+                self._forget(key)
+                return None
+            memory = memory or self._begin(view.job["metadata"]["uid"], epoch)
+            memory.settled = True
+            memory.listed_at = time.monotonic()
+            self._known[key] = memory
+        return memory
+
+    async def _take_over(self) -> None:
+        """Once, and after kopf has begun to list: one listing for all jobs of the leader before.
+
+        kopf's own lists may be a little younger, and nobody reports what ended between the two, so each job is listed
+        once more soon.
+        """
+        async with self._taking_over:
+            if self._taken_over:
+                return
+            for key in await self._lister.list_all():
+                job = self._cache.view(key).job
+                assert job is not None
+                memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
+                memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
+                self._known[key] = memory
+            self._taken_over = True
+
+    def _begin(self, uid: str, epoch: int) -> Memory:
+        kube, now = self._kube, self._leadership.clock.now()
+        return Memory(
+            uid,
+            epoch,
+            Clocks(opened=now, formed=now),
+            template=TemplateCheck(kube, self._announcer, self._image),
+            status=StatusWriter(kube, self._cache, self._leadership),
+            grants=Grants(kube, self._announcer, network_policy=self._network_policy),
+            pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
+        )
+
+    def _forget(self, key: Key) -> None:
+        if memory := self._known.pop(key, None):
+            self._announcer.forget(memory.uid)
+        if self._cache.view(key).job is None:
+            self._cache.forget(key)

@@ -1,0 +1,78 @@
+"""The moves of one worker's side of the rendezvous from mode to mode, as one table. `machine` says when.
+
+`make docs` writes the table into docs/protocol.md.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from elasticjob.terms import Cause, RequestType
+
+
+class Mode(StrEnum):
+    IDLE = "Idle"  # nothing is asked; the last request, if any, was a Leave
+    JOINING = "Joining"  # a Join is announced; its round may be formed already, and wait for a trainer to fetch it
+    HANDED = "Handed"  # a round was handed to the trainer
+    FINISHED = "Finished"  # the trainer ended in success
+
+
+IDLE, JOINING, HANDED, FINISHED = Mode
+JOINED, HANDED_OUT, HAS_FINISHED = "Joined", "HandedOut", "HasFinished"
+
+
+class Move(NamedTuple):
+    """Out of any of `sources` into `target` by `event`, a leave's being its cause; `asks`: what the worker's record
+    asks from then on, None for the same as before."""
+
+    sources: tuple[Mode, ...]
+    event: str
+    target: Mode
+    asks: RequestType | None
+    when: str
+
+
+MOVES = (
+    Move((IDLE, HANDED, FINISHED), JOINED, JOINING, RequestType.JOIN, "a trainer asks for a round after the last one"),
+    Move((JOINING,), Cause.RENEWED, JOINING, RequestType.JOIN, "a round was formed after the join, and without it"),
+    Move((JOINING,), HANDED_OUT, HANDED, None, "a round is formed with this worker, and its trainer waits for it"),
+    Move(
+        (JOINING,),
+        Cause.JOIN_TIMEOUT,
+        IDLE,
+        RequestType.LEAVE,
+        "no round was formed for as long as the trainer wanted to wait",
+    ),
+    Move(
+        (JOINING, HANDED),
+        Cause.AGENT_LOST,
+        IDLE,
+        RequestType.LEAVE,
+        "the trainer that holds a round is gone; or one that joined is, and no other has come within 5 s, or fetched "
+        "the formed round within `storeReadySeconds`",
+    ),
+    Move(
+        (HANDED,),
+        Cause.STORE_NOT_READY,
+        IDLE,
+        RequestType.LEAVE,
+        "rank 0's trainer did not serve the store within `storeReadySeconds`",
+    ),
+    Move(
+        (JOINING, HANDED), Cause.TRAINER_LEFT, IDLE, RequestType.LEAVE, "the trainer says that it leaves, and its cause"
+    ),
+    Move((IDLE, JOINING, HANDED), Cause.POD_STOPPING, IDLE, RequestType.LEAVE, "the pod stops, and nobody has left"),
+    Move(tuple(Mode), HAS_FINISHED, FINISHED, RequestType.FINISH, "the trainer has ended in success"),
+)
+TABLE = {(source, move.event): move for move in MOVES for source in move.sources}
+
+
+class IllegalMove(Exception):
+    """Our own bug: the machine asked for a move that the table does not have."""
+
+
+def move_out_of(mode: Mode, event: str) -> Move:
+    """Raises `IllegalMove`."""
+    move = TABLE.get((mode, event))
+    if move is None:
+        raise IllegalMove(f"the worker is {mode}: {event} is no move out of that")
+    return move

@@ -1,0 +1,112 @@
+"""What comes of a try to write a job's status: nothing that follows from it may be done before."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Progress
+from elasticjob.rendezvous import Decision, State
+from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.actions import status_writer as module
+from elasticjob_operator.actions.status_writer import StatusWriter
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import Conflict
+from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
+from elasticjob_operator.job.status import Report
+from support.operator_objects import Object, job
+from support.statuses import FORMED
+
+STATE = replace(FORMED, leaving=(), finished=())
+BROKEN = replace(STATE, round=4, phase=RendezvousPhase.FORMING, store=None, reason="worker 1 lost")
+SHOWN = Progress(step=7, total=9, summary="7/9")
+NEWER = SHOWN.model_copy(update={"step": 8})
+
+
+class Operator:
+    """One that leads in term 5, and the API server as far as statuses are written."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.written: list[ElasticJobStatus] = []
+        self.conflicts = False
+        self.term = 5
+        self.cache = Cache()
+        self.writer = StatusWriter(cast(Any, self), self.cache, cast(Any, self))
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def outgrow(self, term: int) -> None:
+        self.term = term + 1
+
+    async def replace_job_status(self, body: Object, status: Object) -> Object:
+        if self.conflicts:
+            raise Conflict(409, "the object has been modified")
+        self.written.append(ElasticJobStatus.parse(status))
+        return body
+
+    async def job(self, namespace: str, name: str) -> Object:
+        found = job()
+        found["metadata"]["resourceVersion"] = "8"
+        return found
+
+    async def write(self, state: State, progress: Progress = SHOWN, before_term: int | None = None) -> Outcome:
+        before = self.written[-1] if self.written else ElasticJobStatus()
+        before = before if before_term is None else before.model_copy(update={"term": before_term})
+        spec = ElasticJobSpec.parse(job()["spec"])
+        time = "2026-01-02T03:04:05Z"
+        report = Report(job(), spec, (), 0, Decision(state), before, None, None, self.term, time, progress)
+        return await self.writer.write(report)
+
+
+@pytest.fixture
+def operator(monkeypatch: pytest.MonkeyPatch) -> Operator:
+    made = Operator()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=made.monotonic))
+    return made
+
+
+async def test_what_is_written_already_is_not_written_again(operator: Operator) -> None:
+    assert await operator.write(STATE) == Written()
+    assert await operator.write(STATE) == Unchanged()
+    assert len(operator.written) == 1
+
+
+async def test_work_goes_on_while_counters_and_progress_wait(operator: Operator) -> None:
+    assert await operator.write(STATE, SHOWN) == Written()
+    operator.now += 2
+    assert await operator.write(STATE, NEWER) == Deferred(3)
+    assert await operator.write(BROKEN, NEWER) == Written()  # other news take it along
+    assert operator.written[-1].progress == NEWER
+    operator.now += 5
+    assert await operator.write(BROKEN, SHOWN) == Written()
+    operator.now += 100
+    assert await operator.write(replace(BROKEN, waiting=1), SHOWN) == Deferred(1)
+    operator.now += 0.75
+    assert await operator.write(replace(BROKEN, waiting=2), SHOWN) == Deferred(0.25)
+    operator.now += 0.25
+    assert await operator.write(replace(BROKEN, waiting=2), SHOWN) == Written()
+    assert len(operator.written) == 4
+
+
+async def test_what_the_rendezvous_goes_on_from_is_waited_for(operator: Operator) -> None:
+    await operator.write(STATE)
+    operator.now += 0.25
+    assert await operator.write(replace(STATE, finished=STATE.participants[:1])) == Retry(0.75)
+    assert await operator.write(replace(STATE, leaving=STATE.participants[:1])) == Written()
+
+
+async def test_a_status_that_another_has_written_is_read_and_nothing_is_done(operator: Operator) -> None:
+    operator.conflicts = True
+    assert await operator.write(STATE) == Retry(0.0)
+    known = operator.cache.view(Key("ml", "digits")).job
+    assert known is not None
+    assert known["metadata"]["resourceVersion"] == "8"
+
+
+async def test_in_a_later_term_nothing_is_written_before_this_operator_leads_in_one_beyond(operator: Operator) -> None:
+    assert await operator.write(STATE, before_term=9) == Retry(0.0)
+    assert (operator.term, operator.written) == (10, [])
+    assert await operator.write(STATE, before_term=9) == Written()

@@ -1,0 +1,118 @@
+"""In which order the work on a job is done, and what is not done at all before the status is written."""
+
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from elasticjob_operator.actions import status_writer
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
+from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
+from elasticjob_operator.objects.pods import SidecarImage
+from elasticjob_operator.reconciler import Reconciler
+from support.operator_objects import JOB_UID, Object, job, pod
+
+KEY = Key("ml", "digits")
+ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+
+FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "pod", "pod"]
+
+
+class Cluster:
+    """One job, and all that is done to it and for it, in its order."""
+
+    def __init__(self, body: Object) -> None:
+        self.body, self.done = body, list[str]()
+        self.there: list[Object] = []
+        self.conflicts, self.now = 0, 100.0
+
+    def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        self.done.append(f"announce {reason}")
+
+    async def jobs(self, _: str | None) -> Listing:
+        return Listing([self.body], "7")
+
+    async def pods(self, *_: Any) -> Listing:
+        return Listing(self.there, "7")
+
+    async def workers(self, *_: Any) -> Listing:
+        return Listing([], "7")
+
+    async def job(self, *_: str) -> Object:
+        return self.body
+
+    async def try_template(self, *_: Any) -> None: ...
+
+    async def replace_job_status(self, body: Object, status: Object) -> Object:
+        if self.conflicts:
+            self.conflicts -= 1
+            raise Conflict(409, "the object has been modified")
+        self.done.append("status")
+        self.body = deepcopy(body) | {"status": status}
+        self.body["metadata"]["resourceVersion"] += "0"
+        return self.body
+
+    async def request(self, method: str, path: str, body: Object | None = None) -> Object:
+        if body is None:
+            raise NotFound(404, path)
+        self.done.append(body["kind"])
+        return body
+
+    async def create_pod(self, pod: Object) -> Object:
+        self.done.append("pod")
+        return {**pod, "metadata": {**pod["metadata"], "resourceVersion": "1", "uid": "x"}}
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        self.done.append(f"delete {name}")
+
+    async def delete_job(self, namespace: str, name: str, uid: str) -> None:
+        self.done.append(f"delete {namespace}/{name} {uid}")
+
+
+def reconciler(cluster: Cluster) -> Reconciler:
+    cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
+    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, now=lambda: cluster.now))
+    cache.note_job(cluster.body)
+    return Reconciler(cast(Any, cluster), cache, cast(Any, leadership), cast(Any, cluster), image)
+
+
+async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
+    cluster = Cluster(job())
+    cluster.conflicts = 2
+    made = reconciler(cluster)
+    for _ in range(2):
+        assert await made.reconcile(KEY) == 0.0
+    assert cluster.done == []
+    await made.reconcile(KEY)
+    assert cluster.done == ["status", *FOLLOWS]
+
+
+@pytest.mark.parametrize(("pace", "done"), [(Retry(0.5), []), (Deferred(0.5), FOLLOWS)])
+async def test_a_status_that_is_not_written_yet_stops_what_follows_unless_it_may_wait(
+    monkeypatch: pytest.MonkeyPatch, pace: Outcome, done: list[str]
+) -> None:
+    monkeypatch.setattr(status_writer, "pace_of", lambda *_: pace)
+    cluster = Cluster(job())
+    assert await reconciler(cluster).reconcile(KEY) == 0.5
+    assert cluster.done == done
+
+
+@pytest.mark.parametrize(("ttl", "deleted"), [(0, True), (10**9, False), (None, False)])
+async def test_an_ended_job_is_deleted_after_its_time_to_live(ttl: int | None, deleted: bool) -> None:
+    rendezvous = {"phase": "Closed", "round": 1, "outcome": "Complete"}
+    body = job(ttlSecondsAfterFinished=ttl) | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}}
+    cluster = Cluster(body)
+    await reconciler(cluster).reconcile(KEY)
+    assert (f"delete ml/digits {JOB_UID}" in cluster.done) is deleted
+
+
+async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None:
+    """How long a worker may be silent grows with the pods that there are; without them it would be 15 s here."""
+    cluster = Cluster(job())
+    cluster.there = [pod(index) for index in range(512)] + [pod(0, 5)]  # the last one nobody has agreed on
+    made = reconciler(cluster)
+    for cluster.now, deleted in ((100.0, False), (131.0, False), (133.0, True)):
+        await made.reconcile(KEY)
+        assert ("delete digits-0-5" in cluster.done) is deleted, cluster.now
