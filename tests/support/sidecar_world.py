@@ -16,8 +16,7 @@ from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from support.sidecar_fakes import JOB_UID, FakeKube, Json, credentials
-
-DEADLINE = 10.0
+from support.waiting import DEADLINE, until
 
 _given: set[int] = set()
 _starts = itertools.count()
@@ -120,12 +119,6 @@ class World:
         self.job("Formed", round, *self.workers)
         self.joined = [(await join)[1] for join in joins]
         assert [answer["rank"] for answer in self.joined] == [0, 1]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for rings no bell
-            await asyncio.sleep(0.001)
 
 
 @contextlib.asynccontextmanager
