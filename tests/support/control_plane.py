@@ -24,6 +24,7 @@ from support.programs import ControlPlaneError, Program, find_program
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from types import TracebackType
 
 _HOST = "127.0.0.1"
@@ -209,6 +210,12 @@ class ControlPlane:
             if isinstance(error, urllib.error.HTTPError):
                 error.close()
             return False
+
+
+def started() -> Iterator[ControlPlane]:
+    """One that runs until the generator ends; to be made a fixture."""
+    with ControlPlane() as plane:
+        yield plane
 
 
 def _etcd_flags(work: Path, port: int) -> list[str]:
