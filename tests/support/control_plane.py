@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support import credentials
+from support.ports import free_port
 from support.programs import ControlPlaneError, Program, find_program
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class ControlPlane:
 
     def _start(self, etcd: str, apiserver: str, deadline: float) -> None:
         work = self._directory_of_this_start
-        database, secure = _free_port(), _free_port()
+        database, secure = free_port(), free_port()
         self._run([etcd, *_etcd_flags(work, database)]).await_ready(lambda: _accepts(database), deadline)
         self._token = credentials.admin_token()
         credentials.write_private(work / "tokens.csv", credentials.token_file(self._token))
@@ -249,12 +250,6 @@ def _apiserver_flags(work: Path, database: int, port: int) -> list[str]:
         # a Service for a server on loopback helps nobody
         "--endpoint-reconciler-type=none",
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _accepts(port: int) -> bool:

@@ -15,7 +15,8 @@ from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.incarnations import Incarnations
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
-from support.sidecar_fakes import JOB_UID, FakeKube, Json, credentials
+from support.pod_life import new_credentials
+from support.sidecar_fakes import JOB_UID, FakeKube, Json
 from support.waiting import DEADLINE, until
 
 _given: set[int] = set()
@@ -53,7 +54,7 @@ class Worker:
             }
         )
         self.index, self.kube, self.http = index, kube, http
-        self.credentials = credentials()
+        self.credentials = new_credentials()
         self.sidecar = Sidecar(config, f"{config.batch}.{next(_starts)}", kube, self.credentials, self.ports)
         self.machine = self.sidecar.driver.membership
         self.stopping = asyncio.Event()
