@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from elasticjob.certificates import der_of, fingerprint_of
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from support.pod_life import new_credentials
@@ -102,7 +102,7 @@ class World:
         self.joined: list[Json] = []  # the last answers
 
     def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
-        participants = str(Incarnations(worker.machine.me for worker in members))
+        participants = str(Members(worker.machine.me for worker in members))
         rendezvous = {"phase": phase, "round": round, "participants": participants, **more}
         if phase != "Forming" and members:
             rendezvous |= {"worldSize": len(members), "store": members[0].store}

@@ -1,4 +1,4 @@
-"""Waiting for what rings no bell."""
+"""Waiting for what sets no event."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,5 +10,5 @@ DEADLINE = 10.0
 async def until(condition: Callable[[], Any]) -> None:
     """Return as soon as `condition()` is true. Raises TimeoutError after `DEADLINE` seconds."""
     async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for rings no bell
+        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.001)
