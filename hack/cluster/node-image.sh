@@ -12,7 +12,10 @@
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
-work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d)
+trap 'exit 143' TERM # when what runs has ended too
+# a debootstrap that is stopped leaves its mounts
+trap 'umount "$work"/rootfs/{proc,sys} 2>/dev/null || true; rm -rf "$work"' EXIT
 sources=$here/node-image
 programs=$cache/programs-$(sha256 < "$here/programs/go.sum" | cut -c1-12)
 

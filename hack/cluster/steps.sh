@@ -83,12 +83,12 @@ say_what_runs() {
 
 stop_steps() {
   local number try left
-  for try in $(seq 50); do # TERM for 5 seconds, then KILL
+  for try in $(seq 150); do # TERM for 15 seconds, then KILL
     left=0
     for ((number = 0; number < steps; number++)); do
       [ "${states[number]}" = running ] || continue
       if ((try == 1)); then kill -TERM -- "-${pids[number]}" 2>/dev/null || true; fi
-      if ((try == 50)); then kill -KILL -- "-${pids[number]}" 2>/dev/null || true; fi
+      if ((try == 150)); then kill -KILL -- "-${pids[number]}" 2>/dev/null || true; fi
       ! kill -0 -- "-${pids[number]}" 2>/dev/null || left=1
     done
     ((left)) || break

@@ -14,17 +14,19 @@ case $goal in
   *) fail "up.sh makes cluster, images, install, demo or tests, not '$goal'" ;;
 esac
 
-# one at a time; a daemon started from here must not inherit the lock
-if command -v flock >/dev/null && [ -z "${ELASTICJOB_UP:-}" ]; then
-  ELASTICJOB_UP=1 exec flock --close "$cache/up.lock" "$0" "$@"
+# one at a time
+if command -v flock >/dev/null; then
+  exec 9> "$cache/up.lock"
+  flock --nonblock 9 || { say "another set-up goes on; waiting for its end"; flock 9; }
+  export ELASTICJOB_UP=1
 fi
 
 wants() { case " $* " in *" $goal "*) ;; *) return 1 ;; esac; } # GOAL...
 torch_is_there() { [ -e "$(locked_dir torch "$1")/.complete" ]; }
 examples_are_there() { [ -e "$(locked_dir torch "$newest_torch")/$(basename "$(locked_dir examples examples)")/.complete" ]; }
 
-# what is there can only be asked of an engine that answers
-"$here/engine.sh"
+# what is there can only be asked of an engine that answers; a daemon must not inherit the lock
+"$here/engine.sh" 9>&-
 "$here/node-image.sh" pull
 
 has_image "$base_image" ||
