@@ -76,7 +76,8 @@ end() { # NUMBER
 say_what_runs() {
   local number what=
   for ((number = 0; number < steps; number++)); do
-    [ "${states[number]}" != running ] || what+="${what:+; }${titles[number]} ($((SECONDS - began[number])) s)"
+    [ "${states[number]}" = running ] || continue
+    what+="${what:+; }${titles[number]} ($((SECONDS - began[number])) s, usually $(in_words "${usual[number]}"))"
   done
   say "... $what ($(how_far))"
 }
