@@ -22,14 +22,17 @@ setup: venv cluster  ## the development environment and the cluster
 venv:  ## the development environment (Python, from locks/dev.txt)
 	@hack/venv.sh
 
-.PHONY: cluster images install demo
+.PHONY: cluster images install install-for-tests demo
 cluster:  ## the local kind cluster: 1 control plane, 2 workers
-	@hack/cluster/up.sh
-images: cluster  ## build the images and load the changed ones into the cluster
-	@hack/cluster/images.sh
-install: images  ## install or upgrade ElasticJob in the cluster
-	@hack/cluster/install.sh
-demo: install  ## train on the cluster, scale it, kill a worker, and watch
+	@hack/cluster/up.sh cluster
+images:  ## the cluster; build the images and load the changed ones into it
+	@hack/cluster/up.sh images
+install:  ## the same, and install or upgrade ElasticJob
+	@hack/cluster/up.sh install
+install-for-tests:  ## the same, and what only the cluster's tests use: the oldest torch, the examples' libraries
+	@hack/cluster/up.sh tests
+demo:  ## train on the cluster, scale it, kill a worker, and watch
+	@hack/cluster/up.sh demo
 	@$(cluster) hack/demo/demo.sh
 
 .PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak
@@ -50,7 +53,7 @@ explore-quick:  ## the same to a depth that takes some seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore --quick
 mutants:  ## seeded mistakes in the rendezvous, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
-e2e: install  ## tests on the cluster (K=expression selects)
+e2e: install-for-tests  ## tests on the cluster (K=expression selects)
 	@$(cluster) $(venv) pytest tests/e2e -n 2 --dist loadgroup $(select)
 faults: install  ## each fault at its full length, held to its target; writes build/faults.json (K=expression selects)
 	@$(cluster) $(venv) pytest tests/e2e/faults --whole --faults-json build/faults.json $(select)

@@ -8,15 +8,16 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from rounds.api import Api
 from rounds.c10d import C10d
 from rounds.floor import Floor
+from rounds.logs import forget_if_empty, kept, new_log
 from rounds.ours import OurJob
 from rounds.processes import BUILD, handler_processes, operator, sidecar_processes
+from rounds.progress import Progress
 
 SIZES = (2, 8, 32, 64, 128, 256, 512, 1024)
 C10D_TO = 128  # with 256 agents it never completes: they expire as fast as they join
@@ -43,8 +44,9 @@ class Row:
 
 
 class Bench:
-    def __init__(self, api: Api, runs: int, c10d_to: int) -> None:
+    def __init__(self, api: Api, sizes: Sequence[int], runs: int, c10d_to: int) -> None:
         self._api, self._runs, self._c10d_to = api, runs, c10d_to
+        self._progress = Progress(sum(1 + runs + self._runs_of_c10d(n) for n in sizes))
         self._rows: dict[tuple[int, str], Row] = {}
 
     @property
@@ -55,18 +57,33 @@ class Bench:
         return self._rows.setdefault((n, kind), Row(n, kind))
 
     async def measure(self, n: int) -> None:
+        with self._progress.step(f"{n} agents, the floor, {self._runs} runs"):
+            await self._floor(n)
+        for run in range(1, self._runs + 1):
+            with self._progress.step(f"{n} agents, ElasticJob, run {run} of {self._runs}") as found:
+                await self._ours(n)
+                found += self._newest(n, "ours_seconds")
+        for run in range(1, self._runs_of_c10d(n) + 1):
+            with self._progress.step(f"{n} agents, c10d, run {run} of {self._runs}") as found:
+                try:
+                    await asyncio.to_thread(self._c10d, n)
+                    found += self._newest(n, "c10d_seconds")
+                except RuntimeError as error:  # what it did until then stays in the table
+                    found.append(f"ended with {error}")
+
+    def _runs_of_c10d(self, n: int) -> int:
+        return self._runs if n <= self._c10d_to else 0
+
+    def _newest(self, n: int, side: str) -> list[str]:
+        rounds = {row.kind: getattr(row, side) for (size, _), row in self._rows.items() if size == n}
+        return [f"{kind} {seconds[-1]:.3g} s" for kind, seconds in rounds.items() if seconds]
+
+    async def _floor(self, n: int) -> None:
         async with Floor(self._api, n) as bare:
             for kind, (joins, writes) in FLOORS.items():
                 for _ in range(self._runs):
                     seconds = await bare.round(joins=n if joins is None else joins, writes=writes)
                     self.row(n, kind).floor_seconds.append(seconds)
-        for _ in range(self._runs):
-            await self._ours(n)
-        for _ in range(self._runs if n <= self._c10d_to else 0):
-            try:
-                await asyncio.to_thread(self._c10d, n)
-            except RuntimeError as error:  # what it did until then stays in the table
-                print(f"c10d with {n} agents ended with {error}", file=sys.stderr, flush=True)
 
     async def _ours(self, n: int) -> None:
         """One job: its first round, the same members again, again with one that comes late, one more, one less."""
@@ -113,10 +130,17 @@ class Bench:
 def store_server() -> Iterator[str]:
     """The address of a TCPStore in a process of its own."""
     command = [sys.executable, "-m", "rounds.store_server"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    path = new_log("rounds.store_server")
+    with (
+        path.open("wb") as log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
         assert process.stdout is not None
-        yield f"127.0.0.1:{process.stdout.readline().strip()}"
-        process.kill()
+        try:
+            yield f"127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
+    forget_if_empty(path)
 
 
 def _median(seconds: list[float]) -> str:
@@ -163,13 +187,13 @@ async def run(sizes: list[int], runs: int, c10d_to: int) -> None:
     api = Api()
     try:
         async with operator(api):
-            bench = Bench(api, runs, c10d_to)
+            bench = Bench(api, sizes, runs, c10d_to)
             for n in sizes:
-                began = time.monotonic()
                 await bench.measure(n)
-                print(f"{n} agents measured in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
                 (BUILD / "bench.json").write_text(json.dumps([asdict(row) for row in bench.rows], indent=1))
             print(table(bench.rows))
+            if said := kept():
+                print(said, file=sys.stderr)
     finally:
         await api.close()
 

@@ -2,24 +2,20 @@
 
 import asyncio
 import base64
-import json
 import os
 import re
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import aiohttp
 import yaml
 
-Object = dict[str, Any]
+from support.api_client import ApiClient
 
 CUSTOM = "/apis/elasticjob.io/v1alpha1"
 REQUEST_SECONDS = 60.0
-MERGE = "application/merge-patch+json"
 WRITES = re.compile(
     r'^apiserver_request_total\{.*group="elasticjob.io",.*verb="(?:POST|PUT|PATCH|DELETE)".*\} (\S+)$', re.MULTILINE
 )
@@ -28,12 +24,6 @@ BODY_BYTES = re.compile(r'^apiserver_request_body_size_bytes_sum\{group="elastic
 ANSWER_BYTES = re.compile(r'^apiserver_response_sizes_sum\{.*group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
 CPU_SECONDS = re.compile(r"^process_cpu_seconds_total (\S+)$", re.MULTILINE)
 REQUESTS = re.compile(r'^apiserver_request_total\{.*group="elasticjob.io",.*\} (\S+)$', re.MULTILINE)
-
-
-class ApiError(Exception):
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Counted(NamedTuple):
@@ -45,7 +35,7 @@ class Counted(NamedTuple):
     read_bytes: int  # of answers to reads; it does not count those to writes
 
 
-class Api:
+class Api(ApiClient):
     """To be made inside of the event loop, and closed. Reads the file that KUBECONFIG names."""
 
     def __init__(self) -> None:
@@ -60,37 +50,7 @@ class Api:
             tls.load_cert_chain(pair.name)
         server = urlsplit(cluster["server"])
         self.host, self.port = server.hostname or "", str(server.port or 443)
-        connector = aiohttp.TCPConnector(ssl=tls, limit=0)
-        self._http = aiohttp.ClientSession(cluster["server"], connector=connector)
-
-    async def close(self) -> None:
-        await self._http.close()
-
-    async def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Object:
-        return dict(json.loads(await self.text(method, path, body, kind)))
-
-    async def text(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> str:
-        data = None if body is None else json.dumps(body)
-        limit = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
-        async with self._http.request(method, path, data=data, headers={"Content-Type": kind}, timeout=limit) as answer:
-            text = await answer.text()
-        if answer.status >= 400:
-            raise ApiError(answer.status, f"{method} {path}: {answer.status}: {text}")
-        return text
-
-    async def patch(self, path: str, body: Object) -> Object:
-        return await self.call("PATCH", path, body, MERGE)
-
-    async def watch(self, path: str, opened: Callable[[], None] = lambda: None) -> AsyncIterator[Object]:
-        """Events from now on, until the caller stops. Raises ApiError."""
-        separator = "&" if "?" in path else "?"
-        limit = aiohttp.ClientTimeout(total=None)
-        async with self._http.get(f"{path}{separator}watch=true&timeoutSeconds=3600", timeout=limit) as answer:
-            if answer.status != 200:
-                raise ApiError(answer.status, f"watch of {path}: {answer.status}: {await answer.text()}")
-            opened()
-            while line := await answer.content.readline():
-                yield json.loads(line)
+        super().__init__(cluster["server"], tls, request_seconds=REQUEST_SECONDS)
 
     async def cpu_seconds(self) -> float:
         """What the API server has had of the processor since it started."""

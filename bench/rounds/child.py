@@ -1,5 +1,6 @@
 """A child process that is told what to do by JSON lines on its standard input, and answers each in one line."""
 
+import contextlib
 import json
 import queue
 import subprocess
@@ -8,6 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rounds.logs import forget_if_empty, new_log, with_log
+
 Answer = dict[str, Any]
 
 ANSWER_SECONDS = 300.0
@@ -15,18 +18,22 @@ NICE = "5"  # they stand for other machines, whose work takes nothing from the o
 
 
 class Child:
-    """`python -m MODULE`; its errors go to the parent's."""
+    """`python -m MODULE`; its errors go to a log."""
 
     def __init__(self, module: str, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            ["nice", "-n", NICE, sys.executable, "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._log = new_log(module)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["nice", "-n", NICE, sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         self.pid = self._process.pid
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def tell(self, do: str, **arguments: Any) -> None:
         assert self._process.stdin is not None
@@ -38,12 +45,12 @@ class Child:
         try:
             line = self._lines.get(timeout=ANSWER_SECONDS)
         except queue.Empty:
-            raise RuntimeError(f"a process of the benchmark did not answer within {ANSWER_SECONDS:g} s") from None
+            raise self._failure(f"a process of the benchmark did not answer within {ANSWER_SECONDS:g} s") from None
         if not line:
-            raise RuntimeError("a process of the benchmark has ended")
+            raise self._failure("a process of the benchmark has ended")
         answer: Answer = json.loads(line)
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            raise self._failure(answer["error"])
         return answer
 
     def ask(self, do: str, **arguments: Any) -> Answer:
@@ -59,6 +66,15 @@ class Child:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+        forget_if_empty(self._log)
+
+    def _failure(self, what: str) -> RuntimeError:
+        return RuntimeError(with_log(what, self._log))
 
 
 def serve(commands: Mapping[str, Callable[..., Answer | None]]) -> None:

@@ -19,11 +19,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 
-from rounds.api import Api, Object
+from rounds.api import Api
 from rounds.costs import Cost, cost, resident_mib
 from rounds.operators import Operator, at_rest
 from rounds.ours import JOBS, NAMESPACE, OurJob
 from rounds.processes import BUILD, handler_processes, sidecar_processes
+from support.api_client import Object
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 SECONDS = 30.0

@@ -9,7 +9,8 @@ import secrets
 import time
 
 from elasticjob.members import Member, Members
-from rounds.api import CUSTOM, Api, ApiError, Object, gather_in_turn
+from rounds.api import CUSTOM, Api, gather_in_turn
+from support.api_client import ApiError, Object
 
 PREFIX = "bench-floor-"
 NAMESPACE = f"{PREFIX}{secrets.token_hex(2)}"
@@ -84,7 +85,7 @@ class Floor:
                 await asyncio.sleep(BUSY_SECONDS)
 
     async def _follow(self, opened: asyncio.Semaphore) -> None:
-        async for event in self._api.watch(f"{JOBS}?fieldSelector=metadata.name%3D{self._name}", opened.release):
+        async for event in self._api.watch(JOBS, opened.release, fieldSelector=f"metadata.name={self._name}"):
             if event["object"].get("status", {}).get("rendezvous", {}).get("round") == self._round > 0:
                 self._seen += 1
                 if self._seen == self._size:

@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 
 import aiohttp
 
 from rounds import floor, ours
-from rounds.api import CUSTOM, Api, ApiError
+from rounds.api import CUSTOM, Api
 from rounds.ours import NAMESPACE
+from support.api_client import ApiError
+from support.ports import free_port
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/elasticjob-system/deployments/elasticjob-operator/scale"
 READY_SECONDS = 60.0
@@ -42,7 +43,7 @@ class Operator:
 
     async def start(self) -> None:
         """Returns before it is ready."""
-        self._port = free_port()
+        self._port = free_port()  # or another benchmark's operator might answer for this one
         flags = [
             "--sidecar-image=none",
             f"--namespaces={NAMESPACE}",
@@ -80,14 +81,6 @@ class Operator:
             self._process.terminate()
         async with asyncio.timeout(STOP_SECONDS):
             await self._process.wait()
-
-
-def free_port() -> int:
-    """Else another benchmark's operator might answer for this one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

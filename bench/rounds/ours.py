@@ -12,9 +12,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rounds.api import CUSTOM, Api, Object, gather_in_turn
+from rounds.api import CUSTOM, Api, gather_in_turn
 from rounds.child import Child
 from rounds.group import Group
+from support import pod_life
+from support.api_client import Object
 
 PREFIX = "bench-rounds-"
 NAMESPACE = f"{PREFIX}{secrets.token_hex(2)}"
@@ -22,6 +24,7 @@ CORE = f"/api/v1/namespaces/{NAMESPACE}"
 JOBS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs"
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
 PODS_SECONDS = 180.0
+TOKEN_SECONDS = 7200
 LATE_SECONDS, JOINS_A_SECOND = 4.0, 64
 
 
@@ -115,51 +118,17 @@ class OurJob(Group):
     async def _bring_to_life(self, pod: Object) -> Object:
         name, address = pod["metadata"]["name"], str(FIRST_ADDRESS + self._addresses)
         self._addresses += 1
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}
-        request = {"spec": {"boundObjectRef": bound, "expirationSeconds": 7200}}
-        account = pod["spec"]["serviceAccountName"]
-        answer = await self._api.call("POST", f"{CORE}/serviceaccounts/{account}/token", request)
         token = self._secrets / name
-        token.write_text(answer["status"]["token"])
-        await self._api.patch(f"{CORE}/pods/{name}/status", {"status": _running(address)})
-        return {"name": name, "address": address, "token": str(token), "environment": _environment(pod, address)}
+        token.write_text(await pod_life.new_token(self._api, pod, TOKEN_SECONDS))
+        runs = pod_life.status(address, "Running", pod_life.RUNNING)
+        await self._api.patch(f"{CORE}/pods/{name}/status", {"status": runs})
+        environment = pod_life.environment(pod["spec"]["initContainers"][-1], pod, address, node="none")
+        return {"name": name, "address": address, "token": str(token), "environment": environment}
 
 
 def _parameters(address: str, uid: str, size: int) -> dict[str, Any]:
     endpoint = f"{address}:29401"
     return {"backend": "elasticjob", "endpoint": endpoint, "run_id": uid, "min_nodes": 1, "max_nodes": size}
-
-
-def _environment(pod: Object, address: str) -> dict[str, str]:
-    fields = {
-        "metadata.namespace": pod["metadata"]["namespace"],
-        "metadata.name": pod["metadata"]["name"],
-        "metadata.uid": pod["metadata"]["uid"],
-        "status.podIP": address,
-        "spec.nodeName": "none",
-    }
-    variables = pod["spec"]["initContainers"][-1]["env"]
-    return {
-        one["name"]: fields[one["valueFrom"]["fieldRef"]["fieldPath"]] if "valueFrom" in one else one.get("value", "")
-        for one in variables
-    }
-
-
-def _running(address: str) -> Object:
-    container = {
-        "name": "trainer",
-        "image": "none",
-        "imageID": "",
-        "ready": True,
-        "restartCount": 0,
-        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
-    }
-    return {
-        "phase": "Running",
-        "podIP": address,
-        "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}],
-        "containerStatuses": [container],
-    }
 
 
 def size_in_bytes(status: Object) -> int:

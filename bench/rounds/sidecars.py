@@ -12,10 +12,9 @@ from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.kubernetes.client import Kube
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
-from elasticjob_sidecar.store.certificate import make
-from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 from rounds.child import serve
 from rounds.moments import Moments, note_sidecar
+from support.pod_life import new_credentials
 
 READY_SECONDS = 120.0
 
@@ -42,10 +41,9 @@ class Sidecars:
         for name, pod in pods.items():
             server = InCluster(self._host, self._port, Path(pod["token"]), self._authority)
             config = Config.from_env(pod["environment"])
-            certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
             ports = Ports(loopback=pod["address"], health=0)
             kube, id = Kube(config.namespace, server), f"{config.batch}.0"
-            sidecar = Sidecar(config, id, kube, Credentials(certificate + end, key), ports)
+            sidecar = Sidecar(config, id, kube, new_credentials(), ports)
             await sidecar.serve()
             stop = asyncio.Event()
             self._running[name] = stop, asyncio.create_task(sidecar.run(stop))

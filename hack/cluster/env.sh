@@ -9,9 +9,8 @@ cache=${ELASTICJOB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticjob}
 mkdir -p "$cache/bin"
 
 cluster=elasticjob
-kubernetes_version=v1.35.4
-kind_version=v0.33.0
-helm_version=v3.22.0
+# kind, helm and Kubernetes' own programs are pinned in programs/go.mod
+kubernetes_version=$(grep -o 'k8s.io/kubernetes v[0-9.]*' "$here/programs/go.mod" | cut -d ' ' -f 2)
 node_image=kindest/node:$kubernetes_version
 base_image=debian:trixie-slim
 
@@ -39,16 +38,27 @@ export ELASTICJOB_STARTED=${ELASTICJOB_STARTED:-$(date +%s)}
 say() { printf '%4ds  %s\n' "$(($(date +%s) - ELASTICJOB_STARTED))" "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# Runs a command silently; shows the end of its output only when it fails.
+# Runs a command silently; shows its output only when it fails.
 quietly() {
   local log; log=$(mktemp)
   if "$@" > "$log" 2>&1 < /dev/null; then rm -f "$log"; return; fi
-  tail -30 "$log" >&2; rm -f "$log"
+  cat "$log" >&2; rm -f "$log"
   return 1
 }
 
-need_go() {
-  command -v go >/dev/null || fail "Go 1.25 or newer is needed to build $1; install it from go.dev, or put $1 on PATH"
+# Builds programs of programs/go.mod. All have their dependencies in Kubernetes' own versions, so that each package is
+# compiled once for all of them.
+build_programs() { # DIRECTORY PACKAGE...
+  local to=$1 version=k8s.io/component-base/version; shift
+  command -v go >/dev/null || fail "Go 1.25 or newer is needed to build $*; install it from go.dev"
+  local ldflags="-s -w -X $version.gitVersion=$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=35"
+  mkdir -p "$to"
+  (
+    cd "$here/programs" || exit
+    export CGO_ENABLED=0
+    GOMAXPROCS=16 quietly go list -deps "$@" # downloads as many modules at once; go build takes one for each core
+    quietly go build -trimpath -ldflags "$ldflags" -o "$to/" "$@"
+  )
 }
 
 # Builds an image. Engines without buildx use the classic builder, whose steps need the host's network
@@ -62,5 +72,7 @@ build_image() {
 }
 
 has_image() { docker image inspect "$1" >/dev/null 2>&1; }
+# whether it came from a registry; those made here have no digest
+is_pulled() { [ "$(docker image inspect --format '{{len .RepoDigests}}' "$1" 2>/dev/null)" -gt 0 ] 2>/dev/null; }
 image_id() { docker image inspect --format '{{.Id}}' "$1"; }
 nodes() { docker ps --all --filter "label=io.x-k8s.kind.cluster=$cluster" --format '{{.Names}}' | sort; }

@@ -1,38 +1,31 @@
 #!/usr/bin/env bash
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
 # kube-apiserver, for tests without a cluster.
-#   tools.sh [kind] [helm] [kubectl] [apiserver]     the first three when none is named
+#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver]     the first three when none is named
+# With --check it makes none, and says by its exit code whether they are there.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
-
-(($#)) || set -- kind helm kubectl
 
 # at least MINOR of the same major version, read as "vMAJOR.MINOR" from the first version-like word
 suits() { # MAJOR MINOR TEXT
   [[ $3 =~ v?([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] == $1 && BASH_REMATCH[2] >= $2))
 }
 
-install_go_program() { # NAME MODULE@VERSION
-  need_go "$1"
-  say "tools: building $1 (${2##*@})"
-  GOBIN=$cache/bin CGO_ENABLED=0 quietly go install -trimpath -ldflags "-s -w" "$2"
-}
-
-need_kind() {
-  local at_hand; at_hand=$(kind version 2>/dev/null || true)
-  suits 0 31 "${at_hand#kind }" || install_go_program kind "sigs.k8s.io/kind@$kind_version"
-}
-
-need_helm() {
-  local at_hand; at_hand=$(helm version --short 2>/dev/null || true)
-  suits 3 17 "$at_hand" || suits 4 0 "$at_hand" || install_go_program helm "helm.sh/helm/v3/cmd/helm@$helm_version"
-}
-
-# kubectl may be one minor version away from the server; the node image holds the server's own
-need_kubectl() {
-  local minor container
+has_kind() { local found; found=$(kind version 2>/dev/null || true); suits 0 31 "${found#kind }"; }
+has_helm() { local found; found=$(helm version --short 2>/dev/null || true); suits 3 17 "$found" || suits 4 0 "$found"; }
+# kubectl may be one minor version away from the server
+has_kubectl() {
+  local minor
   minor=$(kubectl version --client --output yaml 2>/dev/null | sed -n 's/^ *minor: "\{0,1\}\([0-9]*\).*/\1/p')
-  ((${minor:-0} >= 34 && minor <= 36)) && return
+  ((${minor:-0} >= 34 && minor <= 36))
+}
+has_apiserver() { [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ]; }
+
+make_kind() { say "tools: building kind"; build_programs "$cache/bin" sigs.k8s.io/kind; }
+make_helm() { say "tools: building helm"; build_programs "$cache/bin" helm.sh/helm/v3/cmd/helm; }
+
+make_kubectl() { # the node image holds the server's own
+  local container
   [ "$(uname -s)" = Linux ] || fail "kubectl 1.34, 1.35 or 1.36 is needed on PATH; install $kubernetes_version"
   "$here/node-image.sh"
   say "tools: kubectl ($kubernetes_version, from the node image)"
@@ -42,8 +35,7 @@ need_kubectl() {
 }
 
 # etcd and kube-apiserver of a control plane without nodes, into $KUBEBUILDER_ASSETS
-need_apiserver() {
-  [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ] && return
+make_apiserver() {
   [ "$KUBEBUILDER_ASSETS" = "$cache/kubebuilder" ] ||
     fail "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has no etcd and kube-apiserver; unset it, or put them there"
   [ "$(uname -s)" = Linux ] || fail "etcd and kube-apiserver are needed; install them with" \
@@ -66,4 +58,10 @@ need_apiserver() {
   rmdir "$new"
 }
 
-for tool in "$@"; do "need_$tool"; done
+check=; [ "${1:-}" != --check ] || { check=yes; shift; }
+(($#)) || set -- kind helm kubectl
+for tool in "$@"; do
+  if "has_$tool"; then continue; fi
+  [ -z "$check" ] || exit 1
+  "make_$tool"
+done

@@ -22,7 +22,7 @@ dir() { locked_dir "$(kind "$1")" "$1"; }
 build() { # DIRECTORY MOUNTED-AT COMMAND, which reads a lock
   "$here/node-image.sh" base < /dev/null
   build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
-  docker run --rm --interactive --network host --user "$(id -u):$(id -g)" --env HOME=/tmp \
+  docker run --rm --init --interactive --network host --user "$(id -u):$(id -g)" --env HOME=/tmp \
     --volume "$1:$2" elasticjob/torch-builder:dev sh -c "$3"
 }
 

@@ -1,80 +1,70 @@
 #!/usr/bin/env bash
-# Makes the local cluster be there and healthy, from whatever is left: nothing, stopped containers, a running one.
+# Makes all that a target of the Makefile needs and is not there: what can be done at once is done at once.
+#   up.sh [cluster | images | install | demo | tests]    the cluster when none is named; `tests` is `install`, and what
+#                                                        only the cluster's tests use: the oldest torch, the examples'
+#                                                        libraries
+# The seconds of the steps below are those of a machine with two cores that makes all of them.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
+. "$here/steps.sh"
 
-# one at a time; a daemon started from here must not inherit the lock
-if command -v flock >/dev/null && [ -z "${ELASTICJOB_UP:-}" ]; then
-  ELASTICJOB_UP=1 exec flock --close "$cache/up.lock" "$0" "$@"
+goal=${1:-cluster}
+case $goal in
+  cluster | images | install | demo | tests) ;;
+  *) fail "up.sh makes cluster, images, install, demo or tests, not '$goal'" ;;
+esac
+
+# one at a time
+if command -v flock >/dev/null; then
+  exec 9> "$cache/up.lock"
+  flock --nonblock 9 || { say "another set-up goes on; waiting for its end"; flock 9; }
+  export ELASTICJOB_UP=1
 fi
 
-"$here/engine.sh"
-"$here/node-image.sh"
-"$here/tools.sh"
-"$here/torch.sh" "$newest_torch" "$oldest_torch" examples
+wants() { case " $* " in *" $goal "*) ;; *) return 1 ;; esac; } # GOAL...
+torch_is_there() { [ -e "$(locked_dir torch "$1")/.complete" ]; }
+examples_are_there() { [ -e "$(locked_dir torch "$newest_torch")/$(basename "$(locked_dir examples examples)")/.complete" ]; }
 
-# any user's pods write checkpoints
-mkdir -p "$checkpoint_dir"
-chmod 1777 "$checkpoint_dir"
+# what is there can only be asked of an engine that answers; a daemon must not inherit the lock
+"$here/engine.sh" 9>&-
+"$here/node-image.sh" pull
 
-wanted=$(sed -e '/^ *#/d' -e "s|@checkpoints@|$checkpoint_dir|" -e "s|@newest-torch@|$(locked_dir torch "$newest_torch")|" \
-  -e "s|@oldest-torch@|$(locked_dir torch "$oldest_torch")|" "$here/kind.yaml"; echo "# $node_image")
-made=$cache/kind.yaml
-
-# A node is back when its kubelet has renewed its lease just now, and has said Ready since its container started:
-# what the API server remembers from before a stop does not count. The clocks compared are all the engine's.
-node_is_back() { # NODE
-  local started lately ready said renewed
-  started=$(docker inspect --format '{{.State.StartedAt}}' "$1")
-  lately=$(docker exec "$1" date -u --date '15 seconds ago' +%Y-%m-%dT%H:%M:%S)
-  read -r ready said < <(kubectl get node "$1" --request-timeout 5s --output \
-    'go-template={{range .status.conditions}}{{if eq .type "Ready"}}{{.status}} {{.lastHeartbeatTime}}{{"\n"}}{{end}}{{end}}')
-  renewed=$(kubectl get lease "$1" --namespace kube-node-lease --request-timeout 5s --output 'jsonpath={.spec.renewTime}')
-  [ "$ready" = True ] && [[ $said > $started && $renewed > $started && $renewed > $lately ]]
-}
-
-wait_healthy() { # SECONDS
-  local deadline=$((SECONDS + $1)) node waits=
-  for node in $(nodes); do
-    until node_is_back "$node" 2>/dev/null; do
-      ((SECONDS < deadline)) || { say "cluster: $node is not Ready after $1 s"; node_is_back "$node"; return 1; }
-      [ "$waits" = "$node" ] || { waits=$node; say "cluster: waiting for $node"; }
-      sleep 1
-    done
-  done
-  quietly kubectl wait pod --all --namespace kube-system --for condition=Ready \
-    --timeout "$((deadline - SECONDS > 5 ? deadline - SECONDS : 5))s"
-}
-
-revive() {
-  [ "$(nodes | wc -l)" -eq 3 ] || { why="it does not have three nodes"; return 1; }
-  [ "$(cat "$made" 2>/dev/null)" = "$wanted" ] || { why="it was made from another kind.yaml or node image"; return 1; }
-  why="it does not become healthy"
-  local node
-  for node in $(nodes); do
-    case $(docker inspect --format '{{.State.Status}}' "$node") in
-      running) ;;
-      paused) quietly docker unpause "$node" || return 1 ;;
-      *) quietly docker start "$node" || return 1 ;;
-    esac
-  done
-  quietly kind export kubeconfig --name "$cluster" || return 1
-  wait_healthy 60
-}
-
-why=
-if revive; then
-  say "cluster: $cluster is Ready (reused)"
-  exit 0
+has_image "$base_image" ||
+  step base 30 "" "$base_image, by debootstrap" "$here/node-image.sh" base
+"$here/tools.sh" --check kind ||
+  step kind 20 "" "kind, compiled" "$here/tools.sh" kind
+if ! has_image "$node_image"; then
+  if is_pulled "$base_image"; then
+    step node 60 "" "$node_image, pulled" "$here/node-image.sh"
+  else
+    step programs 300 "" "Kubernetes $kubernetes_version, compiled" "$here/node-image.sh" programs
+    step packages 40 "base" "the nodes' Debian packages" "$here/node-image.sh" packages
+    step node 30 "programs packages" "$node_image, built" "$here/node-image.sh" node
+  fi
+fi
+torch_is_there "$newest_torch" ||
+  step torch 100 "base" "torch $(torch_version "$newest_torch") (5.6 GB)" "$here/torch.sh" "$newest_torch"
+if wants images install demo tests; then
+  has_image "$(image_name sidecar)" && seconds=5 || seconds=75
+  step images "$seconds" "base" "ElasticJob's images" "$here/images.sh" build
+fi
+if [ "$goal" = tests ]; then
+  torch_is_there "$oldest_torch" ||
+    step oldest-torch 100 "torch" "torch $(torch_version "$oldest_torch") (5.3 GB)" "$here/torch.sh" "$oldest_torch"
+  examples_are_there ||
+    step examples 25 "torch" "the examples' libraries" "$here/torch.sh" examples
+fi
+# after Kubernetes, for which everybody waits, and with which it shares most of its packages
+wants cluster images || "$here/tools.sh" --check helm ||
+  step helm 40 "programs" "helm, compiled" "$here/tools.sh" helm
+"$here/cluster.sh" --check && seconds=5 || seconds=40
+step cluster "$seconds" "node kind" "the cluster $cluster" "$here/cluster.sh"
+if wants images install demo tests; then
+  step load 15 "cluster images" "images into the nodes" "$here/images.sh" load
+fi
+if wants install demo tests; then
+  step install 15 "load helm" "ElasticJob in the cluster" "$here/install.sh"
 fi
 
-if [ -n "$(nodes)" ]; then
-  say "cluster: cannot be reused: $why; deleting it"
-  quietly kind delete cluster --name "$cluster"
-fi
-say "cluster: creating (3 nodes)"
-printf '%s\n' "$wanted" > "$made.new"
-quietly kind create cluster --name "$cluster" --image "$node_image" --config "$made.new" --wait 120s
-wait_healthy 120
-mv "$made.new" "$made"
-say "cluster: $cluster is Ready"
+[ "$goal" = demo ] && demo=120 || demo=0
+run_steps "$demo"

@@ -2,7 +2,7 @@
 
 import asyncio
 import types
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,25 +10,21 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from api.operators import Operators, Witness
-from api.team import Team
-from support import ControlPlane
+from support import ControlPlane, started
 from support.dynamic_torch import stand_in
+from support.team import new_team
 
 CRDS = Path(__file__).parents[2] / "crds"
 
 torch = pytest.fixture(stand_in)
+control_plane = pytest.fixture(started, scope="session")
+team = pytest.fixture(new_team)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_event_loop() -> None:
     """looptime asks for the loop before each test, and asyncio makes one, which nobody closes, where none was set."""
     asyncio.set_event_loop(None)
-
-
-@pytest.fixture(scope="session")
-def control_plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        yield plane
 
 
 @pytest.fixture(scope="session")
@@ -50,13 +46,6 @@ async def operators(with_crds: ControlPlane) -> AsyncIterator[Operators]:
 @pytest.fixture
 def plane(with_crds: ControlPlane) -> ControlPlane:
     return with_crds
-
-
-@pytest.fixture
-def team(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Team]:
-    made = Team(control_plane, tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

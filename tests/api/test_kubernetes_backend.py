@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from api.team import Team
 from elasticjob_torch.kubernetes.api import Forbidden, NotFound, Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.heartbeats import Pace
 from elasticjob_torch.kubernetes.keep_alive import Heartbeats, KeepAlive
 from support import ControlPlane
 from support.dynamic_torch import Node, State
+from support.team import Team
 
 # made by: openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -days 36500
 OTHER_AUTHORITY = """\

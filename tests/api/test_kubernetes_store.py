@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import pytest
 
-from api.team import Team
 from elasticjob_torch.kubernetes.api import ApiClient, Unavailable
 from support import ControlPlane
 from support.dynamic_torch import DistStoreError
+from support.team import Team
 
 
 @pytest.fixture

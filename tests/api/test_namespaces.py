@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import yaml
 from api import chart
 from api.operators import GROUP, job_body
 from support import ControlPlane
+from support.ports import free_port
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SECONDS = 60.0
@@ -80,12 +80,6 @@ def namespaces(with_crds: ControlPlane, tmp_path: Path) -> Iterator[Namespaces]:
     yield made
     operator.terminate()
     assert operator.wait(SECONDS) == 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_missing_namespace_stops_no_other_and_is_served_once_it_is_there(namespaces: Namespaces) -> None:

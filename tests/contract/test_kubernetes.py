@@ -7,34 +7,23 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.distributed import DistStoreError, Store
 from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
 
-from api.team import Team
 from contract.store_checks import in_background
 from elasticjob_torch.kubernetes import api, handler
 from elasticjob_torch.kubernetes.handler import KubernetesRendezvousHandler, create_handler
-from support import ControlPlane
+from support import started
+from support.team import Team, new_team
 
 DEADLINE = 60
 Group = list[tuple[KubernetesRendezvousHandler, RendezvousInfo]]
 
-
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        yield plane
-
-
-@pytest.fixture
-def team(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Team]:
-    made = Team(control_plane, tmp_path)
-    yield made
-    made.close()
+control_plane = pytest.fixture(started, scope="module")
+team = pytest.fixture(new_team)
 
 
 @pytest.fixture

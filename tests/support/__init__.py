@@ -1,6 +1,6 @@
 """For tests against a real Kubernetes API, without a cluster and without Docker."""
 
-from support.control_plane import ControlPlane, Refused
+from support.control_plane import ControlPlane, Refused, started
 from support.programs import ControlPlaneError
 
-__all__ = ["ControlPlane", "ControlPlaneError", "Refused"]
+__all__ = ["ControlPlane", "ControlPlaneError", "Refused", "started"]

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support import credentials
+from support.ports import free_port
 from support.programs import ControlPlaneError, Program, find_program
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from types import TracebackType
 
 _HOST = "127.0.0.1"
@@ -172,7 +174,7 @@ class ControlPlane:
 
     def _start(self, etcd: str, apiserver: str, deadline: float) -> None:
         work = self._directory_of_this_start
-        database, secure = _free_port(), _free_port()
+        database, secure = free_port(), free_port()
         self._run([etcd, *_etcd_flags(work, database)]).await_ready(lambda: _accepts(database), deadline)
         self._token = credentials.admin_token()
         credentials.write_private(work / "tokens.csv", credentials.token_file(self._token))
@@ -211,6 +213,12 @@ class ControlPlane:
             return False
 
 
+def started() -> Iterator[ControlPlane]:
+    """One that runs until the generator ends; to be made a fixture."""
+    with ControlPlane() as plane:
+        yield plane
+
+
 def _etcd_flags(work: Path, port: int) -> list[str]:
     client, peer = f"http://{_HOST}:{port}", f"http://{_HOST}:0"
     return [
@@ -242,12 +250,6 @@ def _apiserver_flags(work: Path, database: int, port: int) -> list[str]:
         # a Service for a server on loopback helps nobody
         "--endpoint-reconciler-type=none",
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _accepts(port: int) -> bool:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from support.sidecar_fakes import credentials
+from support.pod_life import new_credentials
 
 Object = dict[str, Any]
 
 JOB_UID = "11111111-2222-3333-4444-555555555555"
-CERTIFICATES = {f"{number}f3c01d2.0": credentials().certificate for number in range(5)}
+CERTIFICATES = {f"{number}f3c01d2.0": new_credentials().certificate for number in range(5)}
 ID, OTHER_ID, *_ = CERTIFICATES
 
 

@@ -7,17 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Missing, Unreachable
-from elasticjob_sidecar.store.certificate import make
-from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 
 Json = dict[str, Any]
 JOB_UID = "11111111-1111-1111-1111-111111111111"
-
-
-def credentials() -> Credentials:
-    """New ones, made in this process."""
-    certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
-    return Credentials(certificate + end, key)
 
 
 class FakeKube:

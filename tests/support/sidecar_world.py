@@ -16,9 +16,9 @@ from elasticjob.members import Members
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_torch import wire
-from support.sidecar_fakes import JOB_UID, FakeKube, Json, credentials
-
-DEADLINE = 10.0
+from support.pod_life import new_credentials
+from support.sidecar_fakes import JOB_UID, FakeKube, Json
+from support.waiting import DEADLINE, until
 
 _given: set[int] = set()
 _starts = itertools.count()
@@ -55,7 +55,7 @@ class Worker:
             }
         )
         self.index, self.kube, self.http = index, kube, http
-        self.credentials = credentials()
+        self.credentials = new_credentials()
         self.sidecar = Sidecar(config, f"{config.batch}.{next(_starts)}", kube, self.credentials, self.ports)
         self.machine = self.sidecar.driver._machine
         self.stopping = asyncio.Event()
@@ -139,12 +139,6 @@ def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> N
         assert set(answer) == seen or (call is wire.VIEW and set(answer) == {"rank", "job", "runId"}), (target, answer)
     else:
         assert (status, answer) == (204, None), (method, target, status, answer)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
-            await asyncio.sleep(0.001)
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """Set-up of the unit tests."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,15 @@ def sidecar() -> Iterator[Sidecar]:
     fake.start()
     yield fake
     fake.stop()
+
+
+@pytest.fixture
+def held() -> Iterator[list[socket.socket]]:
+    """Sockets that are closed when the test ends."""
+    connections: list[socket.socket] = []
+    yield connections
+    for connection in connections:
+        connection.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ from contract.cluster.kubelet import Kubelet
 from contract.cluster.proxy import Proxy
 from contract.cluster.serve import Cluster
 from support import ControlPlane
+from support.ports import free_port
 
 CRDS = Path(__file__).parents[3] / "crds"
 STOP_SECONDS = 10.0
@@ -44,9 +44,9 @@ async def run(plane: ControlPlane, work: Path) -> None:
     cluster.kubelet = Kubelet(api, proxy.port, plane.authority, work, cluster.changed)
     operator = await start_operator(plane.kubeconfig, work / "operator.log")
     parts = {
-        "the watch of jobs": api.watch(JOBS, cluster.job_seen),
-        "the watch of records": api.watch(WORKERS, cluster.worker_seen),
-        "the watch of pods": api.watch(f"{CORE}/pods", cluster.kubelet.seen),
+        "the watch of jobs": api.follow(JOBS, cluster.job_seen),
+        "the watch of records": api.follow(WORKERS, cluster.worker_seen),
+        "the watch of pods": api.follow(f"{CORE}/pods", cluster.kubelet.seen),
         "the operator": operator.wait(),
     }
     tasks = [asyncio.create_task(_guard(cluster, name, part)) for name, part in parts.items()]
@@ -78,10 +78,7 @@ async def _guard(cluster: Cluster, name: str, part: object) -> None:
 
 
 async def start_operator(kubeconfig: Path, log: Path) -> asyncio.subprocess.Process:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    flags = ["--sidecar-image=none", "--lease-namespace=default", f"--health-port={port}"]
+    flags = ["--sidecar-image=none", "--lease-namespace=default", f"--health-port={free_port()}"]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -12,14 +12,17 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from contract.cluster.api import CORE, WORKERS, Api, ApiError, Object
+from contract.cluster.api import CORE, WORKERS, Api
 from contract.cluster.pod import NODE, Pod
 from contract.cluster.sidecars import start_sidecar
+from support import pod_life
+from support.api_client import ApiError, Object
 
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
 GRACE_SECONDS = 30.0
 BACK_OFF_SECONDS = 10.0  # of the kubelet, from the second crash on
 SIDECAR_SECONDS = 10.0
+TOKEN_SECONDS = 3600
 
 log = logging.getLogger(__name__)
 
@@ -132,18 +135,14 @@ class Kubelet:
         target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name}, "target": target}
         await self._api.call("POST", f"{CORE}/pods/{pod.name}/binding", binding)
-        account = pod.body["spec"]["serviceAccountName"]
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
-        request = {"spec": {"boundObjectRef": bound, "expirationSeconds": 3600}}
-        answer = await self._api.call("POST", f"{CORE}/serviceaccounts/{account}/token", request)
-        (secrets / "token").write_text(answer["status"]["token"])
+        (secrets / "token").write_text(await pod_life.new_token(self._api, pod.body, TOKEN_SECONDS))
         (secrets / "ca.crt").write_text(self._authority.read_text())
 
     async def _start_trainer(self, pod: Pod) -> None:
         pod.starts += 1
         pod.runs = True
         pod.ended.clear()
-        await self._write(pod, "Running", {"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+        await self._write(pod, "Running", pod_life.RUNNING)
         self._changed()
 
     async def _restart(self, pod: Pod) -> None:

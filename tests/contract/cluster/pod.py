@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
-from typing import Any
 
-from contract.cluster.api import Object
+from support import pod_life
+from support.api_client import Object
 
 JOB, INDEX = "elasticjob.io/job", "elasticjob.io/index"
 NODE = "node"
@@ -60,33 +60,7 @@ class Pod:
 
     def status(self, phase: str, state: Object) -> Object:
         """The pod's status while its trainer's container is in `state`."""
-        ready = "True" if "running" in state else "False"
-        container = {
-            "name": "trainer",
-            "image": "none",
-            "imageID": "",
-            "ready": "running" in state,
-            "restartCount": max(0, self.starts - 1),
-            "state": state,
-        }
-        return {
-            "phase": phase,
-            "podIP": self.address,
-            "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": ready}],
-            "containerStatuses": [container],
-        }
+        return pod_life.status(self.address, phase, state, restarts=max(0, self.starts - 1))
 
     def _environment(self, container: Object) -> dict[str, str]:
-        fields = {
-            "metadata.namespace": self.body["metadata"]["namespace"],
-            "metadata.name": self.name,
-            "metadata.uid": self.uid,
-            "status.podIP": self.address,
-            "spec.nodeName": NODE,
-        }
-        return {one["name"]: self._value(one, fields) for one in container["env"]}
-
-    @staticmethod
-    def _value(variable: Object, fields: dict[str, str]) -> str:
-        source: Any = variable.get("valueFrom")
-        return str(variable.get("value", "") if source is None else fields[source["fieldRef"]["fieldPath"]])
+        return pod_life.environment(container, self.body, self.address, NODE)

@@ -19,10 +19,11 @@ from typing import Any
 
 from aiohttp import web
 
-from contract.cluster.api import CORE, JOBS, WORKERS, Api, ApiError, Object
+from contract.cluster.api import CORE, JOBS, WORKERS, Api
 from contract.cluster.kubelet import Kubelet
 from contract.cluster.pod import JOB
 from contract.cluster.proxy import Proxy
+from support.api_client import ApiError, Object
 
 REMOVE_SECONDS = 20.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"

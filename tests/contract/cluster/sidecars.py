@@ -13,8 +13,7 @@ from pathlib import Path
 from elasticjob_sidecar.app import Ports, run
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
-from elasticjob_sidecar.store.certificate import make
-from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
+from support.pod_life import new_credentials
 
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload([__name__])
@@ -34,5 +33,4 @@ def _run(environment: dict[str, str], secrets: Path, address: str, log: Path) ->
     server = replace(InCluster.load(environment), token=secrets / "token", authority=secrets / "ca.crt")
     config = Config.from_env({**environment, "ELASTICJOB_STATE_DIR": str(secrets)})
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
-    asyncio.run(run(config, Credentials(certificate + end, key), Ports(loopback=address, health=0), server))
+    asyncio.run(run(config, new_credentials(), Ports(loopback=address, health=0), server))

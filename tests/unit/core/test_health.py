@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from elasticjob import health
 from elasticjob.health import HEAD_BYTES, SLOTS, HealthServer, Page, kept
+from support.callers import caller
 from support.fuzzing import tried
-from support.sidecar_world import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.7:29403\r\nUser-Agent: kube-probe/1.35\r\nAccept: */*\r\n\r\n"
 LARGE = b"x" * (8 << 20)
@@ -33,19 +34,6 @@ async def ended(server: HealthServer) -> None:
     await until(lambda: not len(server.slots))
 
 
-async def connect(server: HealthServer, source: str) -> socket.socket:
-    made = socket.socket()
-    made.setblocking(False)
-    made.bind((source, 0))
-    try:
-        async with asyncio.timeout(DEADLINE):
-            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", server.port))
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
 async def answer(connection: socket.socket, request: bytes = PROBE) -> bytes:
     """All that comes until the server closes."""
     loop, said = asyncio.get_running_loop(), b""
@@ -57,16 +45,8 @@ async def answer(connection: socket.socket, request: bytes = PROBE) -> bytes:
     return said
 
 
-@pytest.fixture
-def held() -> Iterator[list[socket.socket]]:
-    connections: list[socket.socket] = []
-    yield connections
-    for connection in connections:
-        connection.close()
-
-
 async def test_a_probe_is_answered_and_its_connection_closed(server: HealthServer) -> None:
-    said = await answer(await connect(server, "127.0.0.1"))
+    said = await answer(await caller(server.port, "127.0.0.1"))
     head, body = said.split(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Connection: close" in head
@@ -110,7 +90,7 @@ async def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_server", without)
     server = HealthServer({"/healthz": lambda: Page(b"ok\n")})
     await server.listen(0)
-    assert (await answer(await connect(server, "127.0.0.1"))).endswith(b"ok\n")
+    assert (await answer(await caller(server.port, "127.0.0.1"))).endswith(b"ok\n")
     server.close()
     await ended(server)
 
@@ -126,27 +106,26 @@ async def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_what_is_no_request(server: HealthServer, request_: bytes, status: bytes) -> None:
-    assert (await answer(await connect(server, "127.0.0.1"), request_)).startswith(b"HTTP/1.1 " + status)
+    assert (await answer(await caller(server.port, "127.0.0.1"), request_)).startswith(b"HTTP/1.1 " + status)
 
 
 @given(data=st.one_of(st.binary(max_size=200), st.binary(max_size=200).map(lambda more: PROBE[:50] + more)))
 async def test_whatever_is_sent_the_next_probe_is_answered(server: HealthServer, data: bytes) -> None:
     tried["requests to the health port"] += 1
-    with await connect(server, "127.0.0.1") as caller:
-        await asyncio.get_running_loop().sock_sendall(caller, data)
-    assert (await answer(await connect(server, "127.0.0.1"))).endswith(b"ok\n")
+    (await caller(server.port, "127.0.0.1", data)).close()
+    assert (await answer(await caller(server.port, "127.0.0.1"))).endswith(b"ok\n")
 
 
 async def test_a_flood_from_one_address_displaces_only_itself(server: HealthServer, held: list[socket.socket]) -> None:
-    early = await connect(server, "127.0.0.1")  # says nothing yet
+    early = await caller(server.port, "127.0.0.1")  # says nothing yet
     files = len(os.listdir("/proc/self/fd"))
     for _ in range(SLOTS + 200):
-        held.append(await connect(server, "127.0.0.2"))
+        held.append(await caller(server.port, "127.0.0.2"))
     await asyncio.sleep(0.01)
     assert len(server.slots) == SLOTS
     assert len(os.listdir("/proc/self/fd")) - files == len(held) + SLOTS - 1  # both ends are in this process
     assert (await answer(early)).endswith(b"ok\n")
-    assert (await answer(await connect(server, "127.0.0.3"))).endswith(b"ok\n")
+    assert (await answer(await caller(server.port, "127.0.0.3"))).endswith(b"ok\n")
 
 
 async def test_a_probe_gets_through_a_flood_from_everywhere(server: HealthServer, held: list[socket.socket]) -> None:
@@ -155,14 +134,14 @@ async def test_a_probe_gets_through_a_flood_from_everywhere(server: HealthServer
     async def flood() -> None:
         while True:
             for address in addresses:
-                held.append(await connect(server, address))
+                held.append(await caller(server.port, address))
             while len(held) > 600:
                 held.pop(0).close()
 
     flooding = asyncio.create_task(flood())
     await until(lambda: server.slots.displaced >= SLOTS)
     for _ in range(20):
-        assert (await answer(await connect(server, "127.0.0.1"))).endswith(b"ok\n")
+        assert (await answer(await caller(server.port, "127.0.0.1"))).endswith(b"ok\n")
     assert not flooding.done()
     flooding.cancel()
     await asyncio.wait({flooding})
@@ -186,16 +165,13 @@ async def test_who_does_not_take_the_answer_in_time_is_closed(
     server: HealthServer, monkeypatch: pytest.MonkeyPatch, held: list[socket.socket]
 ) -> None:
     monkeypatch.setattr(health, "CALL_SECONDS", 0.1)
-    caller = await connect(server, "127.0.0.1")
-    held.append(caller)
-    await asyncio.get_running_loop().sock_sendall(caller, b"GET /large HTTP/1.1\r\n\r\n")
+    held.append(await caller(server.port, "127.0.0.1", b"GET /large HTTP/1.1\r\n\r\n"))
     await until(lambda: len(server.slots) == 1)
     await ended(server)
 
 
 async def test_a_stop_waits_for_nobody(server: HealthServer, held: list[socket.socket]) -> None:
-    caller = await connect(server, "127.0.0.1")
-    held.append(caller)
+    held.append(await caller(server.port, "127.0.0.1"))
     await until(lambda: len(server.slots) == 1)
     server.close()
     await ended(server)

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -18,6 +18,7 @@ from elasticjob_sidecar.store import listener, transport, tunnel
 from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.credentials import server_name
 from elasticjob_sidecar.store.listener import HANDSHAKES_EACH, Caller, TunnelListener
+from support.callers import caller
 from support.sidecar_fakes import JOB_UID
 from support.sidecar_world import DEADLINE, World, store, two_workers, until
 from support.tls_hello import HELLO
@@ -35,28 +36,6 @@ async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         async with store() as server:
             await world.workers[0].serve_store(1, server)
             yield world
-
-
-@pytest.fixture
-def held() -> Iterator[list[socket.socket]]:
-    connections: list[socket.socket] = []
-    yield connections
-    for connection in connections:
-        connection.close()
-
-
-async def caller(port: int, source: str, says: bytes = b"") -> socket.socket:
-    made, loop = socket.socket(), asyncio.get_running_loop()
-    made.setblocking(False)
-    made.bind((source, 0))
-    try:
-        async with asyncio.timeout(DEADLINE):
-            await loop.sock_connect(made, ("127.0.0.1", port))
-            await loop.sock_sendall(made, says)
-    except BaseException:
-        made.close()
-        raise
-    return made
 
 
 async def is_closed(connection: socket.socket) -> None:

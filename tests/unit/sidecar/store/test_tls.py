@@ -29,7 +29,8 @@ from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name
 from elasticjob_sidecar.store.transport import Transport
-from support.sidecar_fakes import JOB_UID, Json, credentials
+from support.pod_life import new_credentials
+from support.sidecar_fakes import JOB_UID, Json
 from support.sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 
 NAME = server_name(JOB_UID, 1)
@@ -98,7 +99,7 @@ async def test_no_certificate(formed: World, caplog: pytest.LogCaptureFixture) -
 
 async def test_a_certificate_that_is_no_members(formed: World, caplog: pytest.LogCaptureFixture) -> None:
     """Of another job, of an earlier incarnation, of a lost member: none of them is the round's."""
-    assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, formed.workers[0], NAME, credentials())
+    assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, formed.workers[0], NAME, new_credentials())
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ async def test_a_round_that_is_over_trusts_nobody(formed: World, monkeypatch: py
 
 async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None:
     zero, one = formed.workers
-    third, earlier = credentials(), own(one)
+    third, earlier = new_credentials(), own(one)
     formed.kube.workers["job-2-0"] = record_of_2(third.certificate)
     participants = str(Members((zero.machine.me, TWO)))
     name = server_name(JOB_UID, 2)
@@ -193,7 +194,7 @@ async def test_worker_0_learns_the_certificates_before_the_first_round(world: Wo
 async def test_of_newcomers_only_it_asks_by_their_indices(world: World) -> None:
     await world.form()
     zero, one = world.workers
-    world.kube.workers["job-2-0"] = record_of_2(credentials().certificate)
+    world.kube.workers["job-2-0"] = record_of_2(new_credentials().certificate)
     world.job("Forming", 2, zero, one)
     members = str(Members((zero.machine.me, one.machine.me, TWO)))
     world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.store})
@@ -257,7 +258,7 @@ async def test_a_certificate_under_another_id_is_of_no_use(
 
 
 async def test_no_pod_speaks_for_another_worker(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    intruder, true = credentials(), world.kube.workers["job-1-0"]
+    intruder, true = new_credentials(), world.kube.workers["job-1-0"]
     world.kube.workers["job-2-0"] = {
         "metadata": {"name": "job-2-0"},
         "spec": true["spec"] | {"certificate": intruder.certificate},
@@ -290,7 +291,7 @@ async def test_a_caller_checks_whom_it_has_reached(formed: World) -> None:
 async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: World) -> None:
     zero, _ = formed.workers
     with pytest.raises(ConnectionError, match=f"sidecar at {zero.address} does not let this one in to round 1"):
-        await Transport(credentials(), JOB_UID).connect(zero.store, 1, 2)
+        await Transport(new_credentials(), JOB_UID).connect(zero.store, 1, 2)
 
 
 async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +299,7 @@ async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TimeoutError, match=f"rank 0's sidecar at {address} did not answer within 0.05 s"):
-            await Transport(credentials(), JOB_UID).connect(f"{address}/{'0' * 32}", 1, 1)
+            await Transport(new_credentials(), JOB_UID).connect(f"{address}/{'0' * 32}", 1, 1)
 
 
 async def test_200_connections_hold(formed: World) -> None:

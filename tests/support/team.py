@@ -1,6 +1,7 @@
 """A namespace with a service account that may do what the example's Role says, and a pod's access to the API."""
 
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,3 +61,10 @@ class Team:
     def administer(self, method: str, name: str, body: Any = None) -> Any:
         merge = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return self.plane.request(method, f"{self.core}/configmaps/{name}", body, content_type=merge)
+
+
+def new_team(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Team]:
+    """To be made a fixture, beside a fixture `control_plane`."""
+    made = Team(control_plane, tmp_path)
+    yield made
+    made.close()

@@ -1,0 +1,65 @@
+"""What a kubelet does for a worker's pod, for pods that no kubelet has: variables, token, certificate, status."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from elasticjob_sidecar.store.certificate import make
+from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
+from support.api_client import ApiClient
+
+Object = dict[str, Any]
+
+RUNNING: Object = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+
+
+def new_credentials() -> Credentials:
+    """A sidecar's certificate and key."""
+    certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
+    return Credentials(certificate + end, key)
+
+
+async def new_token(api: ApiClient, pod: Object, seconds: int) -> str:
+    """A token of the pod's service account that is good for so many seconds, while the pod is there."""
+    metadata, account = pod["metadata"], pod["spec"]["serviceAccountName"]
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+    request = {"spec": {"boundObjectRef": bound, "expirationSeconds": seconds}}
+    path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
+    answer = await api.call("POST", path, request)
+    return str(answer["status"]["token"])
+
+
+def environment(container: Object, pod: Object, address: str, node: str) -> dict[str, str]:
+    """The variables of one of the pod's containers."""
+    fields = {
+        "metadata.namespace": pod["metadata"]["namespace"],
+        "metadata.name": pod["metadata"]["name"],
+        "metadata.uid": pod["metadata"]["uid"],
+        "status.podIP": address,
+        "spec.nodeName": node,
+    }
+    return {one["name"]: _value(one, fields) for one in container["env"]}
+
+
+def status(address: str, phase: str, state: Object, restarts: int = 0) -> Object:
+    """The pod's status while its trainer's container is in `state`."""
+    runs = "running" in state
+    container = {
+        "name": "trainer",
+        "image": "none",
+        "imageID": "",
+        "ready": runs,
+        "restartCount": restarts,
+        "state": state,
+    }
+    conditions = {"PodScheduled": True, "Ready": runs}
+    return {
+        "phase": phase,
+        "podIP": address,
+        "conditions": [{"type": name, "status": str(holds)} for name, holds in conditions.items()],
+        "containerStatuses": [container],
+    }
+
+
+def _value(variable: Object, fields: Mapping[str, str]) -> str:
+    source = variable.get("valueFrom")
+    return str(variable.get("value", "") if source is None else fields[source["fieldRef"]["fieldPath"]])

@@ -1,0 +1,70 @@
+"""The cache of the watches and of the listings."""
+
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import Listing
+from support.operator_objects import job, pod, record
+
+KEY = Key("ml", "digits")
+
+
+def test_an_older_form_never_replaces_a_newer_one() -> None:
+    cache = Cache()
+    cache.note_job(job())
+    cache.note_pod(pod(0, version=9, phase="Running"))
+    cache.note_pod(pod(0, version=8, phase="Pending"))
+    assert cache.view(KEY).pods["digits-0-0"]["status"]["phase"] == "Running"
+
+
+def test_the_end_of_an_earlier_object_of_the_name_does_not_remove_the_new_one() -> None:
+    cache = Cache()
+    cache.note_job(job())
+    earlier = job()
+    earlier["metadata"]["uid"] = "earlier"
+    cache.note_job(earlier, deleted=True)
+    assert cache.view(KEY).job is not None
+
+
+def test_a_heartbeat_asks_for_nothing() -> None:
+    cache = Cache()
+    assert cache.note_worker(record(0)) == (KEY, True)
+    beat = record(0)
+    beat["status"]["heartbeat"] = 5
+    assert cache.note_worker(beat) == (KEY, False)
+    assert cache.note_worker(record(0, request={"type": "Join"})) == (KEY, True)
+
+
+def test_a_pod_told_once_more_asks_for_nothing() -> None:
+    cache = Cache()
+    cache.replace(KEY, job(), Listing([pod(0, version=5)], "6"), Listing([], "6"))
+    assert cache.note_pod(pod(0, version=5)) == (KEY, False)
+    assert cache.note_pod(pod(0, version=7)) == (KEY, True)
+    assert cache.note_pod(pod(0, version=7), deleted=True) == (KEY, True)
+
+
+def test_a_listing_removes_what_is_no_more() -> None:
+    cache = Cache()
+    cache.note_pod(pod(0, version=3))
+    cache.replace(KEY, job(), Listing([pod(1, version=5)], "6"), Listing([], "6"))
+    assert set(cache.view(KEY).pods) == {"digits-1-0"}
+
+
+def test_what_the_watch_tells_while_a_listing_is_on_its_way_wins() -> None:
+    cache = Cache()
+    cache.begin_listing(KEY)
+    listing = Listing([pod(0, version=4), pod(1, version=5)], "6")
+    cache.note_pod(pod(0, version=7), deleted=True)
+    cache.note_pod(pod(1, version=8, phase="Running"))
+    cache.note_pod(pod(2, version=9))
+    cache.replace(KEY, job(), listing, Listing([], "6"))
+    assert set(cache.view(KEY).pods) == {"digits-1-0", "digits-2-0"}
+    assert cache.view(KEY).pods["digits-1-0"]["status"]["phase"] == "Running"
+
+
+def test_who_wrote_which_field_is_not_kept() -> None:
+    cache = Cache()
+    noted, listed = pod(0, version=7), pod(1, version=5)
+    for one in (noted, listed):
+        one["metadata"]["managedFields"] = [{"manager": "kubelet"}]
+    cache.note_pod(noted)
+    cache.replace(KEY, job(), Listing([listed], "6"), Listing([], "6"))
+    assert cache.view(KEY).pods == {"digits-0-0": pod(0, version=7), "digits-1-0": pod(1, version=5)}

@@ -1,0 +1,27 @@
+"""What the operator asks of the API server has an end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from kubernetes.aio.client import ApiClient, Configuration
+
+from elasticjob_operator.cluster.client import Kube
+from support.silent_server import SilentServer
+from support.waiting import DEADLINE
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[SilentServer]:
+    async with SilentServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"])
+async def test_a_request_that_is_not_answered_is_named(silent: SilentServer, answer: bytes) -> None:
+    silent.answer = answer
+    kube = Kube(ApiClient(Configuration(host=silent.url)))
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(TimeoutError, match=r"^GET /api/v1/pods: no answer from the API server within 0\.1 s$"):
+            await kube.request("GET", "/api/v1/pods", seconds=0.1)
+    await kube.close()

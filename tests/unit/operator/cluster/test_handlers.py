@@ -1,0 +1,74 @@
+"""kopf as it is used here: its settings, its watches, its end. In real, short seconds."""
+
+import asyncio
+import threading
+from itertools import islice
+from typing import Any
+
+import kopf
+import pytest
+
+from elasticjob_operator.cluster import handlers
+from elasticjob_operator.cluster.cache import Cache
+from elasticjob_operator.cluster.handlers import settings
+from elasticjob_operator.cluster.workqueue import WorkQueue
+from support.operator_fakes import ListingServer
+from support.waiting import until
+
+
+def test_kopf_copies_no_object_to_find_changes() -> None:
+    class Uncopied(dict[str, Any]):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise AssertionError("copied")
+
+    storage = settings().persistence.diffbase_storage
+    body = kopf.Body({"metadata": Uncopied(), "spec": Uncopied()})
+    assert storage.build(body=body, extra_fields=[("spec",)]) == {}
+    assert storage.fetch(body=body) is None
+
+
+def test_no_refusal_ends_a_watch() -> None:
+    """A namespace that vanished is refused, and kopf would never again watch one that failed for good."""
+    backoffs = settings().networking.error_backoffs
+    for _ in range(2):
+        found = list(islice(backoffs, 10_000))
+        assert (len(found), max(found)) == (10_000, 10)
+
+
+async def test_a_watch_that_falls_silent_is_opened_again(api: ListingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "SILENT_SECONDS", 0.2)
+    registry = kopf.OperatorRegistry()
+
+    async def work(_: object) -> None: ...
+
+    handlers.register(registry, Cache(), WorkQueue(work))
+    stop = threading.Event()
+    options = {"settings": handlers.settings(), "standalone": True, "clusterwide": True, "stop_flag": stop}
+    # in a loop of its own: at its end kopf waits for all tasks of the loop
+    watching = asyncio.create_task(asyncio.to_thread(kopf.run, registry=registry, **options))
+    try:
+        await until(lambda: len(api.watches) == 3 and min(api.watches.values()) >= 2)
+    finally:
+        stop.set()
+        await watching
+    assert api.seconds == {"10"}
+
+
+async def test_kopf_ends_and_begins_again_in_one_process(api: ListingServer) -> None:
+    async def work(_: object) -> None: ...
+
+    before = asyncio.all_tasks()
+    for _ in range(2):
+        registry, settings = kopf.OperatorRegistry(), handlers.settings()
+        assert settings.process.ultimate_exiting_timeout is None  # or kopf would kill this process, too late for pytest
+        handlers.register(registry, Cache(), WorkQueue(work))
+        watching = asyncio.create_task(
+            kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True)
+        )
+        await until(lambda: len(api.watches) == 3)
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+        ours = {task.get_name() for task in asyncio.all_tasks() - before if "RequestHandler" not in str(task)}
+        assert ours == set()
+        api.watches.clear()

@@ -1,0 +1,149 @@
+"""The work queue, in virtual time."""
+
+import asyncio
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from elasticjob_operator.cluster import workqueue
+from elasticjob_operator.cluster.workqueue import LONGEST_RETRY_SECONDS, WorkQueue
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_what_is_asked_for_often_is_done_once() -> None:
+    done: list[str] = []
+
+    async def work(key: str) -> None:
+        done.append(key)
+
+    queue = WorkQueue(work)
+    for _ in range(5):
+        queue.add("a")
+    queue.add("b")
+    await asyncio.sleep(1)
+    assert sorted(done) == ["a", "b"]
+    assert len(queue) == 0
+
+
+async def test_asked_for_while_it_runs_it_is_done_once_more_and_never_beside_itself() -> None:
+    running, most, runs = 0, 0, 0
+
+    async def work(_: str) -> None:
+        nonlocal running, most, runs
+        running, runs = running + 1, runs + 1
+        most = max(most, running)
+        await asyncio.sleep(10)
+        running -= 1
+
+    queue = WorkQueue(work)
+    queue.add("a")
+    await asyncio.sleep(5)
+    queue.add("a")
+    queue.add("a")
+    await asyncio.sleep(60)
+    assert (runs, most) == (2, 1)
+
+
+async def test_a_key_leaves_half_of_the_processor_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(used=0.0)
+    monkeypatch.setattr(workqueue, "time", SimpleNamespace(thread_time=lambda: clock.used))
+    loop = asyncio.get_running_loop()
+    starts: list[float] = []
+
+    async def work(_: str) -> float | None:
+        starts.append(loop.time())
+        clock.used += 0.125
+        return 0.0 if len(starts) < 3 else None
+
+    began = loop.time()
+    WorkQueue(work).add("a")
+    await asyncio.sleep(1)
+    assert [start - began for start in starts] == pytest.approx([0, 0.125, 0.25])
+
+
+async def test_an_earlier_wish_overtakes_a_later_one() -> None:
+    times: list[float] = []
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+
+    async def work(_: str) -> None:
+        times.append(loop.time() - start)
+
+    queue = WorkQueue(work)
+    queue.add("a", 100)
+    await asyncio.sleep(1)
+    queue.add("a", 1)
+    await asyncio.sleep(200)
+    assert times == [pytest.approx(2, abs=0.1)]
+
+
+async def test_work_names_its_next_time_itself() -> None:
+    runs = 0
+
+    async def work(_: str) -> float | None:
+        nonlocal runs
+        runs += 1
+        return 10 if runs < 4 else None
+
+    WorkQueue(work).add("a")
+    await asyncio.sleep(100)
+    assert runs == 4
+
+
+async def test_failing_work_is_tried_again_at_most_three_seconds_apart() -> None:
+    times: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    async def work(_: str) -> None:
+        times.append(loop.time())
+        raise OSError("the API server is away")
+
+    queue = WorkQueue(work)
+    queue.add("a")
+    await asyncio.sleep(60)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps[0] < 0.1
+    assert max(gaps) == pytest.approx(LONGEST_RETRY_SECONDS, abs=0.1)
+    await queue.stop()
+    assert len(queue) == 0
+
+
+async def test_an_error_without_words_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(_: str) -> None:
+        raise TimeoutError
+
+    queue = WorkQueue(work)
+    queue.add("a")
+    await asyncio.sleep(0.01)
+    await queue.stop()
+    assert "a: TimeoutError; again in 0.05 s" in caplog.text
+
+
+async def test_nothing_is_kept_of_a_key_whose_work_is_done() -> None:
+    async def work(_: str) -> None: ...
+
+    queue = WorkQueue(work)
+    empty = {name: len(value) for name, value in vars(queue).items() if isinstance(value, dict)}
+    for number in range(100):
+        queue.add(f"job {number}", number)
+    await asyncio.sleep(200)
+    assert {name: len(value) for name, value in vars(queue).items() if isinstance(value, dict)} == empty
+
+
+async def test_work_that_is_woken_as_the_queue_stops_is_not_done() -> None:
+    runs = 0
+
+    async def work(_: str) -> None:
+        nonlocal runs
+        runs += 1
+
+    queue = WorkQueue(work)
+    queue.add("a", 100)
+    await asyncio.sleep(1)
+    queue.add("a", 50)
+    began = asyncio.get_running_loop().time()
+    await queue.stop()
+    assert asyncio.get_running_loop().time() - began < 1
+    assert runs == 0

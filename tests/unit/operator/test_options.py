@@ -1,0 +1,54 @@
+"""The command line."""
+
+import json
+
+import pytest
+
+from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
+from elasticjob_operator.options import parse
+
+WITH_IMAGE = ["--sidecar-image", "x", "--lease-namespace", "ops"]
+
+
+def test_a_missing_image_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([], {})
+    assert "--sidecar-image is missing" in capsys.readouterr().err
+
+
+def test_outside_a_pod_the_lease_needs_a_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--sidecar-image", "x"], {})
+    assert "--lease-namespace is missing" in capsys.readouterr().err
+
+
+def test_a_flag_wins_over_its_variable() -> None:
+    found = {"ELASTICJOB_SIDECAR_IMAGE": "a", "ELASTICJOB_LEASE_NAMESPACE": "ops", "POD_NAME": "one"}
+    options = parse(["--sidecar-image", "b", "--namespaces", "ml, dev"], found)
+    assert (options.sidecar_image, options.lease_namespace, options.identity) == ("b", "ops", "one")
+    assert options.namespaces == ("ml", "dev")
+
+
+def test_the_sidecars_resources_have_a_default() -> None:
+    assert parse(WITH_IMAGE, {}).sidecar_resources == SIDECAR_RESOURCES
+    given = '{"requests": {"cpu": 1, "memory": "1.5Gi"}, "limits": {}}'
+    assert parse([*WITH_IMAGE, "--sidecar-resources", given], {}).sidecar_resources == json.loads(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("{", "is no JSON: Expecting property name"),
+        ("[]", 'must be an object of "requests" and "limits"'),
+        ('{"limit": {}}', 'must be an object of "requests" and "limits"'),
+        ('{"limits": 1}', "limits must be quantities such as"),
+        ('{"limits": {"cpu": "much"}}', "limits must be quantities such as"),
+        ('{"limits": {"cpu": true}}', "and is {'cpu': True}"),
+    ],
+)
+def test_wrong_resources_are_named(given: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([*WITH_IMAGE, "--sidecar-resources", given], {})
+    said = capsys.readouterr().err
+    assert f"--sidecar-resources {given!r}: " in said
+    assert sentence in said

@@ -1,0 +1,57 @@
+"""What `make bench` shows of its processes: the end of a log when one fails, and nothing otherwise."""
+
+from pathlib import Path
+
+import pytest
+from rounds import logs
+from rounds.child import Child
+from rounds.progress import Progress
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(logs, "FOLDER", tmp_path / "logs")
+    logs._folder.cache_clear()
+    return tmp_path / "logs"
+
+
+def test_the_error_of_a_process_that_has_ended_has_the_end_of_its_log(folder: Path) -> None:
+    child = Child("no_such_module")
+    with pytest.raises(
+        RuntimeError, match=r"has ended; the process printed 1 lines, see .*no_such_module\.log, .*\n.*No module"
+    ):
+        child.answer()
+    child.kill()
+    assert [log.name.endswith("no_such_module.log") for log in folder.iterdir()] == [True]
+    assert logs.kept() == f"1 of the benchmark's processes printed something: {folder}"
+
+
+def test_of_a_process_that_prints_nothing_no_log_is_left(folder: Path) -> None:
+    child = Child("json.tool")  # waits for its input
+    child.kill()
+    assert list(folder.iterdir()) == []
+    assert logs.kept() == ""
+
+
+def test_of_a_long_log_only_the_end_is_shown(folder: Path) -> None:
+    log = logs.new_log("handlers")
+    log.write_text("".join(f"frame #{number}: {'x' * 1000}\n" for number in range(5000)))
+    said = logs.with_log("late", log).splitlines()
+    assert said[0] == f"late; the process printed 5000 lines, see {log}, which ends with"
+    assert len(said) == 1 + logs.LAST_LINES
+    assert max(map(len, said[1:])) < 200
+
+
+def test_each_step_tells_how_far_the_run_is(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(2)
+    with progress.step("8 agents, the floor"):
+        pass
+    with progress.step("8 agents, ElasticJob, run 1 of 1") as found:
+        found.append("first 0.089 s")
+    lines = [line.split("s  ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "1 of 2: 8 agents, the floor",
+        "1 of 2: 0 s",
+        "2 of 2: 8 agents, ElasticJob, run 1 of 1",
+        "2 of 2: 0 s, first 0.089 s",
+    ]
