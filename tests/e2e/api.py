@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from e2e.kube import kubectl
 
-ANSWER_SECONDS = 10.0  # of a kubelet that stands still there is no log
+ANSWER_SECONDS = 5.0  # of a kubelet that stands still there is no log
 
 
 class Server(NamedTuple):

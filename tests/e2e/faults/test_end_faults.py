@@ -50,7 +50,7 @@ def completed(job: Job) -> float:
 def test_finish_beside_restart(fault: Fault) -> None:
     """Rank 1 has finished when rank 0 fails: rank 0 goes on alone, at once, and the job completes."""
     job = fault.job
-    pods = fault.start(2, env={"FINISH_SECONDS": "20,0"})
+    pods = fault.start(2, env={"FINISH_SECONDS": "12,0"})
     job.finish_training()
     wait_until("rank 1 to finish", lambda: finished(job) == [1], 60, job.summary)
     fault.strike(pods[0])
