@@ -6,7 +6,7 @@ import pytest
 
 from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, container_status
 from e2e.kube import Namespace, Object, wait_until
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 
 pytestmark = pytest.mark.torchrun
 
@@ -112,7 +112,7 @@ def test_a_worker_record_belongs_to_its_pod(module_job: Job) -> None:
     record = module_job.namespace.get("elasticworker", pod["metadata"]["name"])
     (owner,) = record["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
-    assert record["spec"]["id"] == Incarnations.read(module_job.rendezvous["participants"])[0].id
+    assert record["spec"]["id"] == Members.read(module_job.rendezvous["participants"])[0].id
 
 
 def test_only_the_sidecar_has_a_token(module_job: Job) -> None:

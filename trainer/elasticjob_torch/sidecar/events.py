@@ -4,9 +4,9 @@ It has two uses. The open connection is how the sidecar knows that this process 
 killed, the kernel closes it within milliseconds. And it keeps the newest view of the rendezvous in memory,
 where the agent reads it ten times a second, and a script at each step, without a lock, a call or a wait.
 
-A child made by fork would keep the connection open after the agent's death, so it is closed there.
-Children that exec (torch's workers) never inherit it. While the stream is down, the last view stands; a sidecar
-that stays away is told once a minute.
+A child made by fork would keep the connection open after the agent's death, so it is closed there. Children that exec
+(training processes) never inherit it. While the stream is down, the last view stands; a sidecar that stays away is
+logged once a minute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _SILENCE_SECONDS = 30.0  # the sidecar says something every 10
 _MAX_PAUSE_SECONDS = 1.0
-_TELL_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Stream(ABC):
 
     def _run(self) -> None:
         pause = 0.05
-        heard = told = time.monotonic()
+        heard = logged = time.monotonic()
         while not self._stopping.is_set():
             try:
                 why = self._follow()
@@ -137,13 +137,13 @@ class Stream(ABC):
                 why = str(error) or type(error).__name__
             now = time.monotonic()
             if self.connected.is_set():  # it was open until now
-                heard, told, pause = now, now, 0.05
+                heard, logged, pause = now, now, 0.05
             self.connected.clear()
             if self.superseded:
                 return
-            if now - told >= _TELL_SECONDS:
+            if now - logged >= _LOG_SECONDS:
                 log.warning("no events from the sidecar for %.0f s, trying on: %s", now - heard, why)
-                told = now
+                logged = now
             self._stopping.wait(pause)
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
