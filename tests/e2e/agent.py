@@ -20,7 +20,7 @@ from pathlib import Path
 
 from group import SUMS
 
-from elasticjob_torch.agent.membership import Membership, Misplaced
+from elasticjob_torch.agent.membership import CannotRunHere, Membership
 from elasticjob_torch.agent.orphans import leave_mark
 from elasticjob_torch.agent.settings import STOP_SECONDS, parse_settings
 from elasticjob_torch.agent.stopping import hear_signals
@@ -181,7 +181,7 @@ def main() -> None:
         code = run(membership, sys.argv[1:], settings.stop_timeout or 0)
     except Stopped as signalled:
         stopped, code = True, f"stopped by {signalled}"
-    except (Misplaced, SidecarError) as error:
+    except (CannotRunHere, SidecarError) as error:
         code = f"elasticjob: {error}"
     membership.end(stopped=stopped)
     sys.exit(code)
