@@ -8,31 +8,37 @@ import ssl
 import threading
 from functools import cache
 from tempfile import NamedTemporaryFile
-from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from e2e.kube import kubectl
+from e2e.kube import Object, kubectl
 
 ANSWER_SECONDS = 5.0  # of a kubelet that stands still there is no log
 
 
-class Server(NamedTuple):
-    address: str
-    tls: ssl.SSLContext
-
-
 @cache
-def server() -> Server:
-    """The API server of the local cluster, to its administrator."""
-    config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-    with NamedTemporaryFile() as pair:
-        pair.write(base64.b64decode(user["client-certificate-data"]))
-        pair.write(base64.b64decode(user["client-key-data"]))
-        pair.flush()
-        tls.load_cert_chain(pair.name)
-    return Server(urlsplit(cluster["server"]).netloc, tls)
+def config() -> Object:
+    """The kubeconfig of the local cluster's administrator."""
+    found: Object = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
+    return found
+
+
+def server() -> str:
+    """The API server's URL."""
+    return str(config()["clusters"][0]["cluster"]["server"])
+
+
+def tls(*, administrator: bool) -> ssl.SSLContext:
+    """To the API server, with the administrator's certificate or without any."""
+    authority = config()["clusters"][0]["cluster"]["certificate-authority-data"]
+    context = ssl.create_default_context(cadata=base64.b64decode(authority).decode())
+    if administrator:
+        user = config()["users"][0]["user"]
+        with NamedTemporaryFile() as pair:
+            pair.write(base64.b64decode(user["client-certificate-data"]))
+            pair.write(base64.b64decode(user["client-key-data"]))
+            pair.flush()
+            context.load_cert_chain(pair.name)
+    return context
 
 
 _of_thread = threading.local()
@@ -42,8 +48,8 @@ def ask(path: str, **query: object) -> str | None:
     """What the API server answers to a GET; None for a refusal, and when no answer comes."""
     connection = getattr(_of_thread, "connection", None)
     if connection is None:
-        address, tls = server()
-        connection = http.client.HTTPSConnection(address, timeout=ANSWER_SECONDS, context=tls)
+        address, context = urlsplit(server()).netloc, tls(administrator=True)
+        connection = http.client.HTTPSConnection(address, timeout=ANSWER_SECONDS, context=context)
         _of_thread.connection = connection
     try:
         connection.request("GET", f"{path}?{urlencode(query)}")
