@@ -37,7 +37,8 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 
 .PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak
 .PHONY: bench bench-profile bench-c10d-cluster bench-steady bench-store lint
-test: lint unit api explore-quick contract e2e  ## everything that CI runs
+test:  ## everything that CI runs
+	@hack/test.sh
 unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
@@ -53,8 +54,9 @@ explore-quick:  ## the same to a depth that takes some seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore --quick
 mutants:  ## seeded mistakes in the rendezvous, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
-e2e: install-for-tests  ## tests on the cluster (K=expression selects)
-	@$(cluster) $(venv) pytest tests/e2e -n 2 --dist loadgroup $(select)
+e2e: install-for-tests  ## tests on the cluster (K=expression selects, PROCESSES=4, RECORD=1 notes what each takes)
+	@$(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),4) --dist loadgroup --no-loadscope-reorder \
+	  $(if $(RECORD),--record-durations) $(select)
 faults: install  ## each fault at its full length, held to its target; writes build/faults.json (K=expression selects)
 	@$(cluster) $(venv) pytest tests/e2e/faults --whole --faults-json build/faults.json $(select)
 soak: install  ## random faults for SECONDS=600, then the history's invariants and the memory (SEED=0)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pod_logs import PodLogs
 
 from e2e.conftest import new_namespace
-from e2e.job import CHECKPOINTS, NODE, manifest
+from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, manifest
 from e2e.kube import Object, Watch, run
 
 NAME, PORT = "c10d", 29400
@@ -70,7 +70,8 @@ def indexed_job(namespace: str, replicas: int, setup: Setup) -> Object:
     command = torchrun(namespace, setup, "/test/train.py")
     # the request makes the scheduler use both nodes
     trainer = {"command": command, "resources": {"requests": {"cpu": "300m"}}}
-    template = manifest(NAME, env={"LOGLEVEL": "INFO", **setup.env}, trainer=trainer)["spec"]["template"]
+    env = {"LOGLEVEL": "INFO", **setup.env}
+    template = manifest(NAME, env=env, trainer=trainer, torch=NEWEST_TORCH)["spec"]["template"]
     template["metadata"] = {"labels": {"app": NAME}}
     template["spec"] |= {"restartPolicy": "OnFailure", "subdomain": NAME, "tolerations": TOLERATIONS}
     spec = {"completionMode": "Indexed", "backoffLimit": 1000, "template": template, **size(replicas)}

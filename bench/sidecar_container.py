@@ -21,7 +21,7 @@ from typing import Literal
 
 from e2e.conftest import new_job, new_namespace
 from e2e.disruption import container_status, kill_container
-from e2e.job import SIDECAR, Job, restarts
+from e2e.job import NEWEST_TORCH, SIDECAR, Job, restarts
 from e2e.kube import Object, succeed, wait_until
 from e2e.trainer_log import TrainerLog
 
@@ -138,7 +138,7 @@ def memories(pods: Sequence[Object], seconds: float) -> list[Memory]:
 
 
 def measure(workers: int, seconds: float) -> tuple[list[Start], list[Memory]]:
-    with new_namespace("bench-sidecar") as namespace, new_job(namespace, "train") as job:
+    with new_namespace("bench-sidecar") as namespace, new_job(namespace, "train", NEWEST_TORCH) as job:
         job.apply(replicas=workers, maxReplicas=workers)
         job.wait_for_round(workers)
         training = job.wait_for_training(workers)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cluster_rounds.digits import SIDES, NotTraining, Training, new_training
 from cluster_rounds.table import Figure, Row, tables, write
-from e2e.conftest import turn
+from e2e.schedule import lock
 
 JSON = Path("build/bench-c10d-cluster.json")
 LOGS = Path("build/bench-c10d-cluster")
@@ -68,8 +68,8 @@ def say(text: str) -> None:
     print(f"{time.monotonic() - BEGAN:5.0f}s  {text}", file=sys.stderr, flush=True)
 
 
-def turns(lock: Path | None) -> AbstractContextManager[None]:
-    return turn(lock, fcntl.LOCK_EX) if lock else nullcontext()
+def turns(path: Path | None) -> AbstractContextManager[None]:
+    return lock(path, fcntl.LOCK_EX) if path else nullcontext()
 
 
 def main() -> None:

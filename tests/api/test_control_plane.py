@@ -84,7 +84,9 @@ input()
 
 
 def test_programs_die_with_a_killed_parent() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command, environment = [sys.executable, "-c", PARENT], os.environ | {"PYTHONPATH": ":".join(sys.path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    parent = subprocess.Popen(command, env=environment, text=True, **pipes)
     with parent:
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]

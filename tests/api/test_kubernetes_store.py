@@ -67,7 +67,9 @@ def test_threads_share_a_store_and_its_clones(make):
     users = [threading.Thread(target=use, args=(each,)) for each in (store, store, *clones)]
     for user in users:
         user.start()
+    give_up = time.monotonic() + 30
     while store.add("there", 0) < len(users):
+        assert time.monotonic() < give_up, "waited 30 s for all threads to wait for the key"
         time.sleep(0.05)
     clones[0].set("late", "x")
     for user in users:

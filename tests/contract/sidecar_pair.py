@@ -78,7 +78,7 @@ async def commands() -> AsyncIterator[dict[str, int]]:
 
 
 async def main() -> None:
-    import sidecar_world  # needs more than the standard library
+    from support import sidecar_world  # needs more than the standard library
 
     sidecar_world.DEADLINE = DEADLINE
     async with sidecar_world.two_workers() as world:

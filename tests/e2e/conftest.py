@@ -1,6 +1,5 @@
 """Fixtures of the cluster tests. They expect what `make install` has made, and make a namespace for each test."""
 
-import fcntl
 import os
 import re
 import secrets
@@ -10,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e import diagnosis
+from e2e import diagnosis, schedule
+from e2e.disruption import CONTROL_PLANE
 from e2e.faults.table import FaultTable
-from e2e.job import Job
-from e2e.kube import Namespace, Watch, kubectl, run
+from e2e.job import NEWEST_TORCH, Job
+from e2e.kube import Namespace, Object, Watch, kubectl, run
 
 HERE = Path(__file__).parent
 
@@ -23,7 +23,8 @@ _alive: list[Namespace] = []
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "e2e: runs on the local cluster that `make install` prepares")
     config.addinivalue_line("markers", "fault(event, told=None): a row of the table; survivors told within seconds")
-    config.addinivalue_line("markers", "disruptive: harms more of the cluster than its own job, so it runs alone")
+    config.addinivalue_line("markers", "torchrun: its jobs run torchrun and torch in place of agent.py")
+    schedule.configure(config)
     path = config.getoption("--faults-json")
     config.pluginmanager.register(FaultTable(Path(path) if path else None))
 
@@ -31,52 +32,42 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="faults of full length, held to their targets")
     parser.addoption("--faults-json", metavar="FILE", help="write the table of faults to FILE")
+    parser.addoption("--record-durations", action="store_true", help="write durations.json anew")
     parser.addoption("--seconds", type=int, default=600, help="how long soak.py goes on")
     parser.addoption("--seed", type=int, default=0, help="of soak.py's choices")
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Disruptive tests come last, in one process; tests that share a job stay in one as well."""
-    for item in items:
-        if HERE not in item.path.parents:
-            continue
+    here = [item for item in items if HERE in item.path.parents]
+    for item in here:
         item.add_marker(pytest.mark.e2e)
-        if item.get_closest_marker("disruptive"):
-            item.add_marker(pytest.mark.xdist_group("disruptive"))
-        elif "module_namespace" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
+    schedule.group(here)
+    items[:] = [item for item in items if HERE not in item.path.parents] + schedule.longest_first(here)
 
 
 @pytest.fixture(scope="session")
 def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file whose lock says which process may do what to the cluster."""
+    """The directory of the locks that say which process may do what to the cluster."""
     base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "turns"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-@contextmanager
-def turn(turns: Path, kind: int) -> Iterator[None]:
-    with turns.open("w") as file:
-        fcntl.flock(file, kind)
+@pytest.fixture(scope="module")
+def module_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
+    """For tests that share a job, or harm the cluster one after the other: none gets in between that must not."""
+    with schedule.turn(request.node, turns):
         yield
 
 
 @pytest.fixture(autouse=True)
 def own_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
-    """A disruptive test runs while no other does."""
-    with turn(turns, fcntl.LOCK_EX if request.node.get_closest_marker("disruptive") else fcntl.LOCK_SH):
-        yield
-
-
-@pytest.fixture(scope="module")
-def module_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
-    """None runs between two tests that share a job, unless they are disruptive themselves."""
-    if request.node.get_closest_marker("disruptive"):
+    """A test runs while none does that would disturb it."""
+    if schedule.shares_its_turn(request.node):
+        request.getfixturevalue("module_turn")
         yield
         return
-    with turn(turns, fcntl.LOCK_SH):
+    with schedule.turn(request.node, turns):
         yield
 
 
@@ -100,22 +91,22 @@ def operator(cluster: None) -> Namespace:
     return namespace
 
 
+def scripts(train: str = "train.py") -> Object:
+    """The ConfigMap that is mounted into trainers, `train` its train.py."""
+    files = {"train.py": train, "group.py": "group.py", "agent": "agent.py"}
+    data = {name: (HERE / file).read_text() for name, file in files.items()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": data}
+
+
 @contextmanager
 def new_namespace(title: str) -> Iterator[Namespace]:
-    """A namespace with the training script in it, deleted afterwards without waiting for its end."""
+    """A namespace with the training scripts in it, deleted afterwards without waiting for its end."""
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].rstrip("-")
     namespace = Namespace(f"e2e-{slug}-{secrets.token_hex(2)}")
     kubectl("create", "namespace", namespace.name)
     _alive.append(namespace)
     try:
-        namespace.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "train"},
-                "data": {"train.py": (HERE / "train.py").read_text()},
-            }
-        )
+        namespace.apply(scripts())
         yield namespace
     finally:
         _alive.remove(namespace)
@@ -123,11 +114,11 @@ def new_namespace(title: str) -> Iterator[Namespace]:
 
 
 @contextmanager
-def new_job(namespace: Namespace, name: str) -> Iterator[Job]:
+def new_job(namespace: Namespace, name: str, torch: str | None, node: str | None = None) -> Iterator[Job]:
     """A job that is watched, but not yet applied."""
     watches = [Watch(namespace, "elasticjobs"), Watch(namespace, "pods")]
     try:
-        job = Job(namespace, name, *watches)
+        job = Job(namespace, name, *watches, torch, node)
         yield job
         job.forget_checkpoint()
     finally:
@@ -148,17 +139,25 @@ def module_namespace(cluster: None, module_turn: None, request: pytest.FixtureRe
         yield made
 
 
+def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | None]:
+    """The torch of a test's or a module's jobs, and the node: without torch they are out of the way of node faults."""
+    if node.get_closest_marker("torchrun") or node.config.getoption("--whole"):
+        return NEWEST_TORCH, None
+    return None, None if node.get_closest_marker("disruptive") else CONTROL_PLANE
+
+
 @pytest.fixture
-def job(operator: Namespace, namespace: Namespace) -> Iterator[Job]:
-    with new_job(namespace, "train") as made:
+def job(operator: Namespace, namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
+    with new_job(namespace, "train", *runs_on(request.node)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def module_job(operator: Namespace, module_namespace: Namespace) -> Iterator[Job]:
-    """A job of two workers that train, for all tests of a module."""
-    with new_job(module_namespace, "train") as made:
-        made.apply(replicas=2, maxReplicas=4)
+def module_job(operator: Namespace, module_namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
+    """A job of two workers that train, for all tests of a module, whose SHARED_JOB says more of it unless --whole."""
+    with new_job(module_namespace, "train", *runs_on(request.node)) as made:
+        whole = request.config.getoption("--whole")
+        made.apply(replicas=2, maxReplicas=4, **({} if whole else getattr(request.module, "SHARED_JOB", {})))
         made.wait_for_round(2)
         made.wait_for_training(2)
         yield made
@@ -166,8 +165,10 @@ def module_job(operator: Namespace, module_namespace: Namespace) -> Iterator[Job
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a failure's report what the cluster says about it."""
+    """Add to a failure's report what the cluster says about it; a test's time begins with its turn."""
     report = yield
+    if report.when == "setup":
+        report.duration -= schedule.take_waited()
     if report.failed and report.when != "teardown":
         for namespace in _alive:
             report.sections += [(f"{namespace.name}: {title}", text) for title, text in diagnosis.explain(namespace)]

@@ -1,14 +1,12 @@
 """The API server as a pod's token meets it: plain HTTPS, since kubectl would use the administrator's certificate."""
 
-import base64
 import json
-import ssl
 import urllib.error
 import urllib.request
-from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple, Self
 
-from e2e.kube import Namespace, Object, kubectl
+from e2e.api import server, tls
+from e2e.kube import Namespace, Object
 
 GROUP = "/apis/elasticjob.io/v1alpha1"
 MERGE = "application/merge-patch+json"
@@ -22,30 +20,20 @@ class Answer(NamedTuple):
 class Caller:
     """Whoever holds `token`; without one, anybody."""
 
-    def __init__(self, token: str | None) -> None:
-        config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
-        cluster, self._user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self._server = cluster["server"]
-        self._tls = ssl.create_default_context(cadata=authority)
+    def __init__(self, token: str | None, *, administrator: bool = False) -> None:
+        self._tls = tls(administrator=administrator)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     @classmethod
     def administrator(cls) -> Self:
         """Whom the kubeconfig names, by its certificate."""
-        made = cls(None)
-        with NamedTemporaryFile() as pair:
-            pair.write(base64.b64decode(made._user["client-certificate-data"]))
-            pair.write(base64.b64decode(made._user["client-key-data"]))
-            pair.flush()
-            made._tls.load_cert_chain(pair.name)
-        return made
+        return cls(None, administrator=True)
 
     def call(self, method: str, path: str, body: Object | None = None) -> Answer:
         kind = MERGE if method == "PATCH" else "application/json"
         data = None if body is None else json.dumps(body).encode()
         headers = {**self._headers, "Content-Type": kind}
-        request = urllib.request.Request(self._server + path, data, headers, method=method)
+        request = urllib.request.Request(server() + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, context=self._tls, timeout=10) as answer:
                 return Answer(answer.status, answer.read().decode())

@@ -1,11 +1,13 @@
 """An ElasticJob and what a person does to it: apply, scale, kill, look."""
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from e2e.disruption import container_status, kill_container
+from e2e.api import ask
+from e2e.disruption import CONTROL_PLANE, container_status, kill_container
 from e2e.kube import Namespace, Object, Sighting, Watch, run, wait_until
 from e2e.trainer_log import TrainerLog
 from elasticjob.members import Members
@@ -20,7 +22,9 @@ TOLD_SECONDS = 30  # for what is told after it has happened: events, logs, a con
 
 NODE = "elasticjob-worker"  # any of them: they share the directory
 CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
-NEWEST_TORCH, OLDEST_TORCH = "/opt/torch", "/opt/torch-oldest"  # of the nodes; pods see either at /opt/torch
+NEWEST_TORCH, OLDEST_TORCH = "/opt/torch", "/opt/torch-oldest"  # of the worker nodes; pods see either at /opt/torch
+SCRIPT, STEP_SECONDS = "/test/train.py", 0.2
+AGENT, TORCHRUN = ["/test/agent", SCRIPT], ["torchrun", SCRIPT]
 
 
 class Round(NamedTuple):
@@ -45,56 +49,67 @@ def manifest(
     *,
     env: Mapping[str, str] | None = None,
     trainer: Object | None = None,
-    torch: str = NEWEST_TORCH,
+    torch: str | None = None,
+    node: str | None = None,
     **spec: Any,
 ) -> Object:
-    """An ElasticJob whose trainer is train.py; `trainer` is merged over its container, `spec` over its spec."""
+    """An ElasticJob whose trainer is train.py; `trainer` is merged over its container, `spec` over its spec.
+
+    torchrun starts the script, with the torch at that path of the nodes; without one agent.py does. The pods are on
+    `node`, if one is given.
+    """
+    mounts = [{"name": "script", "mountPath": "/test"}, {"name": "checkpoints", "mountPath": "/checkpoints"}]
+    volumes: list[Object] = [
+        {"name": "script", "configMap": {"name": "train", "defaultMode": 0o755}},
+        {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
+    ]
+    if torch:
+        mounts.append({"name": "torch", "mountPath": "/opt/torch", "readOnly": True})
+        volumes.append({"name": "torch", "hostPath": {"path": torch, "type": "Directory"}})
     container = {
         "name": TRAINER,
         "image": IMAGE,
-        "command": ["torchrun", "/test/train.py"],
+        "command": TORCHRUN if torch else AGENT,
         "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
-        "volumeMounts": [
-            {"name": "torch", "mountPath": "/opt/torch", "readOnly": True},
-            {"name": "script", "mountPath": "/test"},
-            {"name": "checkpoints", "mountPath": "/checkpoints"},
-        ],
+        "volumeMounts": mounts,
         **(trainer or {}),
     }
-    template = {
-        "spec": {
-            "terminationGracePeriodSeconds": 10,
-            "containers": [container],
-            "volumes": [
-                {"name": "torch", "hostPath": {"path": torch, "type": "Directory"}},
-                {"name": "script", "configMap": {"name": "train"}},
-                {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
-            ],
-        }
-    }
+    pod = {"terminationGracePeriodSeconds": 10, "containers": [container], "volumes": volumes, **place(node)}
     return {
         "apiVersion": "elasticjob.io/v1alpha1",
         "kind": "ElasticJob",
         "metadata": {"name": name},
-        "spec": {"replicas": 2, "template": template, **spec},
+        "spec": {"replicas": 2, "template": {"spec": pod}, **spec},
     }
+
+
+def place(node: str | None) -> Object:
+    """What puts a pod on `node`, be it the control plane's; wherever there is room without one."""
+    tolerations = [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]
+    return {"nodeSelector": {"kubernetes.io/hostname": node}, "tolerations": tolerations} if node else {}
 
 
 @dataclass(slots=True)
 class Job:
-    """One ElasticJob in the cluster. Moments are in monotonic seconds of the test's clock."""
+    """One ElasticJob in the cluster, of that torch and on that node. Moments are in monotonic seconds of the test."""
 
     namespace: Namespace
     name: str
     jobs: Watch
     pod_states: Watch
+    torch: str | None = None
+    node: str | None = None
 
     # what a person does
+
+    def manifest(self, **settings: Any) -> Object:
+        """`manifest`, with this job's torch and node unless others are given."""
+        return manifest(self.name, **{"torch": self.torch, "node": self.node, **settings})
 
     def apply(self, **settings: Any) -> float:
         """Apply the job of these settings of `manifest`; return the moment before."""
         now = time.monotonic()
-        self.namespace.apply(manifest(self.name, **settings))
+        self.namespace.apply(self.manifest(**settings))
         return now
 
     def scale(self, replicas: int) -> float:
@@ -170,7 +185,7 @@ class Job:
 
     def forget_checkpoint(self) -> None:
         if self.jobs.of(self.name):
-            run("docker", "exec", NODE, "rm", "-f", f"{CHECKPOINTS}/{self.uid}")
+            run("docker", "exec", CONTROL_PLANE, "rm", "-f", f"{CHECKPOINTS}/{self.uid}")
 
     def log(self, pod: Object) -> TrainerLog:
         """What the trainer in `pod` printed in its newest life."""
@@ -183,7 +198,9 @@ class Job:
 
     def events(self) -> list[Object]:
         selector = f"involvedObject.kind=ElasticJob,involvedObject.name={self.name}"
-        return self.namespace.list("events", f"--field-selector={selector}")
+        answer = ask(f"/api/v1/namespaces/{self.namespace.name}/events", fieldSelector=selector)
+        items: list[Object] = json.loads(answer or '{"items": []}')["items"]
+        return items
 
     def rounds(self) -> list[Round]:
         """All rounds that were seen formed."""

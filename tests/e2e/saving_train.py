@@ -1,6 +1,6 @@
 """A training that saves nothing but what `wants_restart` asks for: as train.py, with all three calls of a script.
 
-The ranks agree, in the all-reduce of a step, that it is the last one. Rank 0 then takes its time to save it, and nobody
+The ranks agree, in the sum of a step, that it is the last one. Rank 0 then takes its time to save it, and nobody
 goes on. So the next group must begin exactly one step later, or a save was cut short.
 """
 
@@ -9,8 +9,7 @@ import secrets
 import time
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
+from group import join
 
 import elasticjob_torch
 
@@ -21,25 +20,22 @@ CHECKPOINT = Path("/checkpoints", os.environ["TORCHELASTIC_RUN_ID"])
 
 
 def main() -> None:
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
+    processes = join()
+    rank = processes.rank
     print(elasticjob_torch.current(), flush=True)
-    start = torch.tensor([secrets.randbits(32), int(CHECKPOINT.read_text()) if CHECKPOINT.exists() else 0])
-    dist.broadcast(start, src=0)
-    group, done = start.tolist()
+    saved = int(CHECKPOINT.read_text()) if CHECKPOINT.exists() else 0
+    group, done = processes.sum(secrets.randbits(32), saved) if rank == 0 else processes.sum(0, 0)
     for step in range(done + 1, STEPS + 1):
         time.sleep(STEP_SECONDS)
         wants = elasticjob_torch.wants_restart()
-        sums = torch.tensor([1, int(FINISH.exists()), int(wants)])
-        dist.all_reduce(sums)
-        workers, finish, wanted = sums.tolist()
+        workers, finish, wanted = processes.sum(1, FINISH.exists(), wants)
         print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
         elasticjob_torch.report(step=step, total=STEPS, loss=1 / step, rank=rank)
         if wanted:
             save_and_stand_still(rank, step)
         if finish:
             break
-    dist.destroy_process_group()
+    processes.leave()
 
 
 def save_and_stand_still(rank: int, step: int) -> None:

@@ -109,6 +109,7 @@ def growth(series: list[float]) -> float:
     return statistics.median(series[-quarter:]) / statistics.median(series[quarter : 2 * quarter] or series[:1])
 
 
+@pytest.mark.torchrun
 def test_soak(job: Job, operator: Namespace, request: pytest.FixtureRequest) -> None:
     seconds, seed = request.config.getoption("--seconds"), request.config.getoption("--seed")
     print(f"\nseed {seed}, {seconds} s")

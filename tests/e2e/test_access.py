@@ -2,7 +2,7 @@
 
 import json
 
-from e2e.job import ROUND_SECONDS, Job, manifest
+from e2e.job import ROUND_SECONDS, Job
 from e2e.kube import Object, wait_until
 
 OBJECTS = ("serviceaccount", "role", "rolebinding")
@@ -25,7 +25,7 @@ def test_a_job_replaced_by_force_trains(job: Job) -> None:
     job.apply(replicas=1)
     job.wait_for_round(1)
     former = job.uid
-    text = json.dumps(manifest(job.name, replicas=1))
+    text = json.dumps(job.manifest(replicas=1))
     job.namespace.kubectl("replace", "--force", "--grace-period=1", "--filename=-", stdin=text)
     wait_until("the new job's round", lambda: formed(job, former), ROUND_SECONDS, job.summary)
     new = job.namespace.get("elasticjob", job.name)["metadata"]["uid"]

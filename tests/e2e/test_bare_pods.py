@@ -12,6 +12,8 @@ from e2e.job import CHECKPOINTS, NODE, STARTED_SECONDS
 from e2e.kube import Namespace, Object, run, wait_until
 from e2e.trainer_log import Step, TrainerLog
 
+pytestmark = [pytest.mark.on_workers, pytest.mark.patient]
+
 EXAMPLE = Path(__file__).parents[2] / "examples/kubernetes-backend/digits.yaml"
 PODS = ("digits-0", "digits-1", "digits-2")
 KINDS = ("ConfigMap", "Pod", "Role", "RoleBinding", "ServiceAccount")

@@ -9,6 +9,8 @@ import yaml
 
 from e2e.kube import Namespace, Object, kubectl, run, succeed
 
+pytestmark = pytest.mark.patient
+
 CHART = str(Path(__file__).resolve().parents[2] / "charts" / "elasticjob")
 
 

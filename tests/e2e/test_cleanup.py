@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from e2e.job import SIDECAR, TRAINER, Job, container_status, manifest
+from e2e.job import SIDECAR, TRAINER, Job, container_status
 from e2e.kube import Object, wait_until
 
 SHIPPER: Object = {
@@ -46,7 +46,7 @@ def test_after_a_failure_the_logs_stay_and_nothing_runs(job: Job) -> None:
 
 
 def test_a_container_beside_the_trainer_ends_with_it(job: Job) -> None:
-    template: Any = manifest(job.name)["spec"]["template"]
+    template: Any = job.manifest()["spec"]["template"]
     template["spec"]["containers"].append(SHIPPER)
     job.apply(replicas=2, template=template)
     job.wait_for_round(2)
@@ -73,7 +73,7 @@ def test_a_job_may_keep_or_delete_all_of_its_pods(job: Job, policy: str) -> None
 
 
 def test_an_init_container_that_fails_too_often_keeps_its_log(job: Job) -> None:
-    template: Any = manifest(job.name)["spec"]["template"]
+    template: Any = job.manifest()["spec"]["template"]
     fetch = {"name": "fetch", "image": SHIPPER["image"], "command": ["sh", "-c", "echo no route; exit 3"]}
     template["spec"]["initContainers"] = [fetch]
     job.apply(replicas=1, maxRestarts=0, template=template)

@@ -2,10 +2,13 @@
 
 import json
 
-from e2e.job import TRAINER, Job, container_status, manifest, restarts
+import pytest
+
+from e2e.job import TRAINER, Job, container_status, restarts
 from e2e.kube import wait_until
 
 
+@pytest.mark.torchrun
 def test_a_job_completes_when_its_last_worker_has(job: Job) -> None:
     """Rank 0 saves for three seconds after the last step; it is waited for."""
     job.apply(replicas=2, env={"FINISH_SECONDS": "3,0"})
@@ -49,7 +52,7 @@ def test_suspend_and_resume(job: Job) -> None:
     assert (job.condition("Rendezvoused")["status"], job.condition("Rendezvoused")["reason"]) == ("False", "Suspended")
     assert not job.condition("Complete")["reason"], "workers that were told to go have not finished"
 
-    changed = manifest("train", env={"CHANGED": "while suspended"})["spec"]["template"]
+    changed = job.manifest(env={"CHANGED": "while suspended"})["spec"]["template"]
     job.patch(json.dumps({"spec": {"suspend": False, "template": changed}}))
     second = job.wait_for_round(2, after=first)
     job.wait_for_training(2, other_than=before)

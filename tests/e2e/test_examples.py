@@ -14,6 +14,8 @@ import yaml
 from e2e.job import CHECKPOINTS, IMAGE, NEWEST_TORCH, NODE, STARTED_SECONDS, Job
 from e2e.kube import Object, run, wait_until
 
+pytestmark = [pytest.mark.torchrun, pytest.mark.patient]
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGES = f"{NEWEST_TORCH}/examples"
 # frameworks of many modules, started in several processes at once on two busy cores
@@ -128,7 +130,7 @@ def test_an_example_resumes_after_each_change_and_completes(job: Job, name: str)
         progress = job.status["progress"]
         return bool(progress["step"] == progress["total"])
 
-    wait_until("the last step in the status", told, 30, lambda: job.status["progress"])
+    wait_until("the last step in the status", told, 60, lambda: job.status["progress"])
 
 
 def test_torchrun_by_its_module_name(job: Job) -> None:

@@ -18,7 +18,7 @@ from elasticjob_operator.job.observe import is_ready
 pytestmark = pytest.mark.disruptive
 
 TUNNEL, HEALTH, OPERATOR_HEALTH = 29402, 29403, 8080
-SECONDS, A_SECOND, HELD = 15, 500, 1500
+SECONDS, A_SECOND, HELD = 10, 500, 1500  # two probes for readiness fall into it
 SIDECAR_MIB = 256  # half of its limit; docs/security.md has the parts
 
 # run in the flooder: so many new connections a second, of which the newest stay open; says how many it made

@@ -2,9 +2,13 @@
 
 import re
 
+import pytest
+
 from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, container_status
 from e2e.kube import Namespace, Object, wait_until
 from elasticjob.members import Members
+
+pytestmark = pytest.mark.torchrun
 
 
 def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:

@@ -1,9 +1,11 @@
 """Trainers that never join, and some that only seem to have finished."""
 
+import shlex
+
 import pytest
 
 from e2e.disruption import kill_worker_process
-from e2e.job import IMAGE, TRAINER, Job
+from e2e.job import AGENT, IMAGE, TRAINER, Job, place
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,8 @@ def test_a_trainer_that_ends_without_joining_is_told(job: Job, command: str, sen
 
 def test_pods_that_fail_by_themselves_have_an_end(job: Job) -> None:
     container = {"name": TRAINER, "image": IMAGE, "command": ["sleep", "600"]}
-    job.apply(replicas=1, maxRestarts=1, template={"spec": {"activeDeadlineSeconds": 2, "containers": [container]}})
+    pod = {"activeDeadlineSeconds": 2, "containers": [container], **place(job.node)}
+    job.apply(replicas=1, maxRestarts=1, template={"spec": pod})
     sentence = (
         "worker 0's pods failed 2 times in a row before they were in any round, and maxRestarts is 1: its pod failed"
     )
@@ -34,7 +37,7 @@ def test_pods_that_fail_by_themselves_have_an_end(job: Job) -> None:
 
 
 def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(job: Job) -> None:
-    job.apply(replicas=2, trainer={"command": ["sh", "-c", "torchrun /test/train.py; exit 0"]})
+    job.apply(replicas=2, trainer={"command": ["sh", "-c", f"{shlex.join(AGENT)}; exit 0"]})
     first = job.wait_for_round(2)
     kill_worker_process(job.namespace, job.pods()[1], TRAINER)
     new = job.wait_for_round(2, after=first)

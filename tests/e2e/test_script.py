@@ -2,28 +2,27 @@
 
 import re
 import time
-from pathlib import Path
 
 import pytest
 
+from e2e.conftest import scripts
 from e2e.job import Job, Training
 from e2e.kube import Namespace, wait_until
 from e2e.test_formation import row
 from e2e.trainer_log import Step
 
-SCRIPT = Path(__file__).with_name("saving_train.py")
-WRITTEN_SECONDS = 75  # an agent whose sidecar is silent for 30 takes it for gone
+WRITTEN_SECONDS = 45  # an agent whose sidecar is silent for 30 takes it for gone
 REPORTED_SECONDS = 30  # to the sidecar, with its heartbeat to the API, from there into the job's status
 
 
 @pytest.fixture
 def saving(job: Job) -> Job:
     """The job `train`, whose script is saving_train.py."""
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}}
-    job.namespace.apply(config | {"data": {"train.py": SCRIPT.read_text()}})
+    job.namespace.apply(scripts(train="saving_train.py"))
     return job
 
 
+@pytest.mark.torchrun
 def test_no_step_is_lost_when_the_job_is_scaled(saving: Job) -> None:
     saving.apply(replicas=2, maxReplicas=4)
     first = saving.wait_for_round(2)
@@ -88,7 +87,7 @@ def test_a_job_that_reports_and_is_written_to_stays_in_one_round(saving: Job) ->
         number += 1
         for verb in ("annotate", "label"):
             saving.namespace.kubectl(verb, "elasticjob", saving.name, f"written={number}", "--overwrite")
-        time.sleep(1)
+        time.sleep(1)  # the pace of the writes
     assert number > WRITTEN_SECONDS / 10
     saving.wait_for_steps(before, int(WRITTEN_SECONDS / 2))  # the same group: no process was started again
     assert [one.number for one in saving.rounds()] == [1]

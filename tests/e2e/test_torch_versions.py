@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from e2e.job import OLDEST_TORCH, TRAINER, Job
+
+pytestmark = [pytest.mark.torchrun, pytest.mark.patient]
 
 LOCK = Path(__file__).parents[2] / "locks/torch-2.6.txt"
 

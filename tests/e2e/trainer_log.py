@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from e2e.api import ask
 from e2e.kube import Namespace
 
 STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) (.*)")
@@ -46,9 +47,10 @@ class TrainerLog:
 
     @classmethod
     def read(cls, namespace: Namespace, pod: str, container: str, last: int = -1) -> "TrainerLog":
-        """The `last` lines, or all; none while the container has not started."""
-        options = ["--container", container, "--timestamps", f"--tail={last}"]
-        return cls.parse(namespace.try_kubectl("logs", pod, *options).output)
+        """The `last` lines, or all; none while the container has not started, or nobody answers."""
+        tail = {} if last < 0 else {"tailLines": last}
+        path = f"/api/v1/namespaces/{namespace.name}/pods/{pod}/log"
+        return cls.parse(ask(path, container=container, timestamps="true", **tail) or "")
 
     @classmethod
     def parse(cls, text: str) -> "TrainerLog":

@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from e2e.job import Job, Round, Training, restarts
+from e2e.job import STEP_SECONDS, Job, Round, Training, restarts
 from e2e.kube import Object
 
 
@@ -30,6 +30,11 @@ class Row:
         return asdict(self)
 
 
+# of a job whose faults are shortened: the least that can be asked
+SHORTENED: dict[str, Any] = {"rendezvous": {"workerLostSeconds": 10}}
+USUAL_LOST_SECONDS = 15
+
+
 @dataclass(slots=True)
 class Fault:
     """What a test does and sees of its event.
@@ -48,6 +53,12 @@ class Fault:
     first: Round | None = None
     training: Training | None = None
     pods: list[Object] = field(default_factory=list)
+
+    @property
+    def judged_steps(self) -> int:
+        """Steps that take longer than a worker may be silent: whoever is taken for lost is so by then."""
+        lost = USUAL_LOST_SECONDS if self.whole else SHORTENED["rendezvous"]["workerLostSeconds"]
+        return int((lost + 3) / STEP_SECONDS)
 
     def start(self, replicas: int, **settings: Any) -> list[Object]:
         """Run a job until it trains; return its pods in rank order."""

@@ -9,12 +9,15 @@ from e2e.kube import wait_until
 from elasticjob.members import Members
 
 
+@pytest.mark.torchrun
+@pytest.mark.patient
 @pytest.mark.fault("finish-uneven")
 def test_finish_uneven(fault: Fault) -> None:
     """Rank 2 ends 20 seconds before rank 1, and rank 0 saves for two minutes: `Complete` only after the last."""
     job = fault.job
-    saving = 120 if fault.whole else 50
-    zero, *_ = fault.start(3, env={"FINISH_SECONDS": f"{saving},20,0"})
+    # more than the 15 s after which a silent worker is lost, and the 30 s after which an agent gives its sidecar up
+    saving, ending = (120, 20) if fault.whole else (36, 2)
+    zero, *_ = fault.start(3, env={"FINISH_SECONDS": f"{saving},{ending},0"})
     fault.strike()
     job.finish_training()
     wait_until("ranks 2 and 1 to finish", lambda: finished(job) == [1, 2], 80, job.summary)
@@ -47,7 +50,7 @@ def completed(job: Job) -> float:
 def test_finish_beside_restart(fault: Fault) -> None:
     """Rank 1 has finished when rank 0 fails: rank 0 goes on alone, at once, and the job completes."""
     job = fault.job
-    pods = fault.start(2, env={"FINISH_SECONDS": "20,0"})
+    pods = fault.start(2, env={"FINISH_SECONDS": "12,0"})
     job.finish_training()
     wait_until("rank 1 to finish", lambda: finished(job) == [1], 60, job.summary)
     fault.strike(pods[0])

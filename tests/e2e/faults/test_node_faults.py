@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from e2e.disruption import cordoned, killed_node, paused_node, worker_nodes
-from e2e.faults.fault import Fault
+from e2e.disruption import CONTROL_PLANE, cordoned, killed_node, paused_node, worker_nodes
+from e2e.faults.fault import SHORTENED, Fault
 from e2e.job import TRAINER, restarts
 from e2e.kube import ENVIRONMENT, Namespace, Object, kubectl, wait_until
 from e2e.operator import leader
 
-pytestmark = pytest.mark.disruptive
+pytestmark = pytest.mark.disruptive("nodes")
 
 # enough for the scheduler to put the workers of a job on both nodes
 SPREAD: dict[str, Any] = {"resources": {"requests": {"cpu": "300m"}}}
@@ -25,12 +25,17 @@ TOLD_SECONDS = 20  # workerLostSeconds and one heartbeat
 @pytest.fixture
 def empty_nodes(fault: Fault) -> None:
     """No workers of other jobs, which would tilt the scheduler. Ended ones do not: `make demo` leaves some."""
-    workers = ("--selector=elasticjob.io/job", "--field-selector=status.phase!=Succeeded,status.phase!=Failed")
+    fields = f"status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!={CONTROL_PLANE}"
+    workers = ("--selector=elasticjob.io/job", f"--field-selector={fields}")
 
     def others() -> str:
         return kubectl("get", "pods", "--all-namespaces", *workers, "--output=name")
 
     wait_until("the workers of earlier tests to be gone", lambda: not others(), 90, others)
+
+
+def shortened(fault: Fault) -> dict[str, Any]:
+    return {} if fault.whole else SHORTENED
 
 
 def node_of(pod: Object) -> str:
@@ -48,7 +53,7 @@ def a_node_to_lose(pods: list[Object], operator: Namespace) -> str:
 @pytest.mark.fault("node-paused", told=TOLD_SECONDS)
 def test_node_paused(fault: Fault, operator: Namespace, tmp_path: Path) -> None:
     """The zombies on it wake up to a round that has passed: they get no store and no rank."""
-    pods = fault.start(3, trainer=SPREAD)
+    pods = fault.start(3, trainer=SPREAD, **shortened(fault))
     node = a_node_to_lose(pods, operator)
     zombies = [pod for pod in pods if node_of(pod) == node]
     with followed(fault.job.namespace, zombies, tmp_path) as logs:
@@ -94,7 +99,7 @@ def followed(namespace: Namespace, pods: list[Object], folder: Path) -> Iterator
 @pytest.mark.usefixtures("empty_nodes")
 @pytest.mark.fault("node-killed", told=TOLD_SECONDS)
 def test_node_killed(fault: Fault, operator: Namespace) -> None:
-    node = a_node_to_lose(fault.start(3, trainer=SPREAD), operator)
+    node = a_node_to_lose(fault.start(3, trainer=SPREAD, **shortened(fault)), operator)
     with killed_node(node):
         fault.strike()
         new = fault.formed(3)

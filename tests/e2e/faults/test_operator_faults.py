@@ -3,16 +3,14 @@
 One training goes through all of it.
 """
 
-import time
-
 import pytest
 
 from e2e.disruption import freeze_container, kill_container, wake_container
 from e2e.faults.fault import Fault
 from e2e.kube import Namespace, Object, wait_until
-from e2e.operator import CONTAINER, LEASE, holder, leader, stood_down, take_over
+from e2e.operator import CONTAINER, LEASE, holder, leader, restarted, stood_down, take_over
 
-pytestmark = pytest.mark.disruptive
+pytestmark = pytest.mark.disruptive("operator")
 
 
 @pytest.mark.fault("operator-stopped")
@@ -41,13 +39,15 @@ def test_operator_killed(shared_fault: Fault, operator: Namespace) -> None:
 
 @pytest.mark.fault("leader-frozen")
 def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
-    """For longer than the kubelet waits before it starts the container anew."""
+    """Until the kubelet, whose probes it does not answer, has started the container anew."""
     fault = shared_fault
     fault.join()
     old = leader(operator)
     frozen = take_over(fault.job, operator, lambda pod: freeze_container(pod, CONTAINER))
-    time.sleep(max(0, 60 - frozen))
-    wake_container(old, CONTAINER)
+    try:
+        wait_until("the frozen operator's container to be started anew", lambda: restarted(operator, old), 180)
+    finally:
+        wake_container(old, CONTAINER)
     fault.unbroken()
     fault.next_leader(frozen, within=20)
 

@@ -29,6 +29,7 @@ def test_scale_up(fault: Fault) -> None:
     assert fault.job.status["restarts"] == 0
 
 
+@pytest.mark.torchrun
 @pytest.mark.fault("scale-down", told=2.0)
 def test_scale_down(fault: Fault) -> None:
     """It is planned: the highest rank is told, ends well and goes."""

@@ -1,39 +1,11 @@
-"""A worker's processes, containers or pod are lost."""
+"""A worker's pod is lost, or its trainer never gets to train."""
 
 import pytest
 
-from e2e.disruption import container_status, freeze_container, kill_container, kill_worker_process
+from e2e.disruption import container_status, freeze_container
 from e2e.faults.fault import Fault
-from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, has_started, restarts, wall
+from e2e.job import TRAINER, Job, has_started, restarts, wall
 from e2e.kube import wait_until
-
-
-@pytest.mark.fault("agent-killed", told=1.0)
-def test_agent_killed(fault: Fault) -> None:
-    victim = fault.start(2)[1]
-    fault.strike(victim)
-    fault.job.kill_trainer(victim)
-    new = fault.formed(2)
-
-    assert new.number == 2
-    assert new.members == (0, 1), "the same pods, in the same order"
-    assert same_pods(fault)
-    wait_until("the restart in the pod's status", lambda: restarts(fault.job.pods()[1]) == 1, TOLD_SECONDS)
-    assert restarts(fault.job.pods()[1], SIDECAR) == 0, "the membership stayed"
-    assert fault.job.status["restarts"] == 1
-
-
-@pytest.mark.fault("worker-process-killed", told=1.0)
-def test_worker_process_killed(fault: Fault) -> None:
-    victim = fault.start(2)[1]
-    fault.strike(victim)
-    kill_worker_process(fault.job.namespace, victim, TRAINER)
-    new = fault.formed(2)
-
-    assert new.number == 2
-    assert new.members == (0, 1)
-    assert [restarts(pod) for pod in fault.job.member_pods()] == [0, 0], "torchrun starts the processes again"
-    assert fault.job.status["restarts"] == 1
 
 
 @pytest.mark.fault("pod-deleted", told=2.0)
@@ -62,34 +34,7 @@ def delete(fault: Fault, rank: int) -> None:
     assert fault.job.status["restarts"] == 0, "the loss of a pod never counts against the budget"
 
 
-@pytest.mark.fault("sidecar-killed", told=3.0)
-def test_sidecar_killed(fault: Fault) -> None:
-    """Rank 0's, through which all reach the store."""
-    victim = fault.start(2)[0]
-    fault.strike()
-    kill_container(victim, SIDECAR)
-    new = fault.formed(2)
-
-    assert new.number == 2
-    assert new.reason == "worker 0's sidecar was restarted"
-    assert len(fault.survivors()) == 2, "the trainer's container ran on"
-    assert fault.job.status["restarts"] == 0
-
-
-@pytest.mark.fault("oom-killed", told=2.0)
-def test_oom_killed(fault: Fault) -> None:
-    """The kernel kills the training process, or with cgroups of version 2 all of its container."""
-    victim = fault.start(2, trainer={"resources": {"limits": {"memory": "1Gi"}}})[1]
-    fault.strike(victim)
-    fault.job.namespace.kubectl("exec", victim["metadata"]["name"], "--container", TRAINER, "--", "touch", "/tmp/grow")
-    new = fault.formed(2)
-
-    assert new.number == 2
-    assert new.members == (0, 1)
-    assert same_pods(fault)
-    assert fault.job.status["restarts"] == 1
-
-
+@pytest.mark.torchrun
 @pytest.mark.fault("crash-loop")
 def test_crash_loop(fault: Fault) -> None:
     job = fault.job
@@ -124,6 +69,7 @@ def test_image_missing(fault: Fault) -> None:
     fault.row.detail = job.condition("Rendezvoused")["message"]
 
 
+@pytest.mark.torchrun
 @pytest.mark.fault("rank0-hangs-before-store")
 def test_rank0_hangs_before_store(fault: Fault) -> None:
     """Rank 0 is handed the round and stands still: it never serves the store that the other's training process wants.
@@ -160,8 +106,3 @@ def has_joined(job: Job, name: str) -> bool:
 def runs(job: Job, index: int) -> bool:
     pod = job.pods().get(index)
     return pod is not None and has_started(pod) and "running" in container_status(pod, TRAINER)["state"]
-
-
-def same_pods(fault: Fault) -> bool:
-    now = [pod["metadata"]["uid"] for pod in fault.job.member_pods()]
-    return now == [pod["metadata"]["uid"] for pod in fault.pods]

@@ -1,0 +1,25 @@
+"""For every run of tests: says at the end which tests took longest, and how long each file took."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+TESTS, FILES = 15, 15
+LEAST_SECONDS = 1.0
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    tests: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                tests[report.nodeid] += report.duration
+                files[report.nodeid.partition("::")[0]] += report.duration
+    for title, seconds, most in (("tests", tests, TESTS), ("files", files, FILES)):
+        longest = [(name, took) for name, took in seconds.most_common(most) if took >= LEAST_SECONDS]
+        if longest:
+            terminalreporter.section(f"slowest {title}, with what they set up")
+        for name, took in longest:
+            terminalreporter.write_line(f"{took:7.1f} s  {name}")

@@ -1,0 +1,87 @@
+"""A worker's processes and containers are killed: one after the other in one training, with --whole in one each."""
+
+from typing import Any
+
+import pytest
+
+from e2e.disruption import kill_container, kill_worker_process
+from e2e.faults.fault import Fault
+from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, restarts
+from e2e.kube import Object, wait_until
+
+pytestmark = [pytest.mark.torchrun, pytest.mark.usefixtures("module_namespace")]
+
+SHARED_JOB: dict[str, Any] = {"trainer": {"resources": {"limits": {"memory": "1Gi"}}}, "maxRestarts": 10}
+
+
+@pytest.fixture
+def fault_of_two(request: pytest.FixtureRequest) -> Fault:
+    """Of a job of two workers that train."""
+    if request.config.getoption("--whole"):
+        fault: Fault = request.getfixturevalue("fault")
+        fault.start(2, **SHARED_JOB)
+    else:
+        fault = request.getfixturevalue("shared_fault")
+        fault.join()
+    return fault
+
+
+def formed_again(fault: Fault) -> list[Object]:
+    """The pods once the same two train in the next round, in the same order, after one failure more."""
+    assert fault.first is not None
+    before = fault.job.status.get("restarts", 0)
+    new = fault.formed(2)
+    assert new.number == fault.first.number + 1
+    assert new.members == (0, 1)
+    pods = fault.job.member_pods()
+    assert [pod["metadata"]["uid"] for pod in pods] == [pod["metadata"]["uid"] for pod in fault.pods]
+    assert fault.job.status["restarts"] == before + 1
+    return pods
+
+
+@pytest.mark.fault("worker-process-killed", told=1.0)
+def test_worker_process_killed(fault_of_two: Fault) -> None:
+    fault = fault_of_two
+    victim = fault.pods[1]
+    fault.strike(victim)
+    kill_worker_process(fault.job.namespace, victim, TRAINER)
+    pods = formed_again(fault)
+    assert list(map(restarts, pods)) == list(map(restarts, fault.pods)), "torchrun starts the processes again"
+
+
+@pytest.mark.fault("agent-killed", told=1.0)
+def test_agent_killed(fault_of_two: Fault) -> None:
+    fault = fault_of_two
+    victim = fault.pods[1]
+    fault.strike(victim)
+    fault.job.kill_trainer(victim)
+    formed_again(fault)
+    wanted = restarts(victim) + 1
+    wait_until("the restart in the pod's status", lambda: restarts(fault.job.pods()[1]) == wanted, TOLD_SECONDS)
+    assert restarts(fault.job.pods()[1], SIDECAR) == restarts(victim, SIDECAR), "the membership stayed"
+
+
+@pytest.mark.fault("oom-killed", told=2.0)
+def test_oom_killed(fault_of_two: Fault) -> None:
+    """The kernel kills the training process, or with cgroups of version 2 all of its container."""
+    fault = fault_of_two
+    victim = fault.pods[1]
+    fault.strike(victim)
+    fault.job.namespace.kubectl("exec", victim["metadata"]["name"], "--container", TRAINER, "--", "touch", "/tmp/grow")
+    formed_again(fault)
+
+
+@pytest.mark.fault("sidecar-killed", told=3.0)
+def test_sidecar_killed(fault_of_two: Fault) -> None:
+    """Rank 0's, through which all reach the store."""
+    fault = fault_of_two
+    assert fault.first is not None
+    before = fault.job.status.get("restarts", 0)
+    fault.strike()
+    kill_container(fault.pods[0], SIDECAR)
+    new = fault.formed(2)
+
+    assert new.number == fault.first.number + 1
+    assert new.reason == "worker 0's sidecar was restarted"
+    assert len(fault.survivors()) == 2, "the trainer's container ran on"
+    assert fault.job.status.get("restarts", 0) == before
