@@ -84,7 +84,7 @@ lint:  ## style, types, import rules, chart, generated files
 .PHONY: crds docs format lock
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
-docs:  ## write what docs/protocol.md repeats from the code
+docs:  ## write what docs/protocol.md and docs/trainer-api.md repeat from the code
 	@$(venv) python hack/docs.py
 format:  ## reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .

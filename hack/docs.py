@@ -1,9 +1,10 @@
-"""Writes the parts of `docs/protocol.md` that repeat the code, between their markers.
+"""Writes the parts of the documents that repeat the code, between their markers.
 
     python hack/docs.py            writes them
     python hack/docs.py --check    fails when they differ from the code
 
-A sentence is the first paragraph of a function's docstring, so words and code are changed in one place.
+In `docs/protocol.md` a sentence is the first paragraph of a function's docstring, so words and code are changed in one
+place; `docs/trainer-api.md` has the tables of the wire.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from trainer_api_tables import tables
 
 from elasticjob.rendezvous.decide import RULES
 from elasticjob.rendezvous.history import HISTORY
@@ -68,26 +71,31 @@ def sections() -> dict[str, str]:
     }
 
 
-def rewritten(text: str) -> str:
-    """`text` with its sections written anew."""
-    made = sections()
+PAGES = {"protocol.md": sections, "trainer-api.md": tables}
+
+
+def rewritten(page: str, text: str) -> str:
+    """`text` of the page with its sections written anew."""
+    made = PAGES[page]()
     found = [match["name"] for match in SECTION.finditer(text)]
     if sorted(found) != sorted(made):
-        sys.exit(f"docs/protocol.md has markers for {', '.join(found)}; it must have {', '.join(made)}, each once")
+        sys.exit(f"docs/{page} has markers for {', '.join(found)}; it must have {', '.join(made)}, each once")
     return SECTION.sub(lambda match: f"{match['begin']}\n{made[match['name']]}\n\n{match['end']}", text)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python hack/docs.py", description="Write what docs/protocol.md repeats.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the file is out of date")
-    parser.add_argument("--file", type=Path, default=Path("docs/protocol.md"), help="default: docs/protocol.md")
+    parser = argparse.ArgumentParser(prog="python hack/docs.py", description="Write what the documents repeat.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
+    parser.add_argument("--folder", type=Path, default=Path("docs"), help="where the pages are (default: docs)")
     arguments = parser.parse_args()
-    text = arguments.file.read_text()
-    made = rewritten(text)
-    if arguments.check and made != text:
-        sys.exit(f"out of date: {arguments.file}; run `make docs` and commit the result")
-    if not arguments.check:
-        arguments.file.write_text(made)
+    for page in PAGES:
+        file = arguments.folder / page
+        text = file.read_text()
+        made = rewritten(page, text)
+        if arguments.check and made != text:
+            sys.exit(f"out of date: {file}; run `make docs` and commit the result")
+        if not arguments.check:
+            file.write_text(made)
 
 
 if __name__ == "__main__":

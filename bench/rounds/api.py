@@ -42,7 +42,7 @@ class Counted(NamedTuple):
     requests: int
     writes: int
     bytes: int
-    read_bytes: int  # of answers to reads; those to writes it does not count
+    read_bytes: int  # of answers to reads; it does not count those to writes
 
 
 class Api:

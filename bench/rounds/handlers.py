@@ -38,7 +38,7 @@ class Requests:
 
 
 class Agent:
-    """What torch's agent does with its handler between the starts of its workers."""
+    """What torch's agent does with its handler between the starts of its training processes."""
 
     def __init__(self, name: str, parameters: dict[str, Any]) -> None:
         self.name = name
@@ -116,7 +116,7 @@ class Handlers:
         return {"began": began}
 
     def poll_cost(self, calls: int = 10_000) -> Answer:
-        """Of one num_nodes_waiting(): its seconds, and the requests that this process makes meanwhile."""
+        """What one num_nodes_waiting() takes: its seconds, and the requests that this process makes meanwhile."""
         handler = next(iter(self._agents.values())).handler
         began = time.perf_counter()
         for _ in range(calls):

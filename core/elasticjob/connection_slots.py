@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 
 class ConnectionSlot:
-    """One connection's. `release` it when the connection has ended or has shown who it is; more than once does no
-    harm."""
+    """The slot of one connection. `release` it when the connection has ended or has shown who it is; more than once
+    does no harm."""
 
     def __init__(self, slots: "ConnectionSlots", address: str, leave: Callable[[], None]) -> None:
         self._slots, self.address, self.leave = slots, address, leave
@@ -26,7 +26,7 @@ class ConnectionSlots:
         self.most, self.patient = most, patient
         self.displaced = 0
         self._taken = 0
-        self._held: dict[str, dict[ConnectionSlot, None]] = {}  # by address; of each the oldest first
+        self._held: dict[str, dict[ConnectionSlot, None]] = {}  # by address, the oldest of each first
 
     def __len__(self) -> int:
         return self._taken

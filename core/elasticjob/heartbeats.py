@@ -6,7 +6,7 @@ alone would keep an API server busy. Agents that end, and pods that go, are seen
 
 SHORTEST_SECONDS, LOST_SECONDS = 5.0, 15.0
 MAX_BEATS_A_SECOND = 48  # heartbeats of one job
-MISSED_BEATS = 3  # that may be missed
+MISSED_BEATS = 3  # after which a worker is lost
 
 
 def default_worker_lost(workers: int) -> float:

@@ -61,10 +61,10 @@ class Members(Sequence[Member]):
 
     def position_of(self, member: Member) -> int | None:
         """How many come before it, which among participants is its rank; None if it is none of them."""
-        before = 0
+        (index, id), before = member, 0
         for run in self.runs:
-            if run.id == member.id and run.first <= member.index <= run.last:
-                return before + member.index - run.first
+            if run.id == id and run.first <= index <= run.last:
+                return before + index - run.first
             before += run.size
         return None
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Decision, decide, pods_to_create, pods_to_delete
 from elasticjob_operator import metrics
-from elasticjob_operator.cluster.cache import Cache, JobView, Key
+from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
@@ -21,6 +21,7 @@ from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.status import Report, state_of, waits_of
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
 from elasticjob_operator.objects.pods import SidecarImage
 

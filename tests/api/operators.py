@@ -5,8 +5,9 @@ import secrets
 from typing import Any
 
 from elasticjob.api import API_VERSION
+from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import ApiError, Kube, Object
+from elasticjob_operator.cluster.client import ApiError, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.objects.pods import SidecarImage

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.operators import JOBS, Leader, Operators, new_job
-from elasticjob_operator.cluster.client import Object
+from elasticjob.objects import Object
 from elasticjob_operator.job import refusals as refusals_module
 from support import ControlPlane
 from support.control_plane import Refused

@@ -3,9 +3,9 @@
 import pytest
 
 from api.operators import JOBS, Operators, new_job
+from elasticjob.objects import Object
 from elasticjob_operator import memory as memory_module
 from elasticjob_operator.cluster import client as kube_module
-from elasticjob_operator.cluster.client import Object
 from support import ControlPlane
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -81,7 +81,7 @@ async def test_a_leaders_first_pod_finds_its_access(operators: Operators, plane:
 async def test_a_job_that_was_taken_over_is_soon_listed_alone_and_its_access_made(
     operators: Operators, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its options may be other ones, and of what ended while it began to watch nobody told it."""
+    """Its options may be other ones, and nobody told it what ended while it began to watch."""
     name = new_job(plane)
     await (await operators.lead()).see(name)
     plane.request("DELETE", f"{ROLES}/{name}-worker")

@@ -11,8 +11,9 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob.api import API_VERSION
+from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Forbidden, Kube, Object
+from elasticjob_operator.cluster.client import Forbidden, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.objects.pods import SidecarImage

@@ -1,4 +1,4 @@
-"""What an elastic agent does with its rendezvous, without its workers: each agent is one thread of this process."""
+"""What an elastic agent does with its rendezvous, without training processes: each is one thread of this process."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Agent:
         return self.do(lambda handler: handler.num_nodes_waiting()).result(SECONDS)
 
     def succeed(self) -> Future[bool]:
-        """End as an agent does whose workers have succeeded, but without waiting for the others'."""
+        """End as an agent does whose training processes have succeeded, but without waiting for the others'."""
         return self.do(self._succeed)
 
     def _join(self, handler: RendezvousHandler) -> RendezvousInfo:
@@ -85,7 +85,7 @@ class Agent:
         return handler.shutdown()
 
     def fail(self, error: type[BaseException] = RuntimeError) -> Future[bool]:
-        """End as an agent does whose workers have failed."""
+        """End as an agent does whose training processes have failed."""
         return self.do(lambda handler: _shut_down(handler, error("the workers failed")))
 
     def stop(self) -> None:

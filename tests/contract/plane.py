@@ -47,7 +47,7 @@ class Plane:
         """Start it with the Python that ELASTICJOB_DEV_PYTHON names (default: this one)."""
         self.logs = Path(tempfile.mkdtemp(prefix="contract-"))
         python = os.environ.get("ELASTICJOB_DEV_PYTHON", sys.executable)
-        folders = [str(ROOT / name) for name in ("core", "operator", "sidecar", "tests")]
+        folders = [str(ROOT / name) for name in ("core", "operator", "sidecar", "trainer", "tests")]
         path = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
         with (self.logs / "cluster.log").open("wb") as log:
             self._process = subprocess.Popen(

@@ -1,9 +1,9 @@
 """The training script of the contract tests: says who it is, then waits until it is told how to end.
 
-Without torch, so that a worker starts in milliseconds; but with PROCESS_GROUP it first makes one of that kind, and says
-how many workers are in it. It appends a line to `events` in the directory CONTRACT, and
-ends when there is a file `finish`, or `finish-<pod>`, `fail-<pod>` or `raise-<pod>`, which is removed. With STUBBORN it
-ignores SIGTERM.
+Without torch, so that a training process starts in milliseconds; but with PROCESS_GROUP it first makes one of that
+kind, and says how many workers are in it. It appends a line to `events` in the directory CONTRACT, and ends when there
+is a file `finish`, or `finish-<pod>`, `fail-<pod>` or `raise-<pod>`, which is removed. With STUBBORN it ignores
+SIGTERM.
 """
 
 import json

@@ -78,7 +78,7 @@ def test_what_a_script_reports_is_shown(saving: Job) -> None:
 
 
 def test_a_job_that_reports_and_is_written_to_stays_in_one_round(saving: Job) -> None:
-    """Each write of the job rings in all sidecars, and most change nothing that an agent waits for: it has to hear from
+    """Each write of the job wakes all sidecars, and most change nothing that an agent waits for: it has to hear from
     its sidecar all the same, or it takes it for gone after 30 seconds."""
     saving.apply(replicas=2)
     saving.wait_for_round(2)

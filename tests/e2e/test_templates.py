@@ -85,7 +85,7 @@ def test_a_corrected_template_starts_the_job(job: Job) -> None:
 
 
 def test_a_refusal_that_has_passed_is_forgotten(job: Job) -> None:
-    """Not the template is wrong, but the time: the job starts as soon as there is room."""
+    """The template is right, only the time is not: the job starts as soon as there is room."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
     job.namespace.apply(quota)
     job.apply(replicas=1)

@@ -203,7 +203,7 @@ def _must_have_finished(world: World, state: State) -> None:
 
 
 def _formed(before: Formed, state: State) -> Formed:
-    """Of each round one list of members and one store are ever written. Raises Finding."""
+    """Only one list of members and one store are ever written of a round. Raises Finding."""
     if state.phase is not RendezvousPhase.FORMED:
         return before
     formed = (state.round, state.participants, state.store)

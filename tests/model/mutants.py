@@ -2,8 +2,8 @@
 
 `make mutants`, or `python -m model.mutants [--all] [word ...]`: only mutations in whose sentence each word occurs. A
 mutation is made in a copy of the sources, and there the unit tests of the rendezvous and a quick exploration of each
-model run, the one first that is known to catch it; the first catch ends it. `--all` lets all run, and tells of each. A
-mutation that survives, or whose text is not in the sources exactly once any more, ends the run with exit code 1.
+model run, that one first which is known to catch it; the first catch ends it. `--all` lets all run, and tells of each.
+A mutation that survives, or whose text is not in the sources exactly once any more, ends the run with exit code 1.
 """
 
 import os
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from model.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("core", "operator", "sidecar", "tests/support", "tests/unit", "tests/model", "pyproject.toml")
+COPIED = ("core", "operator", "sidecar", "trainer", "tests/support", "tests/unit", "tests/model", "pyproject.toml")
 PROCESSES = 2
 LONGEST_SECONDS = 300  # a mutant may run in circles
 UNIT_TESTS = (
@@ -72,7 +72,7 @@ def _copy(root: Path) -> None:
 
 def _run(root: Path, arguments: tuple[str, ...]) -> str:
     """What a check said of the mutant, empty if it found nothing."""
-    path = os.pathsep.join(str(root / name) for name in ("core", "operator", "sidecar", "tests"))
+    path = os.pathsep.join(str(root / name) for name in ("core", "operator", "sidecar", "trainer", "tests"))
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *arguments]
     try:

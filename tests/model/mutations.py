@@ -130,7 +130,7 @@ MUTATIONS = (
         "composed",
     ),
     Mutation(
-        "a job of which nobody else is wanted waits for its victims for ever",
+        "a job that wants nobody else waits for its victims for ever",
         DECIDE,
         " or _nobody_left(step):",
         ":",
@@ -340,7 +340,7 @@ MUTATIONS = (
         "operator",
     ),
     Mutation(
-        "finished workers leave their places to others",
+        "finished workers leave their room to others",
         ROSTER,
         "max(0, spec.replicas - len(done))",
         "spec.replicas",
@@ -424,7 +424,7 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
-        "a place is never forgiven its failures",
+        "an index is never forgiven its failures",
         DECIDE,
         "    forgive_failures,\n",
         "",
@@ -480,7 +480,7 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
-        "an agent that hangs keeps its place for ever",
+        "an agent that hangs is never given up",
         LOSSES,
         "        elif was_member and _hangs(",
         "        elif False and _hangs(",

@@ -124,7 +124,7 @@ def moves_of(world: World, left: int) -> Iterator[Move]:
 
 
 def _without_unknown(world: World) -> set[int]:
-    """Of workers that have a pod, the first whose next pod nobody has made under the operator's hands."""
+    """The first worker with a pod whose next pod nobody has made under the operator's hands."""
     there = {worker.index for worker in world.workers if is_current(world.state, worker)}
     return {min(there)} if there and not any(is_unknown(world.state, worker) for worker in world.workers) else set()
 

@@ -64,7 +64,7 @@ def after_seconds(world: World, seconds: float, whose: str | int) -> World:
 
 
 def _without_old_ones(state: State, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """Of the pods of an index that were given up only the newest is kept, or there would be ever more of them."""
+    """Only the newest of an index's pods that were given up is kept, or there would be ever more of them."""
     newest_old = {worker.index: worker for worker in workers if is_old(state, worker)}
     return tuple(w for w in workers if not is_old(state, w) or newest_old[w.index] is w)
 

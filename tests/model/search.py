@@ -1,7 +1,7 @@
 """Breadth-first search through everything that can happen in a model, and the shortest way to what it finds.
 
-A model (`Scope`) has worlds and moves between them. Worlds with the same key are the same; of each only a digest of
-128 bits is kept, with the move that first led to it, so that the way to a world can be walked again and told.
+A model (`Scope`) has worlds and moves between them. Worlds with the same key are the same; only a digest of 128 bits is
+kept of each, with the move that first led to it, so that the way to a world can be walked again and told.
 """
 
 import marshal

@@ -15,6 +15,7 @@ from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.members import Members
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
+from elasticjob_torch import wire
 from support.sidecar_fakes import JOB_UID, FakeKube, Json, credentials
 
 DEADLINE = 10.0
@@ -75,7 +76,9 @@ class Worker:
 
     async def call(self, method: str, path: str, **body: Any) -> tuple[int, Any]:
         async with self.http.request(method, self.url(path), json=body or None) as response:
-            return response.status, json.loads(text) if (text := await response.text()) else None
+            answer = json.loads(text) if (text := await response.text()) else None
+            must_be_on_the_wire(method, f"/v1/{path}", response.status, answer)
+            return response.status, answer
 
     async def stream(self, round: int = 0) -> aiohttp.ClientResponse:
         response = await self.http.get(self.url(f"rendezvous/events?trainer={self.trainer}&round={round}"))
@@ -120,6 +123,22 @@ class World:
         self.job("Formed", round, *self.workers)
         self.joined = [(await join)[1] for join in joins]
         assert [answer["rank"] for answer in self.joined] == [0, 1]
+
+
+def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> None:
+    """An answer has the fields that the wire names, a refusal one of the codes of that call and its status."""
+    call = next((one for one in wire.CALLS if (one.method, one.path) == (method, target.partition("?")[0])), None)
+    if status >= 400:
+        error = answer["error"]
+        code = wire.Code(error["code"])
+        assert wire.Error.__required_keys__ <= error.keys() <= set(wire.Error.__annotations__)
+        assert code is wire.Code.BAD_REQUEST or (call is not None and code in call.refusals), (method, target, error)
+        assert status == wire.REFUSALS[code].status or status in (404, 405), (method, target, status, error)
+    elif call is not None and call.answers is not None:
+        seen = set(call.answers.__annotations__)
+        assert set(answer) == seen or (call is wire.VIEW and set(answer) == {"rank", "job", "runId"}), (target, answer)
+    else:
+        assert (status, answer) == (204, None), (method, target, status, answer)
 
 
 async def until(condition: Callable[[], bool]) -> None:

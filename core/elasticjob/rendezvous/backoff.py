@@ -25,6 +25,6 @@ def due(clocks: Clocks, index: int) -> float:
 
 
 def after_one_more(known: Failures | None, why: str, *, was_member: bool, now: float) -> Failures:
-    """After another failure; `was_member`: of a pod that was in the last formed round."""
+    """The count after another failure; `was_member`: the pod was in the last formed round."""
     in_a_row, before_any_round = (known.in_a_row, known.before_any_round) if known is not None else (0, 0)
     return Failures(in_a_row + 1, 0 if was_member else before_any_round + 1, now, why)

@@ -1,6 +1,6 @@
 """What one step of `decide` could see, worked out anew for the invariants. It shares no code with the rules.
 
-Two accounts of who counts, of which one is wrong, differ; a shared one would be wrong in silence.
+If one of two accounts of who counts is wrong they differ; a shared one would be wrong in silence.
 """
 
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ def violations(spec: Spec, before: State, workers: Iterable[Worker], decision: D
 
 
 def moves_are_in_the_table(step: Step) -> Iterator[str]:
-    """The phase changes only by the moves above, each told by its event."""
+    """The phase changes only by the moves above, each with its event."""
     phase, number, outcome = step.before.phase, step.before.round, step.before.outcome
     for event in step.decision.events:
         if event.reason not in EVENTS:
@@ -68,7 +68,7 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
         if worker is None or worker.member != member or member in after.participants or member.index in after.done:
             continue
         if worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE):
-            yield f"round {after.round} was formed without worker {member.index}, of which nobody knows that it is lost"
+            yield f"round {after.round} was formed without worker {member.index}, which nobody knows to be lost"
 
 
 def formed_between_the_bounds(step: Step) -> Iterator[str]:

@@ -18,9 +18,9 @@ OUT = STUCK | ENDED
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """`kept` and `owed` are the wanted workers: those with a pod (members of the last round first, in rank
-    order), and the indices that still need one. `excess` has no room in `spec.replicas`, or is outdated. Of the kept,
-    some have `joined` for the next round and the others are `missing`."""
+    """`kept` and `owed` are the wanted workers: those with a pod (members of the last round first, in rank order), and
+    the indices that still need one. `excess` has no room in `spec.replicas`, or is outdated. Some of the kept have
+    `joined` for the next round, and the others are `missing`."""
 
     kept: tuple[Worker, ...]
     owed: tuple[int, ...]

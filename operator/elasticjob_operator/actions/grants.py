@@ -4,11 +4,13 @@ import math
 import time
 
 from elasticjob.api import API_VERSION, ElasticJobSpec
-from elasticjob_operator.cluster.client import CORE, ApiError, Busy, Conflict, Kube, NotFound, Object
+from elasticjob.objects import Object
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, Retry
 from elasticjob_operator.objects.access import change_of, render_access
+from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import default_account, service_account
 
 SOON_SECONDS = 1.0  # until it is tried again: what is on its way

@@ -4,7 +4,8 @@ It judges the form only: this cluster may allow later what it refuses now, and `
 """
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob_operator.cluster.client import Kube, Object
+from elasticjob.objects import Object
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash

@@ -8,16 +8,18 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.objects import Object
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.slots import Slots
-from elasticjob_operator.cluster.cache import Cache, JobView, Key
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, Object
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.pods import SidecarImage, pod_name, render_pod, template_hash
 
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it

@@ -1,11 +1,12 @@
 """What the operator last saw of jobs, pods and workers, from watches and from its own writes. Decides nothing."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elasticjob.api import JOB_LABEL
-from elasticjob_operator.cluster.client import Listing, Object
+from elasticjob.objects import Object
+from elasticjob_operator.cluster.client import Listing
+from elasticjob_operator.job.view import JobView
 
 
 class Key(NamedTuple):
@@ -13,16 +14,6 @@ class Key(NamedTuple):
 
     namespace: str
     name: str
-
-
-@dataclass(slots=True)
-class JobView:
-    """The newest known form of a job and of what belongs to it, by name; `gone` are the uids that a listing missed."""
-
-    job: Object | None = None
-    pods: dict[str, Object] = field(default_factory=dict)
-    workers: dict[str, Object] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
 
 
 class Cache:

@@ -5,16 +5,16 @@ import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 from urllib.parse import urlencode
 
 import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from elasticjob.api import API_VERSION, GROUP, JOBS, VERSION, WORKERS
-
-Object = dict[str, Any]
+from elasticjob.api import API_VERSION, JOBS, WORKERS
+from elasticjob.objects import Object
+from elasticjob_operator.objects.paths import COORDINATION, CORE, CUSTOM
 
 log = logging.getLogger(__name__)
 
@@ -22,12 +22,6 @@ REQUEST_SECONDS = 10.0
 ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook unless it was set otherwise, and then names it
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 PAGE = 500  # objects in one answer of a listing
-
-CORE = "/api/v1"
-CUSTOM = f"/apis/{GROUP}/{VERSION}"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-NETWORKING = "/apis/networking.k8s.io/v1"
-COORDINATION = "/apis/coordination.k8s.io/v1"
 
 
 class ApiError(Exception):

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from elasticjob.api import API_VERSION
-from elasticjob_operator.cluster.client import CORE, Kube, Object
+from elasticjob.objects import Object
+from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.objects.paths import CORE
 
 COMPONENT = "elasticjob-operator"
 LONGEST_MESSAGE = 1024

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 
-from elasticjob_operator.cluster.client import FAILURES, Conflict, Kube, NotFound, Object
+from elasticjob.objects import Object
+from elasticjob_operator.cluster.client import FAILURES, Conflict, Kube, NotFound
 
 RENEW_SECONDS = 1.0
 REQUEST_SECONDS = 3.0

@@ -7,10 +7,10 @@ again, and keeps the pod with its logs.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from elasticjob.objects import Object
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import is_current
-from elasticjob_operator.cluster.client import Object
 
 DEADLINE_SECONDS = 1  # the least that there is
 
@@ -28,7 +28,7 @@ def cleanup(
     pods: Mapping[PodKey, Object],
     trainer: str,
 ) -> Cleanup:
-    """Of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
+    """What becomes of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
 
     What goes on beside the trainer of a worker that has finished is ended at once, not with the job: the pod holds its
     part of a node until then.

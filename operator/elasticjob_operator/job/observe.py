@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from elasticjob.api import DETAIL_LENGTH, INDEX_LABEL, ElasticWorkerSpec, WorkerRequest
 from elasticjob.certificates import der_of, fingerprint_of
+from elasticjob.objects import Object
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob.text import plain
-from elasticjob_operator.cluster.cache import JobView
-from elasticjob_operator.cluster.client import Object
 from elasticjob_operator.job.records import Reading, problems_among, read_record
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import KINDS, Reason, Wait, container_of, exit_of, has_started, joined, wait_of
 from elasticjob_operator.objects.pods import hash_of, pod_key_of
 

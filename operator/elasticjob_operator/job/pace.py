@@ -18,8 +18,8 @@ class Due:
 def pace_of(
     before: ElasticJobStatus, after: ElasticJobStatus, written: float, differs: float
 ) -> Due | Deferred | Retry:
-    """For `after`, which is not `before`. `written` and `differs`: seconds since the last write, and since the first
-    difference to it. Counters gather for a while, as they come in showers: pods start, workers join."""
+    """When to write `after`, which is not `before`. `written` and `differs`: seconds since the last write, and since
+    the first difference to it. Counters gather for a while, as they come in showers: pods start, workers join."""
     if _essence(before) != _essence(after):
         return Due()
     watchers = max(len(after.rendezvous.participants), after.replicas)

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from elasticjob.api import ElasticWorker, Progress
 from elasticjob.rendezvous import State
-from elasticjob_operator.cluster.cache import JobView
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.pods import pod_name
 
 

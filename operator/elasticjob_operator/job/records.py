@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from elasticjob.api import MAX_REPLICAS, ElasticWorker, RendezvousPhase
 from elasticjob.certificates import check_certificate, der_of
-from elasticjob_operator.cluster.client import Object
+from elasticjob.objects import Object
 from elasticjob_operator.objects.pods import batch_of
 
 PROBLEM_LENGTH = 300

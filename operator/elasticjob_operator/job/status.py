@@ -15,12 +15,12 @@ from elasticjob.api import (
     RoundRecord,
 )
 from elasticjob.heartbeats import default_worker_lost
+from elasticjob.objects import Object
 from elasticjob.rendezvous import Clocks, Decision, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.cluster.client import Object
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from elasticjob.objects import Object
 from elasticjob.rendezvous import PodState
-from elasticjob_operator.cluster.client import Object
 from elasticjob_operator.objects.pods import SIDECAR
 
 TEXT_LENGTH = 300

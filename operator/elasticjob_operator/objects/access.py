@@ -6,7 +6,8 @@ A role cannot say that a worker keeps no other record than its own: the chart's 
 from collections.abc import Iterator, Sequence
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, TUNNEL_PORT, WORKERS, ElasticJobSpec
-from elasticjob_operator.cluster.client import CORE, NETWORKING, RBAC, Object
+from elasticjob.objects import Object
+from elasticjob_operator.objects.paths import CORE, NETWORKING, RBAC
 from elasticjob_operator.objects.pods import default_account, owner_reference, service_account
 
 

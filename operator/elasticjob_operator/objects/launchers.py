@@ -5,12 +5,10 @@ A refusal must not be wrong: what may start torchrun in the end, a script of the
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 from elasticjob.api import TRAINER_API_PORT
+from elasticjob.objects import Object
 from elasticjob_operator.objects.command import Program, Words, options, programs
-
-Object = dict[str, Any]
 
 BACKEND, ENDPOINT = "elasticjob", f"127.0.0.1:{TRAINER_API_PORT}"
 TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})

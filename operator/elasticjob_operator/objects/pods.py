@@ -18,8 +18,8 @@ from elasticjob.api import (
     TUNNEL_PORT,
     ElasticJobSpec,
 )
+from elasticjob.objects import Object
 from elasticjob.rendezvous.model import PodKey
-from elasticjob_operator.cluster.client import Object
 
 SIDECAR = "elasticjob-sidecar"
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
@@ -114,7 +114,7 @@ def template_hash(spec: ElasticJobSpec) -> str:
 
 
 def hash_of(pod: Object) -> str | None:
-    """The `template_hash` that the pod was made from; None where an operator made it that did not say so yet."""
+    """The `template_hash` that the pod was made from; None for a pod of an operator that did not note it yet."""
     annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
     return annotations.get(TEMPLATE_HASH)
 

@@ -1,13 +1,11 @@
 """What this project itself asks of a pod template that is a valid pod. Pure; each problem says what to change."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.objects import Object
 from elasticjob_operator.objects import launchers
 from elasticjob_operator.objects.pods import RESERVED_ENVIRONMENT, SIDECAR, VOLUMES
-
-Object = dict[str, Any]
 
 
 def problem(spec: ElasticJobSpec) -> str | None:

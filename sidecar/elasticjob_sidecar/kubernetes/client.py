@@ -14,14 +14,15 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 
 from elasticjob.api import GROUP, INDEX_LABEL, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob.objects import Object
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster, Token
-from elasticjob_sidecar.store.sockets import keep_alive
+from elasticjob_sidecar.sockets import keep_alive
 
 CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel
 REQUEST_SECONDS = 5.0
@@ -31,7 +32,6 @@ LATE = f"the API server did not answer within {REQUEST_SECONDS:g} s"
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -64,15 +64,15 @@ BY_STATUS: dict[int, type[ApiFailure]] = {
 class KubeApi(Protocol):
     """What the sidecar needs of the API server; tests put a fake in its place."""
 
-    async def get_worker(self, name: str) -> Json: ...
-    async def create_worker(self, body: Json) -> Json: ...
-    async def patch_worker(self, name: str, body: Json) -> Json: ...
-    async def patch_worker_status(self, name: str, body: Json) -> Json: ...
-    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Json]: ...
-    async def list_job(self, name: str) -> Json: ...
+    async def get_worker(self, name: str) -> Object: ...
+    async def create_worker(self, body: Object) -> Object: ...
+    async def patch_worker(self, name: str, body: Object) -> Object: ...
+    async def patch_worker_status(self, name: str, body: Object) -> Object: ...
+    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Object]: ...
+    async def list_job(self, name: str) -> Object: ...
     def watch_job(
         self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
-    ) -> AsyncIterator[Json]: ...
+    ) -> AsyncIterator[Object]: ...
 
 
 class Kube:
@@ -96,33 +96,33 @@ class Kube:
     async def close(self) -> None:
         await self._http.close()
 
-    async def get_worker(self, name: str) -> Json:
+    async def get_worker(self, name: str) -> Object:
         return await self._call("GET", f"{self._workers}/{name}")
 
-    async def create_worker(self, body: Json) -> Json:
+    async def create_worker(self, body: Object) -> Object:
         return await self._call("POST", self._workers, body, JSON)
 
-    async def patch_worker(self, name: str, body: Json) -> Json:
+    async def patch_worker(self, name: str, body: Object) -> Object:
         return await self._call("PATCH", f"{self._workers}/{name}", body, MERGE_PATCH)
 
-    async def patch_worker_status(self, name: str, body: Json) -> Json:
+    async def patch_worker_status(self, name: str, body: Object) -> Object:
         return await self._call("PATCH", f"{self._workers}/{name}/status", body, MERGE_PATCH)
 
-    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Json]:
+    async def list_workers(self, job: str, indices: Sequence[int] = ()) -> list[Object]:
         """The job's; only those of `indices`, if any are given."""
         these = f",{INDEX_LABEL} in ({','.join(map(str, indices))})" if indices else ""
         query = urlencode({"labelSelector": f"{JOB_LABEL}={job}{these}"})
         listed = await self._call("GET", f"{self._workers}?{query}")
-        items: list[Json] = listed["items"]
+        items: list[Object] = listed["items"]
         return items
 
-    async def list_job(self, name: str) -> Json:
+    async def list_job(self, name: str) -> Object:
         query = urlencode({"fieldSelector": f"metadata.name={name}"})
         return await self._call("GET", f"{self._jobs}?{query}")
 
     async def watch_job(
         self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
-    ) -> AsyncIterator[Json]:
+    ) -> AsyncIterator[Object]:
         """Events of one job after `resource_version`, bookmarks too, until the server ends the stream."""
         asked = {
             "fieldSelector": f"metadata.name={name}",
@@ -146,19 +146,19 @@ class Kube:
         finally:
             response.close()
 
-    async def _call(self, method: str, url: str, body: Json | None = None, kind: str = "") -> Json:
+    async def _call(self, method: str, url: str, body: Object | None = None, kind: str = "") -> Object:
         return await _answered(self._answer(method, url, body, kind))
 
-    async def _answer(self, method: str, url: str, body: Json | None, kind: str) -> Json:
+    async def _answer(self, method: str, url: str, body: Object | None, kind: str) -> Object:
         async with await self._send(method, url, REQUEST_SECONDS, body, kind) as response:
             read = await response.read()
         if not 200 <= response.status < 300:
             raise self._failure(response.status, read)
-        answer: Json = json.loads(read)
+        answer: Object = json.loads(read)
         return answer
 
     async def _send(
-        self, method: str, url: str, seconds: float, body: Json | None = None, kind: str = ""
+        self, method: str, url: str, seconds: float, body: Object | None = None, kind: str = ""
     ) -> aiohttp.ClientResponse:
         """No attempt to connect lasts long, and a connection to nowhere ends in 25 seconds."""
         headers = {"Authorization": f"Bearer {self._token.value}"}

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from elasticjob.api import RendezvousStatus
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Gone, Json, KubeApi
+from elasticjob.objects import Object
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Gone, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
@@ -76,7 +77,7 @@ class JobWatch:
             self._pass_on(job)
         self._version = listed["metadata"]["resourceVersion"]
 
-    def _pass_on(self, job: Json) -> None:
+    def _pass_on(self, job: Object) -> None:
         metadata = job["metadata"]
         if metadata["uid"] != self._uid:
             log.warning("ElasticJob %s with uid %s is another job of the same name", self._job, metadata["uid"])

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, WorkerRequest
 from elasticjob.heartbeats import default_worker_lost, heartbeat_seconds
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Json, KubeApi, Missing
+from elasticjob.objects import Object
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
@@ -203,7 +204,7 @@ class WorkerRecord:
         self._heartbeat += 1
         self._shown, self._written_progress = set(progress.metrics), progress
 
-    async def _guarded(self, write: Callable[[str, Json], Awaitable[Json]], body: Json) -> None:
+    async def _guarded(self, write: Callable[[str, Object], Awaitable[Object]], body: Object) -> None:
         """Write; when the object was newer than we thought, read it, so that the next try fits."""
         try:
             self._took(await write(self._me.pod_name, body))
@@ -213,7 +214,7 @@ class WorkerRecord:
             self._heartbeat = max(self._heartbeat, found.get("status", {}).get("heartbeat") or 0)
             raise
 
-    def _took(self, stored: Json) -> None:
+    def _took(self, stored: Object) -> None:
         """Somebody may have written to it, and without its labels and its owner the operator would not know it."""
         meta, ours = stored["metadata"], self._metadata()
         labels, owners = meta.get("labels", {}), meta.get("ownerReferences", [])
@@ -221,15 +222,15 @@ class WorkerRecord:
         self._version = meta["resourceVersion"]
         self._ours = marked and stored["spec"].get("id") == self._me.id
 
-    def _metadata(self) -> Json:
+    def _metadata(self) -> Object:
         me = self._me
         owner = {"apiVersion": "v1", "kind": "Pod", "name": me.pod_name, "uid": me.pod_uid, "blockOwnerDeletion": False}
         labels = {JOB_LABEL: me.job, INDEX_LABEL: str(me.index)}
         return {"name": me.pod_name, "labels": labels, "ownerReferences": [owner]}
 
-    def _body(self, request: WorkerRequest | None, version: str | None) -> Json:
+    def _body(self, request: WorkerRequest | None, version: str | None) -> Object:
         me, metadata = self._me, self._metadata()
-        spec: Json = {
+        spec: Object = {
             "job": me.job,
             "index": me.index,
             "id": me.id,
@@ -245,7 +246,7 @@ class WorkerRecord:
         return {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": metadata, "spec": spec}
 
 
-def _replacing(request: WorkerRequest | None) -> Json | None:
+def _replacing(request: WorkerRequest | None) -> Object | None:
     """`request` for a merge patch: absent fields are null, or the last request's would stay."""
     return None if request is None else request.model_dump(mode="json", by_alias=True)
 

@@ -2,20 +2,24 @@
 
 from enum import StrEnum
 
+from elasticjob_torch import wire
+
 
 class Code(StrEnum):
-    BAD_REQUEST = "BadRequest"
-    NO_TRAINER = "NoTrainer"  # no open events stream of this trainer
-    SUPERSEDED = "Superseded"  # a newer trainer process of this pod has taken its place
-    CLOSED = "Closed"
-    LEAVING = "Leaving"
-    JOIN_TIMEOUT = "JoinTimeout"
-    ROUND_BROKEN = "RoundBroken"
-    STORE_TIMEOUT = "StoreTimeout"
+    """Those that a trainer may be told are the wire's words; with the last two sidecars refuse one another."""
+
+    BAD_REQUEST = wire.Code.BAD_REQUEST.value
+    NO_TRAINER = wire.Code.NO_TRAINER.value
+    SUPERSEDED = wire.Code.SUPERSEDED.value
+    CLOSED = wire.Code.CLOSED.value
+    LEAVING = wire.Code.LEAVING.value
+    JOIN_TIMEOUT = wire.Code.JOIN_TIMEOUT.value
+    ROUND_BROKEN = wire.Code.ROUND_BROKEN.value
+    STORE_TIMEOUT = wire.Code.STORE_TIMEOUT.value
+    TOO_MANY = wire.Code.TOO_MANY.value
+    API_AWAY = wire.Code.API_AWAY.value
     NOT_A_MEMBER = "NotAMember"
     NOT_YET = "NotYet"  # the store is not served yet
-    TOO_MANY = "TooMany"
-    API_AWAY = "ApiServerAway"
 
 
 class Refused(Exception):

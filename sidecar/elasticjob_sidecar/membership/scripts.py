@@ -8,14 +8,12 @@ Pure, as `machine`: `now` is an argument, and after each of the machine's output
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from elasticjob.api import RendezvousPhase
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused
-
-MAX_SCRIPTS = 256  # open streams; more processes than any node has devices
+from elasticjob_torch import wire
 
 
 @dataclass(slots=True)
@@ -40,8 +38,8 @@ class Scripts:
 
     def opened(self, name: str, saves: bool) -> int:
         """A script looks on; returns the number of its stream, for `closed`. Raises Refused."""
-        if len(self._open) >= MAX_SCRIPTS:
-            raise Refused(Code.TOO_MANY, f"{MAX_SCRIPTS} processes of this pod look on already")
+        if len(self._open) >= wire.MAX_SCRIPTS:
+            raise Refused(Code.TOO_MANY, f"{wire.MAX_SCRIPTS} processes of this pod look on already")
         self._streams += 1
         self._open[self._streams] = Script(name, saves)
         return self._streams
@@ -64,7 +62,7 @@ class Scripts:
             self._until = None
 
     def may_report(self, worker: Standing, local_rank: int) -> bool:
-        """Of several processes the first that reports at all speaks for the worker, as long as the round lasts."""
+        """The lowest local rank that has reported in this round speaks for the worker."""
         round, lowest = self._reporter
         if round != worker.held or local_rank <= lowest:
             self._reporter = (worker.held, local_rank)
@@ -95,7 +93,7 @@ def planned_end(worker: Standing) -> int:
     return round
 
 
-def script_view_of(worker: Standing) -> dict[str, Any] | None:
+def script_view_of(worker: Standing) -> wire.ScriptView | None:
     """What scripts are told, None before the job was seen."""
     job, handed = worker.job, worker.handed
     if job is None:

@@ -1,9 +1,8 @@
 """What a trainer is told of the rendezvous on its events stream."""
 
-from typing import Any
-
 from elasticjob.api import RendezvousPhase
 from elasticjob_sidecar.membership.output import Standing
+from elasticjob_torch import wire
 
 
 def has_changed(worker: Standing) -> bool:
@@ -17,7 +16,7 @@ def has_changed(worker: Standing) -> bool:
     return job.phase is RendezvousPhase.FORMED and not worker.in_round(held)
 
 
-def view_of(worker: Standing) -> dict[str, Any] | None:
+def view_of(worker: Standing) -> wire.View | None:
     """The view, None before the job was seen. `handed` is the round that `changed` speaks of."""
     job = worker.job
     if job is None:

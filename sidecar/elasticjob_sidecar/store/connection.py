@@ -5,7 +5,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from elasticjob_sidecar.store.sockets import keep_alive
+from elasticjob_sidecar.sockets import keep_alive
 
 CLOSING_SECONDS = 2.0  # for TLS to say goodbye
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob.certificates import der_of
+from elasticjob.objects import Object
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Json, KubeApi
+from elasticjob_sidecar.kubernetes.client import ApiFailure, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
@@ -99,7 +100,7 @@ class RoundTrust:
         return f"no valid certificate of worker {', '.join(missing)}" if missing else ""
 
 
-def _certificates(job: str, records: list[Json]) -> Iterator[tuple[Member, bytes]]:
+def _certificates(job: str, records: list[Object]) -> Iterator[tuple[Member, bytes]]:
     """Those in ElasticWorkers, each with the incarnation whose it is."""
     for record in records:
         try:

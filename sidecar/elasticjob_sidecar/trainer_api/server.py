@@ -4,9 +4,7 @@ import asyncio
 
 from aiohttp import web
 
-CONNECTIONS = 512  # each script's stream, the agent's, and short calls
-HEAD_BYTES, HEADERS = 2048, 32  # of the request's line and of a header; how many headers
-IDLE_SECONDS = 60.0  # without a request, or without all of one's headers; longer than clients keep a connection
+from elasticjob_torch import wire
 
 
 class TrainerServer:
@@ -17,10 +15,10 @@ class TrainerServer:
             access_log=None,
             handler_cancellation=True,
             shutdown_timeout=0.1,
-            keepalive_timeout=IDLE_SECONDS,
-            max_line_size=HEAD_BYTES,
-            max_field_size=HEAD_BYTES,
-            max_headers=HEADERS,
+            keepalive_timeout=wire.IDLE_SECONDS,
+            max_line_size=wire.HEAD_BYTES,
+            max_field_size=wire.HEAD_BYTES,
+            max_headers=wire.HEADERS,
         )
         self._server: asyncio.Server | None = None
 
@@ -32,7 +30,7 @@ class TrainerServer:
 
         def connected() -> asyncio.BaseProtocol:
             # the newest is turned away, not the oldest: that is the agent's stream, whose end is the agent's
-            return http() if len(http.connections) < CONNECTIONS else _TurnedAway()
+            return http() if len(http.connections) < wire.MAX_CONNECTIONS else _TurnedAway()
 
         self._server = await asyncio.get_running_loop().create_server(connected, host, port)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
-from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of
+from elasticjob_operator.job.view import JobView
 from support.fuzzing import Json, tried
 from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer
 from support.record_strategies import STATUSES, certified, specs

@@ -18,9 +18,10 @@ from kubernetes.aio.client import ApiClient, Configuration
 from elasticjob_operator import app, health
 from elasticjob_operator.cluster import handlers, leader
 from elasticjob_operator.cluster.cache import Cache
-from elasticjob_operator.cluster.client import CUSTOM, Kube, NotFound
+from elasticjob_operator.cluster.client import Kube, NotFound
 from elasticjob_operator.cluster.leader import Leadership, StillWorking, lead
 from elasticjob_operator.cluster.workqueue import WorkQueue
+from elasticjob_operator.objects.paths import CUSTOM
 from elasticjob_operator.options import parse
 from support.silent_server import SilentServer
 

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import pytest
 from elasticjob.api import ElasticJobSpec, RendezvousSpec
 
 ROOT = Path(__file__).parents[3]
-PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
 ROW = re.compile(r"^\| `([\w.]+)` \| `?(\w+)`?", re.M)
 
 
@@ -33,25 +33,53 @@ def test_the_readme_names_only_tests_and_folders_that_are_there() -> None:
         assert (ROOT / name).exists(), name
 
 
-def make_docs(monkeypatch: pytest.MonkeyPatch, file: Path, *options: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["docs", "--file", str(file), *options])
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A copy of the pages that are generated in part."""
+    for name in ("protocol.md", "trainer-api.md"):
+        shutil.copy(ROOT / "docs" / name, tmp_path)
+    return tmp_path
+
+
+def make_docs(monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["docs", "--folder", str(folder), *options])
+    monkeypatch.syspath_prepend(ROOT / "hack")
     runpy.run_path(str(ROOT / "hack" / "docs.py"), run_name="__main__")
 
 
+@pytest.mark.parametrize(
+    ("page", "told", "wrong"),
+    [
+        ("protocol.md", "| Formed | `RoundBroken` |", "| Formed | `RoundEnded` |"),
+        ("trainer-api.md", "| `Superseded` | 409 |", "| `Superseded` | 410 |"),
+        ("trainer-api.md", "text of 1 to 64 characters", "text of 1 to 65 characters"),
+    ],
+)
 def test_a_page_that_differs_from_the_code_is_refused_and_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pages: Path, monkeypatch: pytest.MonkeyPatch, page: str, told: str, wrong: str
 ) -> None:
-    page = tmp_path / "protocol.md"
-    page.write_text(PROTOCOL.replace("| Formed | `RoundBroken` |", "| Formed | `RoundEnded` |"))
+    text = (pages / page).read_text()
+    assert told in text
+    (pages / page).write_text(text.replace(told, wrong))
     with pytest.raises(SystemExit, match="run `make docs`"):
-        make_docs(monkeypatch, page, "--check")
-    make_docs(monkeypatch, page)
-    assert page.read_text() == PROTOCOL
-    make_docs(monkeypatch, page, "--check")
+        make_docs(monkeypatch, pages, "--check")
+    make_docs(monkeypatch, pages)
+    assert (pages / page).read_text() == text
+    make_docs(monkeypatch, pages, "--check")
 
 
-def test_a_page_without_a_marker_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "protocol.md"
-    page.write_text(PROTOCOL.replace("make docs: moves", "make docs: steps"))
+def test_a_page_without_a_marker_is_refused(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = pages / "protocol.md"
+    page.write_text(page.read_text().replace("make docs: moves", "make docs: steps"))
     with pytest.raises(SystemExit, match="it must have rules, moves, history, steps"):
-        make_docs(monkeypatch, page)
+        make_docs(monkeypatch, pages)
+
+
+def test_links_within_the_documents_lead_somewhere() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        for name, anchor in re.findall(r"\]\(([\w./-]*)(?:#([\w-]+))?\)", page.read_text()):
+            target = (page.parent / name) if name else page
+            assert target.exists(), f"{page.name}: {name}"
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.M) if anchor else []
+            anchors = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+            assert not anchor or anchor in anchors, f"{page.name}: #{anchor}"

@@ -11,10 +11,10 @@ import time
 import aiohttp
 import pytest
 
-from elasticjob_sidecar import app
-from elasticjob_sidecar.store import sockets, tunnel
+from elasticjob_sidecar import app, sockets
+from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.connection import Connection, dial, listen
-from elasticjob_sidecar.trainer_api import routes as trainer_api
+from elasticjob_torch import wire
 from support.sidecar_fakes import FakeKube, Json
 from support.sidecar_world import DEADLINE, Worker, World, next_event, store, until
 
@@ -304,7 +304,7 @@ async def test_the_record_of_a_join_says_what_failed_in_few_plain_words(world: W
 
 
 async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_api, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(wire, "BODY_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
     writer.write(b"POST /v1/leave HTTP/1.1\r\nHost: sidecar\r\nContent-Length: 10\r\n\r\n")
     async with asyncio.timeout(DEADLINE):
@@ -320,7 +320,7 @@ async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatc
         ("POST", "rendezvous", {"trainer": "t"}, 409, "this trainer has no open events stream"),
         ("POST", "rendezvous", {}, 400, "Invalid JSON"),
         ("POST", "rendezvous", {"after": 0}, 400, "trainer: Field required"),
-        ("POST", "rendezvous", {"trainer": "t", "cause": "AgentLost"}, 400, "cause: Value error, use one of Started"),
+        ("POST", "rendezvous", {"trainer": "t", "cause": "AgentLost"}, 400, "cause: Input should be 'Started', 'Work"),
         ("POST", "rendezvous", {"trainer": "t", "lastCall": 0}, 400, "lastCall: "),
         ("POST", "rendezvous", {"trainer": "t", "workerLost": 9}, 400, "workerLost: "),
         ("POST", "store", {"trainer": "t", "round": 1, "port": 0}, 400, "port: "),

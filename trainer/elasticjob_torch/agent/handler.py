@@ -26,6 +26,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
+from elasticjob_torch import wire
 from elasticjob_torch.agent.failures import Failures
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
@@ -170,9 +171,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """End this agent's membership: finish after success, else leave; the job itself goes on.
 
         Success is what torch's agent says of it, by entering its exit barrier, and nothing else: some versions call
-        this while no exception is in flight though the workers have failed. Raises nothing, may be called again, and
-        returns whether the end is recorded. Takes milliseconds; while the API server is away at most ``close_timeout``
-        seconds (30) for a leave and 300 for a finish, which is lost with this process.
+        this while no exception is in flight though training processes have failed. Raises nothing, may be called again,
+        and returns whether the end is recorded. Takes milliseconds; while the API server is away at most
+        ``close_timeout`` seconds (30) for a leave and 300 for a finish, which is lost with this process.
         """
         kind = sys.exc_info()[0]
         recorded = self._membership.end(stopped=kind is not None and issubclass(kind, SignalException))
@@ -186,10 +187,10 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             log.info("this worker ends: %s", error)
             raise SystemExit(0) from None
         except Closed as error:
-            if error.outcome == "Complete":
+            if error.outcome == wire.Outcome.COMPLETE:
                 log.info("nothing left to do: %s", error)
                 raise SystemExit(0) from None
-            if error.outcome == "RendezvousTimeout":
+            if error.outcome == wire.Outcome.TIMEOUT:
                 raise RendezvousTimeoutError(str(error)) from None
             raise RendezvousClosedError(str(error)) from None
         except CannotRunHere as error:

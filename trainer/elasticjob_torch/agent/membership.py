@@ -13,8 +13,8 @@ import uuid
 import weakref
 from typing import TYPE_CHECKING
 
+from elasticjob_torch import wire
 from elasticjob_torch.sidecar.client import (
-    LONGEST_SECONDS,
     Closed,
     JoinTimeout,
     Leaving,
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 _STORE_SLICE_SECONDS = 20.0
 # While the API server is away, the word of success is worth waiting for: this process ends with it.
-_FINISH_SECONDS = 300.0
+_FINISH_SECONDS = wire.RECORDED_SECONDS
 
 
 class CannotRunHere(Exception):
@@ -101,7 +101,7 @@ class Membership:
     def is_over(self) -> bool:
         """Say whether the whole job has ended, so that no agent has to be waited for."""
         view = self._events.view
-        return view is not None and view.closed and view.outcome in ("Complete", "Failed")
+        return view is not None and view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED)
 
     def join(self, deadline: float | None, failure: str = "") -> Round:
         """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
@@ -109,7 +109,7 @@ class Membership:
         ``failure`` says what failed in this worker's processes, if that is why it joins again.
 
         Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
-        are pods to wait for. What a join waits for is told once a minute.
+        are pods to wait for. What a join waits for is logged once a minute.
 
         Asking again after an interruption gives the same round, as long as it stands.
 
@@ -121,12 +121,12 @@ class Membership:
         """
         self._await_stream()  # first, as it may bring the news that decides the cause
         cause = self._cause()
-        detail = failure if cause == "WorkerFailed" else ""
+        detail = failure if cause is wire.JoinCause.WORKER_FAILED else ""
         refused_until = 0.0
         while True:
             self._await_stream()
-            left = LONGEST_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
-            seconds = min(left, LONGEST_SECONDS)
+            left = wire.LONGEST_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
+            seconds = min(left, wire.LONGEST_SECONDS)
             try:
                 handed = self._client.join(
                     self._used, cause, seconds, self._still_waiting, self._settings.limits, detail
@@ -176,10 +176,10 @@ class Membership:
         why = "no time is left"
         while True:
             if self.has_ended(handed.number):
-                raise RoundBroken("RoundBroken", f"round {handed.number} ended before its store served")
+                raise RoundBroken(wire.Code.ROUND_BROKEN, f"round {handed.number} ended before its store served")
             left = deadline - time.monotonic()
             if left <= 0:
-                raise RoundBroken("RoundBroken", f"the store of round {handed.number} did not come: {why}")
+                raise RoundBroken(wire.Code.ROUND_BROKEN, f"the store of round {handed.number} did not come: {why}")
             try:
                 return self._client.await_store(handed.number, min(left, _STORE_SLICE_SECONDS))
             except StoreTimeout as error:
@@ -226,21 +226,22 @@ class Membership:
     def _tell_end(self) -> bool:
         if self._used and self._succeeded == self._used:
             return self.finish(_FINISH_SECONDS)
+        cause = wire.LeaveCause.POD_STOPPING if self._departed else wire.LeaveCause.TRAINER_LEFT
         try:
-            self._client.leave("PodStopping" if self._departed else "TrainerLeft", self._settings.close_timeout)
+            self._client.leave(cause, self._settings.close_timeout)
         except SidecarError as error:
             log.warning("could not record the leave: %s", error)
             return False
         return True
 
-    def _cause(self) -> str:
+    def _cause(self) -> wire.JoinCause:
         if not self._used:
-            return "Started"
+            return wire.JoinCause.STARTED
         if self._told or self.notice_change():
-            return "MembershipChanged"
+            return wire.JoinCause.MEMBERSHIP_CHANGED
         # The loss of a peer may show in broken connections first: the operator judges when it knows of both.
         log.info("round %d is over for this worker: its processes failed", self._used)
-        return "WorkerFailed"
+        return wire.JoinCause.WORKER_FAILED
 
     def _still_waiting(self, seconds: float) -> None:
         """Say what a join waits for; raises `SidecarUnavailable` when the sidecar has fallen silent meanwhile."""

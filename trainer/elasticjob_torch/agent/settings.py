@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from elasticjob_torch import wire
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_PORT = 29401
 STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
 
 # Keys that a command line written for torch's own backends may carry; refusing them would break such a command line.
@@ -33,8 +34,6 @@ _KNOWN = (*_WAITS, *_NUMBERS, *_WITHOUT_EFFECT)
 # torch's defaults, for the one of the two that is not given
 _KEEP_ALIVE_INTERVAL = 5
 _KEEP_ALIVE_MAX_ATTEMPT = 3
-_SHORTEST_KEEP_ALIVE = 10  # two heartbeats of the sidecar
-_LONGEST_SECONDS = 86400
 
 
 class SettingsError(ValueError):
@@ -105,17 +104,17 @@ def parse_settings(endpoint: str, run_id: str, config: Mapping[str, Any], stop_s
 def _parse_endpoint(endpoint: str) -> tuple[str, int]:
     host, separator, text = endpoint.strip().rpartition(":")
     if not separator:
-        host, text = text, str(DEFAULT_PORT)
+        host, text = text, str(wire.PORT)
     host = host or "127.0.0.1"
     if host == "localhost":
         host = "127.0.0.1"
     if not host.startswith("127."):
         raise SettingsError(
             f"--rdzv-endpoint '{endpoint}' is not the sidecar's loopback address; leave the option out (of accelerate "
-            f"launch: --num_machines and --main_process_ip), or use 127.0.0.1:{DEFAULT_PORT}"
+            f"launch: --num_machines and --main_process_ip), or use 127.0.0.1:{wire.PORT}"
         )
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        raise SettingsError(f"--rdzv-endpoint '{endpoint}' has no valid port; use 127.0.0.1:{DEFAULT_PORT}")
+        raise SettingsError(f"--rdzv-endpoint '{endpoint}' has no valid port; use 127.0.0.1:{wire.PORT}")
     return host, int(text)
 
 
@@ -134,8 +133,8 @@ def _parse_number(key: str, value: Any) -> int:
         number = int(value)
     except (TypeError, ValueError):
         number = 0
-    if not 0 < number <= _LONGEST_SECONDS:
-        raise SettingsError(f"--rdzv-conf {key}={value} is not a whole number from 1 to {_LONGEST_SECONDS}")
+    if not 0 < number <= wire.LONGEST_SECONDS:
+        raise SettingsError(f"--rdzv-conf {key}={value} is not a whole number from 1 to {wire.LONGEST_SECONDS}")
     return number
 
 
@@ -145,10 +144,10 @@ def _worker_lost(numbers: Mapping[str, int]) -> int | None:
     interval = numbers.get("keep_alive_interval", _KEEP_ALIVE_INTERVAL)
     attempts = numbers.get("keep_alive_max_attempt", _KEEP_ALIVE_MAX_ATTEMPT)
     seconds = interval * attempts
-    if not _SHORTEST_KEEP_ALIVE <= seconds <= _LONGEST_SECONDS:
+    least, most = wire.SHORTEST_WORKER_LOST_SECONDS, wire.LONGEST_SECONDS
+    if not least <= seconds <= most:
         raise SettingsError(
             f"--rdzv-conf keep_alive_interval * keep_alive_max_attempt is {interval} * {attempts} = {seconds} s; a "
-            f"sidecar's heartbeat comes every 5 s, so make it at least {_SHORTEST_KEEP_ALIVE}, and at most "
-            f"{_LONGEST_SECONDS}"
+            f"sidecar's heartbeat comes every 5 s, so make it at least {least}, and at most {most}"
         )
     return seconds

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
+from elasticjob_torch import wire
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
 from elasticjob_torch.script.client import Progress, ScriptClient, ScriptView
 
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_METRICS = 16
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
-_MAX_JSON_INTEGER = 2**53 - 1  # the largest number that every reader of JSON takes as it is
+_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_./-]{{0,{wire.METRIC_NAME_LENGTH - 1}}}")
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,10 @@ def _shown(known: Mapping[str, float], news: Mapping[str, SupportsFloat]) -> Map
             shown[name] = value
         else:
             shown.pop(name, None)
-    if len(shown) > MAX_METRICS:
-        raise ValueError(f"report(): {list(shown)[-1]} is one more than the {MAX_METRICS} metrics that can be shown")
+    if len(shown) > wire.MAX_METRICS:
+        raise ValueError(
+            f"report(): {list(shown)[-1]} is one more than the {wire.MAX_METRICS} metrics that can be shown"
+        )
     return shown
 
 
@@ -135,12 +136,13 @@ def _count(name: str, value: SupportsIndex) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"report(): {name} must be a whole number, not {type(value).__name__}") from None
-    return min(max(number, 0), _MAX_JSON_INTEGER)
+    return min(max(number, 0), wire.MAX_JSON_INTEGER)
 
 
 def _metric(name: str, value: SupportsFloat) -> float:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"report(): {name!r} must be a letter, then up to 62 letters, digits or any of ._/-")
+        most = wire.METRIC_NAME_LENGTH - 1
+        raise ValueError(f"report(): {name!r} must be a letter, then up to {most} letters, digits or any of ._/-")
     if type(value) is float:
         return value
     if not isinstance(value, Real):

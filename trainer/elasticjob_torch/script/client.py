@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from elasticjob_torch import wire
 from elasticjob_torch.sidecar.client import SidecarClient, SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import Stream
 
@@ -60,7 +61,7 @@ class ScriptStream(Stream):
 
     def target(self) -> str:
         query = urlencode({"script": self._name, "saves": str(self.saves).lower()})
-        return f"/v1/rendezvous/watch?{query}"
+        return f"{wire.WATCH.path}?{query}"
 
     def take(self, data: Any) -> None:
         before, now = self.view, time.monotonic()
@@ -173,7 +174,7 @@ class Sender:
             saved, progress, closing = self._next()
             # the end of this process says as much
             if saved is not None and not closing and self._connected.wait(_PATIENCE_SECONDS):
-                self._post("/v1/saved", {"script": self._name, "round": saved}, _PATIENCE_SECONDS)
+                self._post(wire.SAVED, {"script": self._name, "round": saved}, _PATIENCE_SECONDS)
             if progress is not None and not self._send(progress):
                 with self._condition:
                     self._progress = self._progress or progress
@@ -195,17 +196,17 @@ class Sender:
 
     def _send(self, progress: Progress) -> bool:
         given = {"step": progress.step, "total": progress.total, "metrics": dict(progress.metrics)}
-        return self._post("/v1/progress", {"local_rank": self._local_rank, **given}, 0)
+        return self._post(wire.PROGRESS, {"local_rank": self._local_rank, **given}, 0)
 
-    def _post(self, path: str, body: dict[str, Any], patience: float) -> bool:
+    def _post(self, call: wire.Call, body: dict[str, Any], patience: float) -> bool:
         """Return False when it may be tried again."""
         try:
-            self._client.post(path, body, patience)
+            self._client.post(call.path, body, patience)
         except SidecarUnavailable as error:
-            self._complain(path, error)
+            self._complain(call.path, error)
             return False
         except SidecarError as error:
-            self._complain(path, error)
+            self._complain(call.path, error)
         return True
 
     def _complain(self, path: str, error: SidecarError) -> None:

@@ -29,14 +29,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from elasticjob_torch import wire
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-LONGEST_SECONDS = 24 * 3600.0  # how long the sidecar waits at most
 _CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 10.0  # for calls that do not block
-_MARGIN_SECONDS = 5.0  # what a blocking call may take over the time it was given
 _SERVED_SECONDS = 1.0  # after a call of this length the sidecar was there
 _LOG_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
@@ -92,7 +91,13 @@ class StoreTimeout(SidecarRefusal):
 
 
 _REFUSALS: dict[str, type[SidecarRefusal]] = {
-    kind.__name__: kind for kind in (RoundBroken, NoTrainer, Superseded, Closed, Leaving, JoinTimeout, StoreTimeout)
+    wire.Code.ROUND_BROKEN: RoundBroken,
+    wire.Code.NO_TRAINER: NoTrainer,
+    wire.Code.SUPERSEDED: Superseded,
+    wire.Code.CLOSED: Closed,
+    wire.Code.LEAVING: Leaving,
+    wire.Code.JOIN_TIMEOUT: JoinTimeout,
+    wire.Code.STORE_TIMEOUT: StoreTimeout,
 }
 
 
@@ -134,7 +139,7 @@ class SidecarClient:
 
     def view(self) -> dict[str, Any]:
         """Return the current view of the rendezvous."""
-        return self._call("GET", "/v1/rendezvous")
+        return self._call("GET", wire.VIEW.path)
 
     def join(
         self,
@@ -153,8 +158,8 @@ class SidecarClient:
         """
         body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
         body |= {"detail": detail} if detail else {}
-        within = timeout + _MARGIN_SECONDS
-        answer = self._call("POST", "/v1/rendezvous", body, answer_within=within, still_waiting=still_waiting)
+        within = timeout + wire.MARGIN_SECONDS
+        answer = self._call("POST", wire.JOIN.path, body, answer_within=within, still_waiting=still_waiting)
         try:
             return Round(
                 number=int(answer["round"]),
@@ -168,12 +173,12 @@ class SidecarClient:
 
     def post_store(self, round_number: int, port: int) -> None:
         """Tell that this agent, rank 0 of the round, serves the round's store at a loopback port."""
-        self._call("POST", "/v1/store", {"trainer": self.trainer, "round": round_number, "port": port})
+        self._call("POST", wire.POST_STORE.path, {"trainer": self.trainer, "round": round_number, "port": port})
 
     def await_store(self, round_number: int, timeout: float) -> StoreAddress:
         """Wait, at most ``timeout`` seconds, until the round's store answers; return where."""
-        query = urlencode({"trainer": self.trainer, "round": round_number, "timeout": timeout})
-        answer = self._call("GET", f"/v1/store?{query}", answer_within=timeout + _MARGIN_SECONDS)
+        query = urlencode({"round": round_number, "timeout": timeout})
+        answer = self._call("GET", f"{wire.ASK_STORE.path}?{query}", answer_within=timeout + wire.MARGIN_SECONDS)
         try:
             return _address(answer)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -181,23 +186,23 @@ class SidecarClient:
 
     def leave(self, cause: str, timeout: float) -> None:
         """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
-        self._record("/v1/leave", {"cause": cause}, timeout)
+        self._record(wire.LEAVE.path, {"cause": cause}, timeout)
 
     def finish(self, round_number: int, timeout: float) -> None:
         """Tell that this agent's work of the round is done; return when it is recorded."""
-        self._record("/v1/finish", {"round": round_number}, timeout)
+        self._record(wire.FINISH.path, {"round": round_number}, timeout)
 
     def close(self, timeout: float) -> None:
         """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
-        self._record("/v1/close", {}, timeout)
+        self._record(wire.CLOSE.path, {}, timeout)
 
     def post(self, path: str, body: dict[str, Any], patience: float) -> None:
         """Send what a training script has to say; it is no trainer."""
         self._call("POST", path, body, patience=patience)
 
     def _record(self, path: str, body: dict[str, Any], timeout: float) -> None:
-        timeout = min(timeout, LONGEST_SECONDS)
-        within = timeout + _MARGIN_SECONDS  # before that the sidecar says that the API server does not take it
+        timeout = min(timeout, wire.LONGEST_SECONDS)
+        within = timeout + wire.MARGIN_SECONDS  # before that the sidecar says that the API server does not take it
         body = {"trainer": self.trainer, "timeout": timeout, **body}
         self._call("POST", path, body, answer_within=within, patience=min(timeout, self.patience))
 
@@ -207,7 +212,7 @@ class SidecarClient:
         target: str,
         body: dict[str, Any] | None = None,
         *,
-        answer_within: float = _ANSWER_SECONDS,
+        answer_within: float = wire.ANSWER_SECONDS,
         patience: float | None = None,
         still_waiting: Callable[[float], None] | None = None,
     ) -> dict[str, Any]:
@@ -251,7 +256,7 @@ class SidecarClient:
             connection.request(method, target, body=payload, headers=headers)
             if still_waiting is not None:
                 _await_answer(connection.sock, within, still_waiting)
-                connection.sock.settimeout(_ANSWER_SECONDS)
+                connection.sock.settimeout(wire.ANSWER_SECONDS)
             with connection.getresponse() as response:  # an error that is kept must not keep the connection open
                 return _read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
         except TimeoutError as error:

@@ -25,13 +25,14 @@ from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from elasticjob_torch import wire
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable, Iterator
 
 log = logging.getLogger(__name__)
 
-_SILENCE_SECONDS = 30.0  # the sidecar says something every 10
 _MAX_PAUSE_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 
@@ -149,7 +150,7 @@ class Stream(ABC):
 
     def _follow(self) -> str:
         """Read one connection to its end; return why it ended."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_SILENCE_SECONDS)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=wire.SILENCE_SECONDS)
         try:
             connection.connect()
             self._socket = connection.sock
@@ -192,7 +193,7 @@ class EventStream(Stream):
 
     def target(self) -> str:
         query = urlencode({"trainer": self._trainer, "round": self.handed})
-        return f"/v1/rendezvous/events?{query}"
+        return f"{wire.EVENTS.path}?{query}"
 
     def take(self, data: Any) -> None:
         self.view = View.from_json(data)
@@ -214,7 +215,7 @@ def parse_events(lines: Iterable[bytes]) -> Iterator[str]:
 
 def _names_superseded(payload: bytes) -> bool:
     try:
-        return bool(json.loads(payload)["error"]["code"] == "Superseded")
+        return bool(json.loads(payload)["error"]["code"] == wire.Code.SUPERSEDED)
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
 

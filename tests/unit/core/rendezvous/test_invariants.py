@@ -176,7 +176,7 @@ crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
 
 only_a = replace(again, participants=(A,))
 
-NOT_KNOWN = "round 3 was formed without worker 1, of which nobody knows that it is lost"
+NOT_KNOWN = "round 3 was formed without worker 1, which nobody knows to be lost"
 ABOUT_TO_END = "round 2 was reopened, and a member had finished"
 STANDS = "round 2 stands, and a member no longer trains in it"
 NO_CAUSE = "round 2 was ended without a cause"

@@ -224,7 +224,7 @@ def test_kopf_copies_no_object_to_find_changes() -> None:
 
 
 def test_no_refusal_ends_a_watch() -> None:
-    """A namespace that vanished is refused, and one that failed for good kopf would never watch again."""
+    """A namespace that vanished is refused, and kopf would never again watch one that failed for good."""
     backoffs = settings().networking.error_backoffs
     for _ in range(2):
         found = list(islice(backoffs, 10_000))

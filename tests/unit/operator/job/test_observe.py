@@ -6,8 +6,8 @@ import pytest
 
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.terms import RequestType
-from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer, is_ready, nodes_of_indices, pod_state
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import wait_of
 from support.operator_objects import ID, Object, job, pod, record, trainer
 

@@ -7,8 +7,8 @@ import pytest
 
 from elasticjob.api import Progress
 from elasticjob.rendezvous import Member, State
-from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.progress import progress_of
+from elasticjob_operator.job.view import JobView
 from support.operator_objects import ID, job, record
 from support.statuses import FORMED
 

@@ -8,8 +8,8 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker, decide
-from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from support.operator_objects import ID, OTHER_ID, Object, job, pod, record
 

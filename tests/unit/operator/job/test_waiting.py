@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from elasticjob.rendezvous import PodState
-from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import KINDS, AnnouncedReasons, Reason, Wait, wait_of
 from support.operator_objects import Object, job, pod, record, trainer
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elasticjob_sidecar.trainer_api import routes as trainer_api
+from elasticjob_torch import wire
 from support.fuzzing import Json, encoded, numbers, scalars, spoiled, texts, tried, values
 from support.sidecar_world import World, until
 
@@ -114,7 +114,7 @@ def must_be_an_answer(raw: bytes, status: int, kind: str, body: bytes) -> None:
     if status == 200 or (status >= 400 and not raw.startswith(b"HEAD") and "json" in kind):
         said: Json = json.loads(body) if body else {}
         if status >= 400:
-            assert said["error"]["code"], said
+            assert said["error"]["code"] in set(wire.Code), said
             assert said["error"]["message"], said
     elif status >= 400 and not raw.startswith(b"HEAD"):
         # not HTTP as aiohttp reads it: nobody's request, so it has nobody's form
@@ -134,7 +134,7 @@ async def still_serves(world: World) -> None:
 @pytest.fixture
 async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """After all that a real trainer joins, and its sidecar tells it the rank."""
-    monkeypatch.setattr(trainer_api, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(wire, "BODY_SECONDS", 0.05)
     world.job("Forming", 1)
     yield world
     zero, one = world.workers

@@ -11,7 +11,7 @@ import pytest
 
 import elasticjob_torch
 from elasticjob.members import Members
-from elasticjob_sidecar.membership import scripts
+from elasticjob_torch import wire
 from support.sidecar_fakes import FakeKube, Json
 from support.sidecar_world import DEADLINE, Worker, World, next_event, until
 
@@ -161,7 +161,7 @@ async def test_a_real_script(pods: World) -> None:
 
 async def test_one_too_many_is_turned_away(pods: World, monkeypatch: pytest.MonkeyPatch) -> None:
     zero, _ = pods.workers
-    monkeypatch.setattr(scripts, "MAX_SCRIPTS", 1)
+    monkeypatch.setattr(wire, "MAX_SCRIPTS", 1)
     await look_on(zero, "a")
     status, answer = await zero.call("GET", "rendezvous/watch?script=b")
     assert (status, answer["error"]["code"]) == (429, "TooMany")

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from elasticjob_sidecar.trainer_api import server as trainer_server
-from elasticjob_sidecar.trainer_api.server import HEAD_BYTES, HEADERS
+from elasticjob_torch import wire
+from elasticjob_torch.wire import HEAD_BYTES, HEADERS
 from support.sidecar_world import DEADLINE, World, two_workers
 
 
@@ -18,7 +18,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_the_agents_stream_outlives_a_flood(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_server, "CONNECTIONS", 10)
+    monkeypatch.setattr(wire, "MAX_CONNECTIONS", 10)
     zero = world.workers[0]
     stream = await zero.stream()
     held, turned_away = [], 0

@@ -1,4 +1,4 @@
-"""The sidecar's streams never fall silent for longer than their listeners wait, whatever rings. In virtual time."""
+"""The sidecar's streams never fall silent for longer than their listeners wait, whatever changes. In virtual time."""
 
 import asyncio
 import itertools
@@ -14,8 +14,8 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.view import view_of
 from elasticjob_sidecar.metrics import Metrics
-from elasticjob_sidecar.trainer_api.routes import COMMENT_SECONDS, TrainerApi
-from elasticjob_torch.sidecar.events import _SILENCE_SECONDS
+from elasticjob_sidecar.trainer_api.routes import TrainerApi
+from elasticjob_torch.wire import COMMENT_SECONDS, SILENCE_SECONDS
 from support.sidecar_fakes import FakeKube
 
 pytestmark = pytest.mark.looptime
@@ -44,7 +44,7 @@ def status(waiting: int = 0) -> RendezvousStatus:
 @pytest.mark.parametrize("pace", [0.2, 5.0, COMMENT_SECONDS - 0.1, 3600.0])
 @pytest.mark.parametrize("changes", [False, True], ids=["nothing changes", "each rings with a change"])
 async def test_a_stream_says_something_however_often_the_job_is_written(pace: float, changes: bool) -> None:
-    """Progress, an annotation, a label: each status or metadata of the job rings, and few of them are of interest."""
+    """Progress, an annotation, a label: each status or metadata of the job wakes them, and few are of interest."""
     metrics, written, loop = Metrics(), Written(), asyncio.get_running_loop()
     record = WorkerRecord(FakeKube(), ME, metrics.api_failed)
     driver = Driver(Membership(Member(0, "0")), Scripts(), record, metrics)
@@ -60,6 +60,6 @@ async def test_a_stream_says_something_however_often_the_job_is_written(pace: fl
         rung += 1
         driver.job_seen(status(rung if changes else 0))
     following.cancel()
-    assert written.longest_silence(began + 120) <= COMMENT_SECONDS + 0.01 < _SILENCE_SECONDS / 2
+    assert written.longest_silence(began + 120) <= COMMENT_SECONDS + 0.01 < SILENCE_SECONDS / 2
     comments = [data for _, data in written.all if data.startswith(b":")]
     assert len(comments) <= 120 / COMMENT_SECONDS

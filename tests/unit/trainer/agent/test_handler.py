@@ -395,7 +395,7 @@ def test_shutdown_after_success_finishes(sidecar, handler):
 
 
 def test_shutdown_without_the_exit_barrier_leaves(sidecar, handler):
-    """Some agents call it while no exception is in flight though the workers have failed."""
+    """Some agents call it while no exception is in flight though training processes have failed."""
     enter(sidecar, handler, 5)
     assert handler.shutdown()
     assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["TrainerLeft"]

@@ -72,7 +72,7 @@ def test_one_that_ignores_sigterm_is_killed(start, dead_agent, monkeypatch):
 
 def test_others_are_spared(start, dead_agent):
     kept = [
-        start(f"{living_agent()}:{RUN}"),  # a worker of an agent that lives
+        start(f"{living_agent()}:{RUN}"),  # a training process of an agent that lives
         start(f"{dead_agent}:another-run"),
         start(""),
         start("nonsense"),

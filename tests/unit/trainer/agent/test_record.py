@@ -1,4 +1,4 @@
-"""The exception that ends a worker is kept for its agent, and nothing else of its process changes."""
+"""The exception that ends a training process is kept for its agent, and nothing else of its process changes."""
 
 import json
 import os

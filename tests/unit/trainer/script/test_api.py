@@ -13,7 +13,7 @@ import pytest
 
 import elasticjob_torch
 from elasticjob.api import MAX_JSON_INTEGER
-from elasticjob_sidecar.trainer_api.routes import Report
+from elasticjob_sidecar.trainer_api.bodies import Report
 from elasticjob_torch.script import api as script
 from elasticjob_torch.script import client
 from elasticjob_torch.script.api import Current
@@ -48,7 +48,7 @@ def job(sidecar, clean):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The monotonic clock that `link` reads, moved by the test."""
+    """The monotonic clock that `client` reads, moved by the test."""
 
     class Clock:
         now = 1000.0
@@ -212,7 +212,7 @@ class TestReport:
             ({"loss": "low"}, TypeError, "loss must be a number, not str"),
             ({"loss": None}, TypeError, "loss must be a number, not NoneType"),
             ({"a b": 1.0}, ValueError, "'a b' must be a letter, then"),
-            ({"x" * 64: 1.0}, ValueError, "must be a letter, then"),
+            ({"x" * 65: 1.0}, ValueError, "must be a letter, then"),
             ({f"m{number}": 1.0 for number in range(17)}, ValueError, "m16 is one more than the 16 metrics"),
         ],
     )

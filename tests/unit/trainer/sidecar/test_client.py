@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from elasticjob_torch import wire
 from elasticjob_torch.sidecar import client as api
 from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarRefusal, SidecarUnavailable, StoreAddress
 from support.trainer_sidecar import handed, refusal
@@ -32,7 +33,7 @@ def test_store(sidecar, client):
     client.post_store(3, 40001)
     assert client.await_store(3, 20) == StoreAddress("127.0.0.1", 29400)
     assert sidecar.said("POST /v1/store") == [{"trainer": "t" * 32, "round": 3, "port": 40001}]
-    assert sidecar.said("GET /v1/store") == [{"trainer": "t" * 32, "round": "3", "timeout": "20"}]
+    assert sidecar.said("GET /v1/store") == [{"round": "3", "timeout": "20"}]
 
 
 def test_ends(sidecar, client):
@@ -109,7 +110,7 @@ def silent():
 
 
 def test_silence_has_a_deadline(silent, monkeypatch):
-    monkeypatch.setattr(api, "_MARGIN_SECONDS", 0.05)
+    monkeypatch.setattr(wire, "MARGIN_SECONDS", 0.05)
     client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
     with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/leave within 0\.15 s"):
         client.leave("TrainerLeft", 0.1)
@@ -134,7 +135,7 @@ def test_a_long_wait_is_told_and_can_be_given_up(silent, monkeypatch):
 
 def test_repetitions_have_a_deadline_too(silent, monkeypatch):
     """A sidecar that crashes in every call, each time after it was there for a while."""
-    monkeypatch.setattr(api, "_MARGIN_SECONDS", 0.1)
+    monkeypatch.setattr(wire, "MARGIN_SECONDS", 0.1)
     monkeypatch.setattr(api, "_SERVED_SECONDS", 0.01)
 
     def serve():
