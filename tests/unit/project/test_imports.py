@@ -71,7 +71,7 @@ def test_a_clock_that_is_imported_inside_a_function_is_found(house: Path) -> Non
 
 
 def test_what_lies_behind_a_module_of_ours_is_found(house: Path) -> None:
-    """The heartbeats' arithmetic is shared by all parts, and `elasticjob.api` takes a number from it."""
+    """The heartbeats' arithmetic is shared by all parts, and the types of the API take a number from it."""
     seed(house, "core/elasticjob/heartbeats.py", "import random")
     said = lint(house)
     assert "elasticjob_sidecar.membership is not allowed to import random" in said
