@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import secrets
-import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -17,24 +15,11 @@ from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_torch import wire
 from support.pod_life import new_credentials
+from support.ports import free_ports
 from support.sidecar_fakes import JOB_UID, FakeKube, Json
 from support.waiting import DEADLINE, until
 
-_given: set[int] = set()
 _starts = itertools.count()
-
-
-def free_ports(number: int) -> list[int]:
-    """Below the range that the kernel takes for outgoing connections, or one of those might be faster."""
-    ports: list[int] = []
-    while len(ports) < number:
-        port = 20000 + secrets.randbelow(12000)  # not `random`, which Hypothesis seeds alike in all test processes
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("0.0.0.0", port))
-            if port not in _given:
-                _given.add(port)
-                ports.append(port)
-    return ports
 
 
 class Worker:
