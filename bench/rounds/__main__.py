@@ -131,16 +131,15 @@ def store_server() -> Iterator[str]:
     """The address of a TCPStore in a process of its own."""
     command = [sys.executable, "-m", "rounds.store_server"]
     path = new_log("rounds.store_server")
-    with (
-        path.open("wb") as log,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
-    ):
+    with path.open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+    with process:
         assert process.stdout is not None
         try:
             yield f"127.0.0.1:{process.stdout.readline().strip()}"
         finally:
             process.kill()
-    forget_if_empty(path)
+            forget_if_empty(path)
 
 
 def _median(seconds: list[float]) -> str:

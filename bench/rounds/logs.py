@@ -29,11 +29,12 @@ def forget_if_empty(log: Path) -> None:
 
 
 def with_log(what: str, log: Path) -> str:
-    """`what` went wrong with a process, where all that it printed is, and how that ends."""
+    """`what` went wrong with a process, where all that it printed is, and how that ends but for traces."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     if not lines:
         return what
-    end = "".join(f"\n    {line[:LINE_LENGTH]}" for line in lines[-LAST_LINES:])
+    telling = [line for line in lines if line.strip() and not line.startswith("frame #")]
+    end = "".join(f"\n    {line[:LINE_LENGTH]}" for line in telling[-LAST_LINES:])
     return f"{what}; the process printed {len(lines)} lines, see {log}, which ends with{end}"
 
 

@@ -35,9 +35,10 @@ def test_of_a_process_that_prints_nothing_no_log_is_left(folder: Path) -> None:
 
 def test_of_a_long_log_only_the_end_is_shown(folder: Path) -> None:
     log = logs.new_log("handlers")
-    log.write_text("".join(f"frame #{number}: {'x' * 1000}\n" for number in range(5000)))
+    trace = "".join(f"frame #{number}: c10d::TCPStore\n" for number in range(500))
+    log.write_text("".join(f"[W] {number} {'x' * 1000}\n{trace}\n" for number in range(10)))
     said = logs.with_log("late", log).splitlines()
-    assert said[0] == f"late; the process printed 5000 lines, see {log}, which ends with"
+    assert said[0] == f"late; the process printed 5020 lines, see {log}, which ends with"
     assert len(said) == 1 + logs.LAST_LINES
     assert max(map(len, said[1:])) < 200
 
