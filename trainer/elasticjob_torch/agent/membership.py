@@ -3,6 +3,9 @@
 Holds what the sidecar cannot know: which round this trainer has used, whether it was told of a change,
 and how it ends. The handler turns this into torch's terms. Used from one thread, the agent's main thread;
 a signal's exception may surface in any line, so state changes are single assignments, made last.
+
+What it decides is written as steps that yield what is to be done next, a call that may take its time, and go on
+with what that returns or raises: `Membership` does it and waits, a simulator lets time pass.
 """
 
 from __future__ import annotations
@@ -11,10 +14,14 @@ import logging
 import time
 import uuid
 import weakref
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from elasticjob_torch.sidecar.client import (
     LONGEST_SECONDS,
+    Calls,
     Closed,
     JoinTimeout,
     Leaving,
@@ -35,6 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+Steps = Generator[Callable[[], Any], Any, T]  # yields what is to be done, is sent its result, returns what came of it
+
 _STORE_SLICE_SECONDS = 20.0
 # While the API server is away, the word of success is worth waiting for: this process ends with it.
 _FINISH_SECONDS = 300.0
@@ -44,16 +54,27 @@ class Misplaced(Exception):
     """This process runs where it cannot work; the message is one sentence for the user."""
 
 
-class Membership:
-    """Joins, watches and ends this agent's part in the rendezvous through the sidecar."""
+class Course(ABC):
+    """What an agent does in the rendezvous, in steps; what they raise and return says `Membership`.
 
-    def __init__(self, settings: Settings) -> None:
-        trainer = uuid.uuid4().hex
+    Args:
+        client, events: the sidecar; `Steps` wait for its answers, and here nothing does.
+        clock, sleep: the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Calls,
+        events: EventStream,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
         self._settings = settings
-        self._events = EventStream(settings.host, settings.port, trainer)
-        # an agent that is dropped without an end is gone, as a killed one is
-        weakref.finalize(self, self._events.let_go).atexit = False
-        self._client = SidecarClient(settings.host, settings.port, trainer, settings.sidecar_timeout)
+        self._client = client
+        self._events = events
+        self._clock = clock
+        self._sleep = sleep
         self._used = 0  # the last round that this trainer has used or given up
         self._told = False  # the agent was told that its round ended
         self._departed = False  # told that there is no next round: the end is no failure of this worker
@@ -61,15 +82,10 @@ class Membership:
         self._recorded = 0  # the same, once it is recorded
         self._ended: bool | None = None  # whether the end is recorded, once it was told
 
-    def open(self) -> None:
-        """Make sure that a sidecar of the right job answers, and open the event stream.
-
-        Raises:
-            Misplaced: no sidecar, or one of another job.
-        """
+    def opening(self) -> Steps[None]:
         settings = self._settings
         try:
-            view = self._client.view()
+            view = yield self._client.view
         except SidecarError as error:
             raise Misplaced(
                 f"no ElasticJob sidecar at {settings.host}:{settings.port} ({error}); this backend works only "
@@ -103,45 +119,31 @@ class Membership:
         view = self._events.view
         return view is not None and view.closed and view.outcome in ("Complete", "Failed")
 
-    def join(self, deadline: float | None, failure: str = "") -> Round:
-        """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
-
-        ``failure`` says what failed in this worker's processes, if that is why it joins again.
-
-        Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
-        are pods to wait for. What a join waits for is told once a minute.
-
-        Asking again after an interruption gives the same round, as long as it stands.
-
-        Raises:
-            Leaving, Closed: there is no next round for this worker.
-            JoinTimeout: the deadline passed.
-            SidecarUnavailable: the sidecar stayed away.
-            Misplaced: the sidecar belongs to another job, or a newer torchrun has taken over.
-        """
-        self._await_stream()  # first, as it may bring the news that decides the cause
+    def joining(self, deadline: float | None, failure: str = "") -> Steps[Round]:
+        yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
         detail = failure if cause == "WorkerFailed" else ""
         refused_until = 0.0
         while True:
-            self._await_stream()
-            left = LONGEST_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
+            yield from self._stream_opens()
+            left = LONGEST_SECONDS if deadline is None else max(0.1, deadline - self._clock())
             seconds = min(left, LONGEST_SECONDS)
+            ask = partial(
+                self._client.join, self._used, cause, seconds, self._still_waiting, self._settings.limits, detail
+            )
             try:
-                handed = self._client.join(
-                    self._used, cause, seconds, self._still_waiting, self._settings.limits, detail
-                )
+                handed: Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
-                now = time.monotonic()
+                now = self._clock()
                 refused_until = refused_until or now + self._settings.sidecar_timeout
                 if now > refused_until:
                     seconds = self._settings.sidecar_timeout
                     raise SidecarUnavailable(f"the sidecar refuses a join, for {seconds:g} s: {error}") from error
-                time.sleep(0.1)
+                yield partial(self._sleep, 0.1)
                 continue
             except JoinTimeout:
                 refused_until = 0.0
-                if deadline is None or time.monotonic() < deadline:
+                if deadline is None or self._clock() < deadline:
                     continue
                 raise
             except Superseded as error:
@@ -163,70 +165,57 @@ class Membership:
         self._told = self.has_ended(handed.number)
         self._used = handed.number
 
-    def post_store(self, handed: Round, port: int) -> None:
-        """Tell that this agent serves the round's store; raises `RoundBroken` when it came too late."""
-        self._client.post_store(handed.number, port)
+    def posting_store(self, handed: Round, port: int) -> Steps[None]:
+        yield partial(self._client.post_store, handed.number, port)
 
-    def await_store(self, handed: Round, deadline: float) -> StoreAddress:
-        """Wait until the round's store answers.
-
-        Raises:
-            RoundBroken: the round ended before, or the store had not come by the deadline.
-        """
+    def awaiting_store(self, handed: Round, deadline: float) -> Steps[StoreAddress]:
         why = "no time is left"
         while True:
             if self.has_ended(handed.number):
                 raise RoundBroken("RoundBroken", f"round {handed.number} ended before its store served")
-            left = deadline - time.monotonic()
+            left = deadline - self._clock()
             if left <= 0:
                 raise RoundBroken("RoundBroken", f"the store of round {handed.number} did not come: {why}")
             try:
-                return self._client.await_store(handed.number, min(left, _STORE_SLICE_SECONDS))
+                address: StoreAddress = yield partial(
+                    self._client.await_store, handed.number, min(left, _STORE_SLICE_SECONDS)
+                )
             except StoreTimeout as error:
                 why = str(error)
                 log.info("still waiting: %s", why)
+            else:
+                return address
 
-    def finish(self, seconds: float | None = None) -> bool:
-        """Tell that the work of the round in use is done; return whether that is recorded. Never raises.
-
-        Waits at most ``seconds`` (default: the setting ``close_timeout``).
-        """
+    def finishing(self, seconds: float | None = None) -> Steps[bool]:
         self._succeeded = self._used
         if self._recorded == self._used:
             return True
         try:
-            self._client.finish(self._used, seconds or self._settings.close_timeout)
+            yield partial(self._client.finish, self._used, seconds or self._settings.close_timeout)
         except SidecarError as error:
             log.warning("could not record the success of round %d: %s", self._used, error)
             return False
         self._recorded = self._used
         return True
 
-    def close(self) -> None:
-        """Close the rendezvous for all; raises `SidecarError`, or `Misplaced` when a newer torchrun has taken over."""
-        self._await_stream()  # without it the sidecar would not know whose word it is
-        self._client.close(self._settings.close_timeout)
+    def closing(self) -> Steps[None]:
+        yield from self._stream_opens()  # without it the sidecar would not know whose word it is
+        yield partial(self._client.close, self._settings.close_timeout)
 
-    def end(self, *, stopped: bool = False) -> bool:
-        """End the membership in the way that fits; return whether it is recorded. Never raises.
-
-        Only what `finish` told is a success. The second call and later ones do nothing.
-
-        Args:
-            stopped: the agent was stopped by a signal; the sidecar sees the pod's end by itself.
-        """
+    def ending(self, *, stopped: bool = False) -> Steps[bool]:
         if self._ended is None:
             try:
-                self._ended = stopped or self._tell_end()
+                self._ended = stopped or (yield from self._telling_end())
             finally:
                 self._events.stop()
         return self._ended
 
-    def _tell_end(self) -> bool:
+    def _telling_end(self) -> Steps[bool]:
         if self._used and self._succeeded == self._used:
-            return self.finish(_FINISH_SECONDS)
+            return (yield from self.finishing(_FINISH_SECONDS))
+        cause = "PodStopping" if self._departed else "TrainerLeft"
         try:
-            self._client.leave("PodStopping" if self._departed else "TrainerLeft", self._settings.close_timeout)
+            yield partial(self._client.leave, cause, self._settings.close_timeout)
         except SidecarError as error:
             log.warning("could not record the leave: %s", error)
             return False
@@ -241,20 +230,27 @@ class Membership:
         log.info("round %d is over for this worker: its processes failed", self._used)
         return "WorkerFailed"
 
+    @abstractmethod
+    def _go(self, steps: Steps[T]) -> T:
+        """Do the steps."""
+
     def _still_waiting(self, seconds: float) -> None:
         """Say what a join waits for; raises `SidecarUnavailable` when the sidecar has fallen silent meanwhile."""
-        self._await_stream()
+        return self._go(self._asking_on(seconds))
+
+    def _asking_on(self, seconds: float) -> Steps[None]:
+        yield from self._stream_opens()
         view = self._events.view
         at = "unknown to the sidecar yet" if view is None else f"at {view.phase} {view.round}"
         reason = "" if view is None or not view.reason else f", {view.reason}"
         log.info("waiting for a round for %.0f s: the job is %s%s", seconds, at, reason)
 
-    def _await_stream(self) -> None:
-        give_up = time.monotonic() + self._settings.sidecar_timeout
-        while not self._events.connected.wait(0.1):
+    def _stream_opens(self) -> Steps[None]:
+        give_up = self._clock() + self._settings.sidecar_timeout
+        while not (yield partial(self._events.opens, 0.1)):
             if self._events.superseded:
                 raise Misplaced("a newer torchrun in this pod has taken this one's place")
-            if time.monotonic() > give_up:
+            if self._clock() > give_up:
                 seconds = self._settings.sidecar_timeout
                 raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s", passing=False)
 
@@ -264,3 +260,88 @@ class Membership:
                 f"this pod's ElasticJob has the run id {run_id}, but torchrun was started with "
                 f"--rdzv-id={self._settings.run_id}; leave that option out"
             )
+
+
+class Membership(Course):
+    """Joins, watches and ends this agent's part in the rendezvous through the sidecar."""
+
+    def __init__(self, settings: Settings) -> None:
+        trainer = uuid.uuid4().hex
+        events = EventStream(settings.host, settings.port, trainer)
+        # an agent that is dropped without an end is gone, as a killed one is
+        weakref.finalize(self, events.let_go).atexit = False
+        client = SidecarClient(settings.host, settings.port, trainer, settings.sidecar_timeout)
+        super().__init__(settings, client, events)
+
+    def open(self) -> None:
+        """Make sure that a sidecar of the right job answers, and open the event stream.
+
+        Raises:
+            Misplaced: no sidecar, or one of another job.
+        """
+        self._go(self.opening())
+
+    def join(self, deadline: float | None, failure: str = "") -> Round:
+        """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
+
+        ``failure`` says what failed in this worker's processes, if that is why it joins again.
+
+        Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
+        are pods to wait for. What a join waits for is told once a minute.
+
+        Asking again after an interruption gives the same round, as long as it stands.
+
+        Raises:
+            Leaving, Closed: there is no next round for this worker.
+            JoinTimeout: the deadline passed.
+            SidecarUnavailable: the sidecar stayed away.
+            Misplaced: the sidecar belongs to another job, or a newer torchrun has taken over.
+        """
+        return self._go(self.joining(deadline, failure))
+
+    def post_store(self, handed: Round, port: int) -> None:
+        """Tell that this agent serves the round's store; raises `RoundBroken` when it came too late."""
+        self._go(self.posting_store(handed, port))
+
+    def await_store(self, handed: Round, deadline: float) -> StoreAddress:
+        """Wait until the round's store answers.
+
+        Raises:
+            RoundBroken: the round ended before, or the store had not come by the deadline.
+        """
+        return self._go(self.awaiting_store(handed, deadline))
+
+    def finish(self, seconds: float | None = None) -> bool:
+        """Tell that the work of the round in use is done; return whether that is recorded. Never raises.
+
+        Waits at most ``seconds`` (default: the setting ``close_timeout``).
+        """
+        return self._go(self.finishing(seconds))
+
+    def close(self) -> None:
+        """Close the rendezvous for all; raises `SidecarError`, or `Misplaced` when a newer torchrun has taken over."""
+        self._go(self.closing())
+
+    def end(self, *, stopped: bool = False) -> bool:
+        """End the membership in the way that fits; return whether it is recorded. Never raises.
+
+        Only what `finish` told is a success. The second call and later ones do nothing.
+
+        Args:
+            stopped: the agent was stopped by a signal; the sidecar sees the pod's end by itself.
+        """
+        return self._go(self.ending(stopped=stopped))
+
+    def _go(self, steps: Steps[T]) -> T:
+        try:
+            do = next(steps)
+            while True:
+                try:
+                    result = do()
+                except BaseException as error:  # a signal's, too
+                    do = steps.throw(error)
+                else:
+                    do = steps.send(result)
+        except StopIteration as ended:
+            returned: T = ended.value
+            return returned

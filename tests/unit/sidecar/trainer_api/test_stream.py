@@ -15,7 +15,7 @@ from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.view import view_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.trainer_api.routes import COMMENT_SECONDS, TrainerApi
-from elasticjob_torch.sidecar.events import _SILENCE_SECONDS
+from elasticjob_torch.sidecar.events import SILENCE_SECONDS
 from support.sidecar_fakes import FakeKube
 
 pytestmark = pytest.mark.looptime
@@ -60,6 +60,6 @@ async def test_a_stream_says_something_however_often_the_job_is_written(pace: fl
         rung += 1
         driver.job_seen(status(rung if changes else 0))
     following.cancel()
-    assert written.longest_silence(began + 120) <= COMMENT_SECONDS + 0.01 < _SILENCE_SECONDS / 2
+    assert written.longest_silence(began + 120) <= COMMENT_SECONDS + 0.01 < SILENCE_SECONDS / 2
     comments = [data for _, data in written.all if data.startswith(b":")]
     assert len(comments) <= 120 / COMMENT_SECONDS
