@@ -1,0 +1,404 @@
+"""Nodes, the scheduler, and a kubelet for each node: what becomes of a pod that was made, told in its status."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from elasticjob_operator.objects.pods import SIDECAR
+from simulation.api_server import ApiServer
+from simulation.containers import Container, Plan, Programs, Sandbox, Sleeper
+from simulation.loop import NOBODY, VirtualLoop
+from simulation.network import Network
+from simulation.store import Change, Object
+
+WHO = "kubelet"
+BAD_IMAGE, FAILING_IMAGE = "nowhere/none", "init/fails"
+TAINT_SECONDS = (40.0, 75.0)  # until the pods of a lost node are deleted
+FORCE_SECONDS = (5.0, 120.0)  # and until somebody removes those that no kubelet does
+
+
+class Node:
+    """`alive`: it has power; `cut`: nobody hears of it, and what runs there hears of nobody."""
+
+    def __init__(self, name: str, capacity: int, skew: float) -> None:
+        self.name, self.capacity, self.skew = name, capacity, skew
+        self.alive, self.cut, self.cordoned = True, False, False
+        self.pods: dict[str, PodRun] = {}  # by uid
+
+
+class Cluster:
+    """All nodes. `networks` makes the way from a pod to the API server; `plan_of` tells what a job's training does."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        server: ApiServer,
+        dice: Random,
+        programs: Programs,
+        networks: Callable[[str], Network],
+        plan_of: Callable[[str], Plan],
+        say: Callable[[str, str, str], None],
+        on_crash: Callable[[str, BaseException], None],
+    ) -> None:
+        self.loop, self.server, self.dice, self.programs = loop, server, dice, programs
+        self.networks, self.plan_of, self.say, self.on_crash = networks, plan_of, say, on_crash
+        self.nodes: list[Node] = []
+        self.addresses: dict[str, Any] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
+        self.slowness = 1.0
+        self.scheduling = True
+        self._ips = 0
+        server.store.observers.append(self._see)
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        return self.loop.create_task(work, context=NOBODY)
+
+    def later(self, least: float, most: float) -> float:
+        return self.slowness * self.dice.uniform(least, most)
+
+    def address(self) -> str:
+        self._ips += 1
+        return f"10.{self._ips // 65536}.{self._ips // 256 % 256}.{self._ips % 256}"
+
+    def run_of(self, uid: str) -> "PodRun | None":
+        return next((node.pods[uid] for node in self.nodes if uid in node.pods), None)
+
+    def _see(self, change: Change) -> None:
+        if change.plural != "pods":
+            return
+        uid = change.body["metadata"]["uid"]
+        if change.type == "ADDED":
+            self.do(self._schedule(change.body))
+        elif (run := self.run_of(uid)) is not None:
+            self.loop.call_outside(self.later(0.01, 0.3), run.look)
+
+    async def _schedule(self, pod: Object) -> None:
+        """Finds a node, for as long as it takes."""
+        meta = pod["metadata"]
+        place = (meta["namespace"], meta["name"])
+        told = False
+        await asyncio.sleep(self.later(0.02, 0.3))
+        while True:
+            found = self.server.get("pods", *place)
+            if found is None or found["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in found["metadata"]:
+                return
+            free = [node for node in self.nodes if self._takes(node)] if self.scheduling else []
+            if free:
+                break
+            if self.scheduling and not told:
+                told = True
+                self.server.change("pods", *place, _unschedulable, "scheduler", meta["uid"])
+            await asyncio.sleep(self.later(1, 3))
+        avoided = _avoided(found)
+        node = self.dice.choice([one for one in free if one.name not in avoided] or free)
+        run = PodRun(self, node, found)
+        node.pods[meta["uid"]] = run
+        self.server.change("pods", *place, lambda body: _bound(body, node.name), "scheduler", meta["uid"])
+        self.do(run.run())
+
+    def _takes(self, node: Node) -> bool:
+        return node.alive and not node.cut and not node.cordoned and len(node.pods) < node.capacity
+
+    # --- what happens to nodes
+
+    def kill_node(self, node: Node) -> None:
+        """Its processes are gone, and nobody says so."""
+        node.alive = False
+        for run in list(node.pods.values()):
+            run.power_off()
+        self.do(self._taint(node, list(node.pods.values())))
+
+    def revive_node(self, node: Node) -> None:
+        """It starts again; what runs there starts again too."""
+        node.alive = True
+        for run in list(node.pods.values()):
+            self.do(run.power_on())
+
+    def cut_node(self, node: Node) -> None:
+        node.cut = True
+        for run in node.pods.values():
+            run.sandbox.network.partition()
+        self.do(self._taint(node, list(node.pods.values())))
+
+    def heal_node(self, node: Node) -> None:
+        node.cut = False
+        for run in list(node.pods.values()):
+            run.sandbox.network.heal()
+            run.tell()
+            run.look()
+
+    async def _taint(self, node: Node, runs: "list[PodRun]") -> None:
+        """The node's pods are deleted once it has been away for a while; the last trace of them goes later."""
+        await asyncio.sleep(self.dice.uniform(*TAINT_SECONDS))
+        if node.alive and not node.cut:
+            return
+        for run in runs:
+            self.evict(run, "DeletionByTaintManager")
+        await asyncio.sleep(self.dice.uniform(*FORCE_SECONDS))
+        if node.alive and not node.cut:
+            return
+        for run in runs:
+            found = self.server.store.find("pods", run.place)
+            if found is not None and found.body["metadata"]["uid"] == run.uid:
+                self.server.delete("pods", found, "pod garbage collector", grace=0)
+            if not node.alive:
+                node.pods.pop(run.uid, None)
+
+    def evict(self, run: "PodRun", reason: str = "EvictionByEvictionAPI") -> None:
+        """As a drain does: the pod says that it is the cluster's will, and is deleted."""
+
+        def disrupt(body: Object) -> None:
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+            body["status"]["conditions"] = [*body["status"].get("conditions", ()), condition]
+
+        self.server.change("pods", *run.place, disrupt, "eviction", run.uid)
+        found = self.server.store.find("pods", run.place)
+        if found is not None and found.body["metadata"]["uid"] == run.uid:
+            self.server.delete("pods", found, "eviction")
+
+
+class PodRun:
+    """One pod on one node, until its kubelet has done with it."""
+
+    def __init__(self, cluster: Cluster, node: Node, pod: Object) -> None:
+        meta = pod["metadata"]
+        self.cluster, self.node, self.uid = cluster, node, meta["uid"]
+        self.place = (meta["namespace"], meta["name"])
+        job = next((one["uid"] for one in meta.get("ownerReferences", ())), "")
+        self.sandbox = Sandbox(
+            cluster.loop,
+            cluster.dice,
+            cluster.networks(f"pod {meta['name']}"),
+            meta["namespace"],
+            meta["name"],
+            meta["uid"],
+            cluster.address(),
+            node.name,
+            pod["spec"],
+            cluster.plan_of(job),
+            addresses=cluster.addresses,
+            facts=cluster.facts.setdefault(job, {}),
+            say=lambda what, detail: cluster.say(meta["name"], what, detail),
+        )
+        self.containers: dict[str, Container] = {}
+        self.phase, self.reason = "Pending", ""
+        self.stopping = False
+        self.ready = False
+        self._spec = pod["spec"]
+        self._telling = False
+        self._deadline = False
+        self._power = asyncio.Event()
+        self._power.set()
+        self._stopped: asyncio.Task[Any] | None = None
+
+    async def run(self) -> None:
+        cluster = self.cluster
+        await asyncio.sleep(cluster.later(0.05, 0.8))
+        init = [one for one in self._spec.get("initContainers", ()) if one["name"] != SIDECAR]
+        for one in (*self._spec.get("initContainers", ()), *self._spec["containers"]):
+            self.containers[one["name"]] = self._container(one)
+        self.tell()
+        images = [one["image"] for one in self._spec["containers"]]
+        while BAD_IMAGE in images and not self.stopping:
+            for one in self._spec["containers"]:
+                self.containers[one["name"]].state = {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}
+            self.tell()
+            await asyncio.sleep(5)
+        for one in init:
+            if self.stopping:
+                return
+            await self.containers[one["name"]].keep(lambda code: code != 0)
+        if self.stopping:
+            return
+        cluster.do(self.containers[SIDECAR].keep(lambda _: True))
+        await asyncio.sleep(cluster.later(0.1, 0.6))
+        if self.stopping:
+            return
+        self.phase = "Running"
+        cluster.loop.call_outside(cluster.later(0.5, 5), self._become_ready)
+        mains = [self.containers[one["name"]] for one in self._spec["containers"]]
+        codes = await asyncio.gather(*(one.keep(lambda code: code != 0) for one in mains))
+        if self.stopping:
+            return
+        await self._stop_sidecar(30)
+        if not self.stopping:
+            self.phase = "Succeeded" if not any(codes) else "Failed"
+            self._forget()
+
+    def _container(self, spec: Object) -> Container:
+        cluster, name = self.cluster, spec["name"]
+
+        def make() -> Any:
+            if name == SIDECAR:
+                return cluster.programs.sidecar(self.sandbox)
+            if name == "trainer":
+                return cluster.programs.trainer(self.sandbox)
+            if name == "init":
+                return Sleeper(cluster.later(0.1, 2), int(spec["image"] == FAILING_IMAGE))
+            return Sleeper(1e6)
+
+        return Container(
+            cluster.loop,
+            cluster.dice,
+            name,
+            self.place[1],
+            make,
+            self.node.skew,
+            self.tell,
+            cluster.on_crash,
+            self._power.wait,
+        )
+
+    def _become_ready(self) -> None:
+        self.ready = True
+        self.tell()
+
+    # --- what others have written to the pod
+
+    def look(self) -> None:
+        """Sees what has become of the pod, unless the node cannot."""
+        if self.node.cut or not self.node.alive:
+            return
+        pod = self.cluster.server.get("pods", *self.place)
+        if pod is None or pod["metadata"]["uid"] != self.uid:
+            if not self.stopping:
+                self._end(0, lambda: self._forget())
+            return
+        if "deletionTimestamp" in pod["metadata"]:
+            self._end(pod["metadata"].get("deletionGracePeriodSeconds", 30), self._remove)
+            return
+        deadline = pod["spec"].get("activeDeadlineSeconds")
+        if deadline is not None and not self._deadline:
+            self._deadline = True
+            self.cluster.loop.call_outside(self.cluster.later(0, deadline), self._exceed)
+
+    def _exceed(self) -> None:
+        def fail() -> None:
+            self.phase, self.reason = "Failed", "DeadlineExceeded"
+            self._forget()
+
+        if self.phase not in ("Succeeded", "Failed") and self.node.alive:
+            self._end(30, fail)
+
+    def _end(self, grace: float, then: Callable[[], None]) -> None:
+        if self.phase in ("Succeeded", "Failed"):
+            then()
+            return
+        if self._stopped is None:
+            self.stopping = True
+            self._stopped = self.cluster.do(self._stop(grace))
+            self._stopped.add_done_callback(lambda _: then(), context=NOBODY)
+        elif self._stopped.done():
+            then()
+
+    async def _stop(self, grace: float) -> None:
+        """SIGTERM to all but the sidecar, then to the sidecar, and SIGKILL to what is left at the end of `grace`."""
+        loop = self.cluster.loop
+        end = loop.time() + grace
+        mains = [one for name, one in self.containers.items() if name != SIDECAR]
+        for one in mains:
+            one.terminate()
+        while any(one.running for one in mains) and loop.time() < end:
+            await asyncio.sleep(0.2)
+        for one in mains:
+            one.kill(for_good=True)
+        await self._stop_sidecar(max(2.0, end - loop.time()))
+
+    async def _stop_sidecar(self, seconds: float) -> None:
+        loop, sidecar = self.cluster.loop, self.containers.get(SIDECAR)
+        if sidecar is None:
+            return
+        await asyncio.sleep(self.cluster.later(0.1, 0.8))
+        sidecar.terminate()
+        end = loop.time() + seconds
+        while sidecar.running and loop.time() < end:
+            await asyncio.sleep(0.2)
+        sidecar.kill(for_good=True)
+
+    def _remove(self) -> None:
+        """The kubelet's last word: the pod is no more."""
+        self._write()
+        found = self.cluster.server.store.find("pods", self.place)
+        if found is not None and found.body["metadata"]["uid"] == self.uid:
+            self.cluster.server.delete("pods", found, WHO, grace=0)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.ready = False
+        self.sandbox.network.close()
+        self.tell()
+        self.node.pods.pop(self.uid, None)
+
+    # --- power
+
+    def power_off(self) -> None:
+        self._power.clear()
+        for one in self.containers.values():
+            one.kill()
+            one.process.kill()
+        self.sandbox.network.close()
+
+    async def power_on(self) -> None:
+        await asyncio.sleep(self.cluster.later(0.5, 3))
+        if not self.node.alive:
+            return
+        self._power.set()
+        self.look()
+        self.tell()
+
+    # --- its status
+
+    def tell(self) -> None:
+        """Soon: several changes are told at once."""
+        if not self._telling:
+            self._telling = True
+            self.cluster.loop.call_outside(self.cluster.later(0.01, 0.6), self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        if self.node.alive and not self.node.cut:
+            self._write()
+
+    def _write(self) -> None:
+        self.cluster.server.change("pods", *self.place, self._describe, WHO, self.uid)
+
+    def _describe(self, pod: Object) -> None:
+        init = {one["name"] for one in self._spec.get("initContainers", ())}
+        status = pod["status"]
+        if self.phase == "Failed" or status.get("phase") not in ("Succeeded", "Failed"):
+            status["phase"] = self.phase
+        status["podIPs"] = [{"ip": self.sandbox.ip}]
+        if self.reason:
+            status["reason"] = self.reason
+        status["initContainerStatuses"] = [one.status() for name, one in self.containers.items() if name in init]
+        status["containerStatuses"] = [one.status() for name, one in self.containers.items() if name not in init]
+        sidecar = self.containers.get(SIDECAR)
+        ready = self.ready and sidecar is not None and sidecar.running and self.phase == "Running"
+        others = [one for one in status.get("conditions", ()) if one["type"] not in ("Ready", "PodScheduled")]
+        status["conditions"] = [
+            {"type": "PodScheduled", "status": "True"},
+            {"type": "Ready", "status": "True" if ready else "False"},
+            *others,
+        ]
+
+
+def _unschedulable(pod: Object) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0 nodes have room"}
+    pod["status"]["conditions"] = [condition]
+
+
+def _bound(pod: Object, node: str) -> None:
+    pod["spec"]["nodeName"] = node
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
+
+
+def _avoided(pod: Object) -> set[str]:
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+    return {
+        value
+        for one in preferred
+        for field in one["preference"].get("matchFields", ())
+        for value in (field["values"] if field["operator"] == "NotIn" else ())
+    }
