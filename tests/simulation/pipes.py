@@ -9,54 +9,84 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from simulation.loop import PROCESS, Process, VirtualLoop
 
 LOOPBACK = "127.0.0.1"
 GONE_SECONDS = 25.0  # after which the kernel gives up a connection whose other end takes nothing (sidecar: `sockets`)
+RESEND_SECONDS = 1.0
+LEAST_SECONDS = 1e-6  # between what is sent and what is sent next: what is due at once has no order
 HIGH_WATER = 64 * 1024  # bytes under way before a writer is asked to pause
 
 Factory = Callable[[], asyncio.BaseProtocol]
 
 
-class Program(Process):
-    """A process on a host, whose connections its kernel closes when it ends."""
+class Program:
+    """A process on a host: whose connections are whose, and what becomes of them when it ends.
 
-    def __init__(self, loop: VirtualLoop, name: str, host: str, *, skew: float = 0.0) -> None:
-        super().__init__(loop, name, skew=skew)
-        self.host = host
-        self.ends: set[End] = set()
+    `cut`: whether the host is cut off from all others just now.
+    """
 
-    def later(self, seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        return self._loop.call_later(seconds, callback, *args, context=self._context)
+    def __init__(self, process: Process, host: str, cut: Callable[[], bool]) -> None:
+        self.process, self.host, self.cut = process, host, cut
+        self.ends: dict[End, None] = {}
+        self.children: list[Process] = []
+        self._kill = process.kill
+        process.kill = self.kill  # type: ignore[method-assign]
+
+    def later(self, seconds: float, callback: Callable[..., object], *args: Any) -> None:
+        process = self.process
+        process._loop.call_later(seconds, callback, *args, context=process._context)
 
     def kill(self) -> None:
-        super().kill()
-        for end in sorted(self.ends, key=lambda end: end.number):
+        """The kernel closes what it had, and what it had started ends with it."""
+        self._kill()
+        for child in self.children:
+            child.kill()
+        for end in list(self.ends):
             end.drop()
 
 
 class Internet:
-    """All hosts. A host that is cut off reaches no other, but itself."""
+    """All hosts, and the connections between their programs."""
 
     def __init__(self, loop: VirtualLoop, dice: Random, slowest: float = 0.004) -> None:
         self.loop, self.dice, self.slowest = loop, dice, slowest
-        self.connections = 0
         self._servers: dict[tuple[str, int], Server] = {}
-        self._cut: dict[str, float] = {}
-        self._held: list[tuple[End, bytes | None]] = []
+        self._programs: WeakKeyDictionary[Process, Program] = WeakKeyDictionary()
         loop.create_connection = self.create_connection  # type: ignore[method-assign, assignment]
         loop.create_server = self.create_server  # type: ignore[method-assign, assignment]
+
+    def settle(self, host: str, cut: Callable[[], bool] = lambda: False) -> Program:
+        """The process that calls this runs on `host` from now on."""
+        process = PROCESS.get()
+        assert process is not None
+        program = self._programs[process] = Program(process, host, cut)
+        return program
+
+    def fork(self, name: str) -> Process:
+        """A child of the process that calls this: on the same host, and gone when that is."""
+        parent = self._program()
+        child = Process(self.loop, name, skew=parent.process.skew)
+        parent.children.append(child)
+        self._programs[child] = Program(child, parent.host, parent.cut)
+        return child
+
+    def _program(self) -> Program:
+        process = PROCESS.get()
+        assert process is not None, "only a process of the simulation has connections"
+        return self._programs[process]
 
     # --- what the loop offers
 
     async def create_server(
         self, factory: Factory, host: str | None = None, port: int | None = None, *, sock: Any = None, **_: Any
     ) -> "Server":
-        program = _program()
+        program = self._program()
         address = (program.host, sock.port if sock is not None else port)
         standing = self._servers.get(address)
-        if standing is not None and not (standing.closed or standing.program.dead):
+        if standing is not None and not (standing.closed or standing.program.process.dead):
             raise OSError(98, "Address already in use")
         server = self._servers[address] = Server(program, factory)
         return server
@@ -64,13 +94,14 @@ class Internet:
     async def create_connection(
         self, factory: Factory, host: str, port: int, *, ssl: Any = None, server_hostname: str | None = None, **_: Any
     ) -> tuple["End", asyncio.BaseProtocol]:
-        program = _program()
+        program = self._program()
         host = program.host if host == LOOPBACK else host
         await asyncio.sleep(self.way())
-        if self.separated(program.host, host):
-            await asyncio.get_running_loop().create_future()  # for ever: the caller has a deadline
         server = self._servers.get((host, port))
-        if server is None or server.closed or server.program.dead:
+        if server is not None and _separated(program, server.program):
+            await asyncio.sleep(GONE_SECONDS)
+            raise TimeoutError(110, "Connection timed out")
+        if server is None or server.closed or server.program.process.dead:
             raise ConnectionRefusedError(111, f"Connect call failed ({host!r}, {port})")
         ours, theirs = End(self, program), End(self, server.program)
         ours.other, theirs.other = theirs, ours
@@ -86,31 +117,6 @@ class Internet:
                 raise
         ours.made(factory)
         return ours, ours.protocol
-
-    # --- faults
-
-    def cut(self, host: str) -> None:
-        self._cut[host] = self.loop.time()
-
-    def heal(self, host: str) -> None:
-        self._cut.pop(host, None)
-        held, self._held = self._held, []
-        for end, item in held:
-            end.arrive(item)
-
-    def separated(self, one: str, other: str) -> bool:
-        return one != other and (one in self._cut or other in self._cut)
-
-    def hold(self, end: "End", item: bytes | None) -> None:
-        """It is sent again and again, until the host is back, or the kernel of each end gives up."""
-        if not any(held is end for held, _ in self._held):
-            for each in (end, end.other):
-                self.loop.call_outside(GONE_SECONDS, self._give_up, each)
-        self._held.append((end, item))
-
-    def _give_up(self, end: "End") -> None:
-        if any(held in (end, end.other) for held, _ in self._held):
-            end.program.later(0, end.lose, TimeoutError(110, "Connection timed out"))
 
     def way(self) -> float:
         return self.slowest * self.dice.random() ** 3 + 0.00005
@@ -138,8 +144,6 @@ class End(asyncio.Transport):
 
     def __init__(self, internet: Internet, program: Program) -> None:
         super().__init__()
-        internet.connections += 1
-        self.number = internet.connections
         self.internet, self.program = internet, program
         self.other: End
         self.protocol: asyncio.BaseProtocol
@@ -148,9 +152,10 @@ class End(asyncio.Transport):
         self.secured: asyncio.Future[None] | None = None  # until the server's TLS has let this one in
         self._open = self._closing = self._paused = self._lost = self._stopped = False
         self._unread: list[bytes | None] = []
+        self._held: list[bytes | None] = []
         self._under_way = 0
         self._arrives_at = 0.0
-        program.ends.add(self)
+        program.ends[self] = None
 
     # --- as asyncio has it
 
@@ -228,17 +233,13 @@ class End(asyncio.Transport):
         if not self._lost:
             self._lost = True
             self._send(None)
-        self.program.ends.discard(self)
-
-    def arrive(self, item: bytes | None) -> None:
-        """Something comes for this end; the program may be frozen or gone."""
-        self.program.later(0, self._take, item)
+        self.program.ends.pop(self, None)
 
     def lose(self, error: Exception | None) -> None:
         if self._lost:
             return
         self._lost = self._closing = True
-        self.program.ends.discard(self)
+        self.program.ends.pop(self, None)
         if self.secured is not None and not self.secured.done():
             self.secured.set_exception(error or ConnectionResetError(104, "Connection reset by peer"))
         if self._open:
@@ -246,19 +247,36 @@ class End(asyncio.Transport):
 
     def _send(self, item: bytes | None) -> None:
         loop = self.internet.loop
-        self._arrives_at = max(self._arrives_at, loop.time() + self.internet.way())
-        other, wait = self.other, self._arrives_at - loop.time()
-        loop.call_later(wait, other._take, item, context=other.program._context)
+        self._arrives_at = max(self._arrives_at + LEAST_SECONDS, loop.time() + self.internet.way())
+        self.other.program.later(self._arrives_at - loop.time(), self.other._take, item)
 
     def _take(self, item: bytes | None) -> None:
-        if self.internet.separated(self.program.host, self.other.program.host):
-            self.internet.hold(self, item)
+        if self._held or _separated(self.program, self.other.program):
+            self._hold(item)
         elif self._lost or self._closing:
             if item is not None:
                 self.other.program.later(0, self.other.lose, ConnectionResetError(104, "Connection reset by peer"))
         else:
             self._unread.append(item)
             self._read()
+
+    def _hold(self, item: bytes | None) -> None:
+        """It is sent again and again, until it arrives, or the kernel of each end gives up."""
+        loop = self.internet.loop
+        if not self._held:
+            self.program.later(RESEND_SECONDS, self._again, loop.time() + GONE_SECONDS)
+        self._held.append(item)
+
+    def _again(self, give_up: float) -> None:
+        if not _separated(self.program, self.other.program):
+            held, self._held = self._held, []
+            for item in held:
+                self._take(item)
+        elif self.internet.loop.time() < give_up:
+            self.program.later(RESEND_SECONDS, self._again, give_up)
+        else:
+            for end in (self, self.other):
+                end.program.later(0, end.lose, TimeoutError(110, "Connection timed out"))
 
     def _read(self) -> None:
         while self._unread and not self._paused and not self._closing:
@@ -280,7 +298,5 @@ class End(asyncio.Transport):
             self.program.later(0, self.protocol.resume_writing)  # type: ignore[attr-defined]
 
 
-def _program() -> Program:
-    program = PROCESS.get()
-    assert isinstance(program, Program), "only a program of the simulation has connections"
-    return program
+def _separated(one: Program, other: Program) -> bool:
+    return one.host != other.host and (one.cut() or other.cut())

@@ -5,20 +5,20 @@ that they carry or decide is real.
 """
 
 import asyncio
+import atexit
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
-import aiohttp
-
 from elasticjob import health
-from elasticjob.api import HEALTH_PORT
 from elasticjob.certificates import der_of
+from elasticjob_operator.objects.pods import SIDECAR
 from elasticjob_sidecar.app import Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.kubernetes.client import Kube
@@ -28,129 +28,54 @@ from elasticjob_sidecar.store.certificate import make
 from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 from elasticjob_sidecar.store.forward import End
 from simulation import pipes
-from simulation.loop import VirtualLoop
-from simulation.network import Network, Response, Session
-from simulation.pipes import Internet, Program
+from simulation.containers import Sandbox
+from simulation.loop import Process
+from simulation.network import Session
+from simulation.pipes import Internet
 
 CERTIFICATES = 64  # more than a life has incarnations at a time
-HANDSHAKE_SECONDS = 5.0
+CRASHED = 139
 
 
-class SidecarContainer:
-    """One start of it.
+class SidecarProgram:
+    """The sidecar's process, from its start to its end."""
 
-    Args:
-        env: the container's variables, those from the pod's fields among them.
-        starts: how often it was started before in this pod; the pod's volume keeps that.
-        network: its way to the API server; it has one of its own.
-        token: a file with what it shows to the API server.
-    """
-
-    def __init__(
-        self, loop: VirtualLoop, internet: Internet, network: Network, env: Mapping[str, str], starts: int, token: Path
-    ) -> None:
-        self.loop, self.network = loop, network
-        self.config = Config.from_env(env)
-        self.id = f"{self.config.batch}.{starts}"
-        self.program = Program(loop, f"{self.config.pod_name}/sidecar.{starts}", str(self.config.pod_ip))
-        self.credentials = next_credentials()
-        self.exited: asyncio.Future[int] = loop.create_future()
-        self.sidecar: Sidecar | None = None
-        self.failure: BaseException | None = None
-        self._token = token
+    def __init__(self, pod: Sandbox, internet: Internet) -> None:
+        self._pod, self._internet = pod, internet
         self._stop = asyncio.Event()
+        self._credentials = next_credentials()
+        self.sidecar: Sidecar | None = None
+        self.process: Process | None = None
+        self.id, self.began = "", 0.0
 
-    def start(self) -> None:
-        self.program.start(self._run())
+    def terminate(self) -> None:
+        self._stop.set()
 
-    def stop(self) -> None:
-        """SIGTERM: it says goodbye and exits; whoever has no patience kills it then."""
-        self.program.call(self._stop.set)
+    async def run(self) -> int:
+        pod = self._pod
+        self.process = self._internet.settle(pod.ip, lambda: pod.network.cut).process
+        starts = pod.files["starts"] = pod.files.get("starts", -1) + 1
+        pod.files["sidecar"] = self
+        self.began = asyncio.get_running_loop().time()
+        work = asyncio.create_task(self._serve(starts))
+        if pod.dice.random() >= pod.plan.sidecar_crashes:
+            return await work
+        await asyncio.wait({work}, timeout=pod.dice.uniform(0.1, 60))
+        return work.result() if work.done() else CRASHED
 
-    def kill(self, code: int = 137) -> None:
-        self.program.kill()
-        self.network.close()
-        if not self.exited.done():
-            self.exited.set_result(code)
-
-    def freeze(self) -> None:
-        self.program.freeze()
-
-    def thaw(self) -> None:
-        self.program.thaw()
-
-    @property
-    def ready(self) -> bool:
-        """What a readiness probe would be told; to a frozen one nobody answers."""
-        return self.program.runs and self.sidecar is not None and self.sidecar.driver.ready
-
-    async def probe(self, path: str, seconds: float) -> bool:
-        """As the kubelet does: to be called in a program of the same host."""
+    async def _serve(self, starts: int) -> int:
+        pod = self._pod
+        config = Config.from_env(pod.env(SIDECAR))
+        kube = Kube(config.namespace, InCluster("api", 443, token()), cast("Any", Session(pod.network)))
+        self.id = f"{config.batch}.{starts}"
+        self.sidecar = sidecar = Sidecar(config, self.id, kube, self._credentials)
         try:
-            async with asyncio.timeout(seconds):
-                reader, writer = await open_connection(self.program.host, HEALTH_PORT)
-                writer.write(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
-                line = await reader.readline()
-                writer.close()
-        except (OSError, TimeoutError):
-            return False
-        return b" 200 " in line
-
-    async def _run(self) -> None:
-        code = 1
-        try:
-            server = InCluster("api", 443, token=self._token)
-            kube = Kube(self.config.namespace, server, cast("aiohttp.ClientSession", TimedSession(self.network)))
-            self.sidecar = Sidecar(self.config, self.id, kube, self.credentials)
-            try:
-                await self.sidecar.serve()
-                await self.sidecar.run(self._stop)
-                code = 0
-            finally:
-                await self.sidecar.close()
-                await kube.close()
-        except OSError as error:
-            self.failure = error
-        except Exception as error:  # in a part: the process ends with a traceback
-            self.failure = error
-            raise
+            await sidecar.serve()
+            await sidecar.run(self._stop)
         finally:
-            self.loop.call_outside(0, self.kill, code)
-
-
-async def open_connection(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(loop=loop)
-    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-    way, _ = await loop.create_connection(lambda: protocol, host, port)
-    return reader, asyncio.StreamWriter(way, protocol, reader, loop)
-
-
-class TimedSession(Session):
-    """Holds the body of a watch to the request's whole time, as aiohttp does."""
-
-    async def request(
-        self, method: str, url: str, *, timeout: aiohttp.ClientTimeout | float | None = None, **more: Any
-    ) -> Response:
-        began = asyncio.get_running_loop().time()
-        response = await super().request(method, url, timeout=timeout, **more)
-        seconds = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
-        if response.content is not None and seconds is not None:
-            response.content = cast("Any", _TimedBody(response.content, began + seconds))
-        return response
-
-
-class _TimedBody:
-    def __init__(self, stream: Any, until: float) -> None:
-        self._stream, self._until = stream, until
-
-    async def readline(self) -> bytes:
-        async with asyncio.timeout_at(self._until):
-            line: bytes = await self._stream.readline()
-            return line
-
-    def close(self) -> None:
-        self._stream.close()
+            await sidecar.close()
+            await kube.close()
+        return 0
 
 
 # --- TLS, and the sockets below
@@ -183,6 +108,16 @@ def certificates() -> list[ShownCredentials]:
         certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
         made.append(ShownCredentials(certificate + end, key, der_of(certificate + end)))
     return made
+
+
+@cache
+def token() -> Path:
+    """A file with what pods show to the API server."""
+    folder = TemporaryDirectory(prefix="elasticjob-simulation-")
+    atexit.register(folder.cleanup)
+    file = Path(folder.name) / "token"
+    file.write_text("a pod's token")
+    return file
 
 
 _used = 0
