@@ -211,7 +211,8 @@ class PodRun:
             await self.containers[one["name"]].keep(lambda code: code != 0)
         if self.stopping:
             return
-        cluster.do(self.containers[SIDECAR].keep(lambda _: True))
+        if SIDECAR in self.containers:
+            cluster.do(self.containers[SIDECAR].keep(lambda _: True))
         await asyncio.sleep(cluster.later(0.1, 0.6))
         if self.stopping:
             return

@@ -38,6 +38,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Like `call_later`, for what goes on whatever becomes of the process that asks for it."""
         return self.call_later(delay, callback, *args, context=NOBODY)
 
+    def add_signal_handler(self, number: int, callback: Callable[..., object], *args: Any) -> None:
+        """Of the process that asks for it."""
+        process = PROCESS.get()
+        assert process is not None
+        process.handlers[number] = lambda: callback(*args)
+
+    def remove_signal_handler(self, number: int) -> bool:
+        process = PROCESS.get()
+        return process is not None and process.handlers.pop(number, None) is not None
+
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
         if not ready:
@@ -85,6 +95,7 @@ class Process:
         self.frozen = self.dead = False
         self.woken_at = -1.0
         self.tasks: set[asyncio.Task[Any]] = set()  # else those of a dead process would end when their memory is freed
+        self.handlers: dict[int, Callable[[], object]] = {}  # of signals
         self.on_end: list[Callable[[], object]] = []  # called when it has ended, in whichever way
         self._loop = loop
         self._held: list[asyncio.Handle] = []
@@ -101,6 +112,14 @@ class Process:
     def call(self, callback: Callable[..., object], *args: Any) -> None:
         """Soon, as a part of this process: how a signal comes."""
         self._loop.call_soon(callback, *args, context=self._context)
+
+    def signal(self, number: int) -> None:
+        """Without a handler it is the end."""
+        handler = self.handlers.get(number)
+        if handler is None:
+            self.kill()
+        else:
+            self.call(handler)
 
     def freeze(self) -> None:
         self.frozen = True

@@ -42,7 +42,7 @@ class Network:
         self.loop, self.server, self.client, self.dice, self.weather = loop, server, client, dice, weather
         self.cut = False
         self.refusing = False
-        self._streams: set[Stream] = set()
+        self._streams: dict[Stream, None] = {}
         self.uses: dict[str, int] = {}
 
     def partition(self) -> None:
@@ -72,7 +72,10 @@ class Network:
         exchange = Exchange(self, method, path, body, headers, answer, sender.name if sender else "")
         exchange.send()
         async with asyncio.timeout(seconds):
-            return await answer
+            response = await answer
+        if response.content is not None and seconds is not None:
+            response.content.until = exchange.sent_at + seconds  # reading it counts too
+        return response
 
     def happens(self, what: str, chance: float) -> bool:
         if chance <= 0 or self.dice.random() >= chance:
@@ -87,10 +90,10 @@ class Network:
     way = _way
 
     def opened(self, stream: "Stream") -> None:
-        self._streams.add(stream)
+        self._streams[stream] = None
 
     def closed(self, stream: "Stream") -> None:
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
 
 
 class Exchange:
@@ -177,6 +180,7 @@ class Stream:
         self._ended: str = ""
         self._silent = False
         self._arrives_at = 0.0
+        self.until: float | None = None
         network.opened(self)
         watch.start(self.send, self.end)
 
@@ -216,7 +220,8 @@ class Stream:
             if self._ended:
                 return b""
             self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            async with asyncio.timeout_at(self.until):
+                await self._waiter
         return self._lines.pop(0)
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:

@@ -1,14 +1,18 @@
-"""An operator: everything that `elasticjob_operator.app` puts together, with kopf's own watching over a simulated network.
+"""An operator: `elasticjob_operator.app.run` as it is, over a simulated network, with kopf's own lists and watches.
 
-Of kopf run its lists and watches, with their habits: what vanished while it was away it tells nobody. Not run is what
-it does with each event before it calls a handler.
+kopf's habits matter: what vanished while its watch was away it tells nobody. Not run is what it does with each event
+before it calls a handler.
 """
 
 import asyncio
 import copy
 import logging
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import kopf
 from kopf._cogs.clients import auth, watching
@@ -16,88 +20,115 @@ from kopf._cogs.structs import credentials, references
 from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
-from elasticjob_operator.app import AGAIN_SECONDS, until_served
-from elasticjob_operator.cluster import handlers
-from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Kube
-from elasticjob_operator.cluster.events import Announcer
-from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
-from elasticjob_operator.cluster.workqueue import WorkQueue
-from elasticjob_operator.objects.pods import SidecarImage
+from elasticjob_operator import app
+from elasticjob_operator.cluster.cache import Key
+from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.options import Options
 from elasticjob_operator.reconciler import Reconciler
-from simulation.loop import Process
+from simulation.loop import PROCESS, Process, VirtualLoop
 from simulation.network import Network, Session
 
 LEASE_NAMESPACE, LEASE = "ops", "elasticjob-operator"
 SERVER = "https://api"
-LONGEST_START_SECONDS = 3.0
 WATCHED = {
     JOBS: references.Resource(GROUP, VERSION, JOBS, namespaced=True),
     "pods": references.Resource("", "v1", "pods", namespaced=True),
     WORKERS: references.Resource(GROUP, VERSION, WORKERS, namespaced=True),
 }
 
-logging.getLogger("kopf").setLevel(logging.CRITICAL)
-logging.getLogger("kopf._cogs").setLevel(logging.CRITICAL)
+for name in ("kopf", "kopf._cogs", "kopf._core"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class Operator:
-    """One installation's pod: it is started again whenever its process ends, under the same identity."""
+    """One start of the operator's container, in the pod `identity`."""
 
-    def __init__(self, identity: str, network: Network, process: Process, *, network_policy: bool) -> None:
-        self.identity, self.network, self.process = identity, network, process
-        self.network_policy = network_policy
-        self.leadership: Leadership | None = None
-        self.reconciler: Reconciler | None = None
-        self.failure: BaseException | None = None
+    def __init__(self, loop: VirtualLoop, identity: str, network: Network, skew: float, *, network_policy: bool) -> None:
+        self.identity, self.network = identity, network
+        self.process = Process(loop, identity, skew=skew)
+        self.process.on_end.append(network.close)
+        self.mistakes: list[str] = []  # what the operator has met that nobody foresaw
+        self.options = Options(
+            sidecar_image="sidecar",
+            sidecar_pull_policy="IfNotPresent",
+            sidecar_resources={},
+            worker_network_policy=network_policy,
+            namespaces=(),
+            lease_namespace=LEASE_NAMESPACE,
+            lease_name=LEASE,
+            health_port=8080,
+            log_level="info",
+            identity=identity,
+        )
 
     def start(self) -> None:
         self.process.start(self._run())
 
+    def stop(self) -> None:
+        self.process.signal(signal.SIGTERM)
+
     async def _run(self) -> None:
-        """As `app.run`, with its signals and its health left out."""
-        try:
-            while await self._lead_once(_client(self.network)):
-                await asyncio.sleep(AGAIN_SECONDS)
-        except StillWorking:
-            pass  # os._exit
-        except Exception as error:
-            self.failure = error
+        if await app.run(self.options) != 0:
+            self.mistakes.append("the operator ended by itself, as its watches failed")
         self.process.kill()
 
-    async def _lead_once(self, kube: Kube) -> bool:
-        self.leadership = Leadership(kube, LEASE_NAMESPACE, LEASE, self.identity)
-        leadership = self.leadership
-        try:
-            await lead(leadership, lambda: self._work(kube, leadership))
-        except LeaseLost:
-            return True
-        return False
 
-    async def _work(self, kube: Kube, leadership: Leadership) -> None:
-        """As `app._work`, with `_watch_all` for `kopf.operator`."""
-        await until_served(kube)
-        cache = Cache()
-        image = SidecarImage("sidecar", "IfNotPresent")
-        reconciler = Reconciler(
-            kube, cache, leadership, Announcer(kube, self.identity), image, network_policy=self.network_policy
-        )
-        self.reconciler = reconciler
-        queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
-        registry = kopf.OperatorRegistry()
-        handlers.register(registry, cache, queue)
-        try:
-            await self._watch_all(registry)
-        finally:
-            await queue.stop()
+@contextmanager
+def simulated(operators: list[Operator]) -> Iterator[None]:
+    """Meanwhile `app.run` finds the simulation where it looks for the machine, its signals apart."""
 
-    async def _watch_all(self, registry: kopf.OperatorRegistry) -> None:
-        settings = handlers.settings()
-        auth.vault_var.set(_Vault(self.network))  # type: ignore[arg-type]
-        found = {one.selector.plural or one.selector.any_name: one.fn for one in _event_handlers(registry)}
-        async with asyncio.TaskGroup() as group:
-            for plural, resource in WATCHED.items():
-                group.create_task(_watch(settings, resource, found[plural]))
+    def this() -> Operator:
+        return next(one for one in reversed(operators) if one.process is PROCESS.get())
+
+    async def connect(_: Any = None) -> Kube:
+        return _client(this().network)
+
+    async def serve(_: int) -> "_Closed":
+        return _Closed()
+
+    async def operator(*, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, **_: Any) -> None:
+        await _watch_all(registry, settings, this().network)
+
+    def watched(reconciler: Reconciler, key: Key) -> Any:
+        return _foreseen(reconcile(reconciler, key), this())
+
+    reconcile = Reconciler.reconcile
+    with ExitStack() as stack:
+        for target, attribute, stand_in in (
+            (app.Kube, "connect", connect),
+            (app.health, "serve", serve),
+            (app.kopf, "operator", operator),
+            (app.os, "_exit", lambda _: this().process.kill()),
+            (Reconciler, "reconcile", watched),
+        ):
+            stack.enter_context(patch.object(target, attribute, stand_in))
+        yield
+
+
+async def _foreseen(work: Any, operator: Operator) -> Any:
+    """The queue tries anything again: what is no failure of the API server is a mistake of ours."""
+    try:
+        return await work
+    except FAILURES:
+        raise
+    except Exception as error:
+        operator.mistakes.append(f"the reconciler raised {type(error).__name__}: {error}")
+        raise
+
+
+class _Closed:
+    """In the place of the server of health and metrics."""
+
+    def close(self) -> None:
+        pass
+
+
+async def _watch_all(registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, network: Network) -> None:
+    auth.vault_var.set(_Vault(network))  # type: ignore[arg-type]
+    found = {one.selector.plural or one.selector.any_name: one.fn for one in registry._watching.get_all_handlers()}
+    async with asyncio.TaskGroup() as group:
+        for plural, resource in WATCHED.items():
+            group.create_task(_watch(settings, resource, found[plural]))
 
 
 async def _watch(settings: kopf.OperatorSettings, resource: references.Resource, handler: Any) -> None:
@@ -106,27 +137,19 @@ async def _watch(settings: kopf.OperatorSettings, resource: references.Resource,
             await handler(event=event)
 
 
-def _event_handlers(registry: kopf.OperatorRegistry) -> Any:
-    return registry._watching.get_all_handlers()
-
-
 class _Vault:
     """In the place of kopf's credentials: one session, that of the operator's network."""
 
     def __init__(self, network: Network) -> None:
-        self._context = _context(network)
+        self._context = auth.APIContext.__new__(auth.APIContext)
+        self._context.session = Session(network)  # type: ignore[assignment]
+        self._context.server, self._context.default_namespace = SERVER, None
 
     async def extended(self, *_: Any) -> Any:
-        yield credentials.VaultKey("sim"), credentials.ConnectionInfo(server=SERVER), self._context
+        yield credentials.VaultKey("simulated"), credentials.ConnectionInfo(server=SERVER), self._context
 
     async def invalidate(self, *_: Any, **__: Any) -> None:
         pass
-
-
-def _context(network: Network) -> auth.APIContext:
-    found = auth.APIContext.__new__(auth.APIContext)
-    found.session, found.server, found.default_namespace = Session(network), SERVER, None  # type: ignore[assignment]
-    return found
 
 
 @cache
@@ -138,7 +161,7 @@ def _bare_client() -> ApiClient:
 
 
 def _client(network: Network) -> Kube:
-    """The operator's own client over the client library of Kubernetes, and below it the simulated network."""
+    """The operator's own client over the Kubernetes client library, and below it the simulated network."""
     client = copy.copy(_bare_client())
     client.rest_client = copy.copy(client.rest_client)
     client.rest_client.pool_manager = Session(network)

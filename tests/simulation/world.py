@@ -13,9 +13,9 @@ from simulation.clocks import Clock
 from simulation.containers import Plan, Programs
 from simulation.garbage import GarbageCollector
 from simulation.kubelets import Cluster, Node
-from simulation.loop import START_SECONDS, Process, VirtualLoop
+from simulation.loop import PROCESS, START_SECONDS, VirtualLoop
 from simulation.network import Network, Weather
-from simulation.operators import Operator
+from simulation.operators import Operator, simulated
 from simulation.store import Change, Object
 
 NAMESPACE = "ml"
@@ -70,10 +70,14 @@ class World:
             self.cluster.nodes.append(Node(f"node-{number}", capacity, self.dice.uniform(-2, 2)))
 
     def start_operator(self, identity: str, *, network_policy: bool = False) -> Operator:
-        process = Process(self.loop, identity, skew=self.dice.uniform(-2, 2))
-        operator = Operator(identity, self.network(identity), process, network_policy=network_policy)
+        """A start of the operator's container in the pod `identity`."""
+        starts = sum(one.identity == identity for one in self.operators)
+        network = self.network(f"{identity}.{starts}")
+        operator = Operator(
+            self.loop, identity, network, self.dice.uniform(-2, 2), network_policy=network_policy
+        )
         self.operators.append(operator)
-        self.say(identity, "is started")
+        self.say(identity, "starts", f"network policy {network_policy}")
         operator.start()
         return operator
 
@@ -89,7 +93,7 @@ class World:
             one.propagate = False
         asyncio.set_event_loop(self.loop)
         try:
-            with self.clock.in_place():
+            with self.clock.in_place(), simulated(self.operators):
                 yield
         finally:
             self._bury()
@@ -106,7 +110,7 @@ class World:
         """What is still under way ends here, not when its memory is freed."""
         for task in asyncio.all_tasks(self.loop):
             work = task.get_coro()
-            with suppress(RuntimeError):  # something in it waits even at its end
+            with suppress(Exception):  # no loop runs any more, and something in it may wait even at its end
                 if work is not None:
                     work.close()
 
@@ -129,8 +133,6 @@ class _Log(logging.Handler):
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        from simulation.loop import PROCESS
-
         process = PROCESS.get()
         self._world.say(process.name if process else "", record.levelname.lower(), record.getMessage())
 

@@ -1,0 +1,104 @@
+"""`python -m simulation`: lives of jobs, one seed after the other, until the time is over or a rule is broken.
+
+`--seconds 60` tries seeds from `--from` on; `--seed 7` one, of which `--verbose` prints the whole history. Exit code 1
+when a rule was broken: then seed, sentence, the last lines of the history and the command that shows it again.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+
+from simulation.lives import Verdict, live
+
+PROGRESS_SECONDS = 15.0
+SHOWN_LINES = 40
+AT_ONCE = 4  # seeds that a process is given
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="simulation", description="Lives of jobs over a simulated cluster.")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to try seeds")
+    parser.add_argument("--seed", type=int, help="try this one only")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--verbose", action="store_true", help="with --seed: print the whole history")
+    given = parser.parse_args(arguments)
+    if given.seed is not None:
+        verdict = live(given.seed)
+        if given.verbose:
+            print("\n".join(verdict.history))
+        return report(verdict) if verdict.broken else _well(verdict)
+    return search(given.first, given.seconds, given.processes)
+
+
+def search(first: int, seconds: float, processes: int) -> int:
+    """Tries seeds from `first` on; the exit code."""
+    began = told = time.monotonic()
+    seeds, lives, virtual, happened = 0, 0, 0.0, Counter[str]()
+    with ProcessPoolExecutor(processes, initializer=_prepare) as pool:
+        following = iter(range(first, 2**62, AT_ONCE))
+        under_way: set[Future[list[Verdict]]] = set()
+        while under_way or time.monotonic() - began < seconds:
+            while len(under_way) < processes + 1 and time.monotonic() - began < seconds:
+                under_way.add(pool.submit(_live_some, next(following)))
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for verdict in _in_order(done):
+                seeds, lives, virtual = seeds + 1, lives + verdict.jobs, virtual + verdict.seconds
+                happened.update(verdict.happened)
+                if verdict.broken:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    return report(verdict)
+            if time.monotonic() - told >= PROGRESS_SECONDS:
+                told = time.monotonic()
+                print(_progress(seeds, lives, virtual, told - began), flush=True)
+    print(_progress(seeds, lives, virtual, time.monotonic() - began) + f"; next is seed {next(following)}")
+    print("  " + ", ".join(f"{what} {times:,}" for what, times in sorted(happened.items())))
+    return 0
+
+
+def report(verdict: Verdict) -> int:
+    """Prints what was broken, and how to see it again; the exit code."""
+    print("\n".join(verdict.history[-SHOWN_LINES:]))
+    print(f"\nseed {verdict.seed} broke {len(verdict.broken)} rule{'s' * (len(verdict.broken) > 1)}:")
+    for why in verdict.broken:
+        print(f"  {why}")
+    print(f"the whole history again: make simulate SEED={verdict.seed}", flush=True)
+    return 1
+
+
+def _well(verdict: Verdict) -> int:
+    print(f"seed {verdict.seed}: {verdict.jobs} jobs lived {verdict.seconds:.0f} s, and no rule was broken")
+    return 0
+
+
+def _progress(seeds: int, lives: int, virtual: float, seconds: float) -> str:
+    pace = lives / max(seconds, 1e-9) * 60
+    return f"{seeds:,} seeds, {lives:,} jobs, {virtual / 3600:.1f} h of their time in {seconds:.0f} s: {pace:,.0f} a minute"
+
+
+def _prepare() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # each life ends with a collection
+
+
+def _live_some(first: int) -> list[Verdict]:
+    """Of those that went well no history is kept."""
+    found = (live(seed) for seed in range(first, first + AT_ONCE))
+    return [one if one.broken else one._replace(history=[]) for one in found]
+
+
+def _in_order(done: set[Future[list[Verdict]]]) -> Iterator[Verdict]:
+    for verdicts in sorted((one.result() for one in done), key=lambda some: some[0].seed):
+        yield from verdicts
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of words are in one order then, in each process
+        os.execve(sys.executable, [sys.executable, "-m", "simulation", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+    sys.exit(main(sys.argv[1:]))

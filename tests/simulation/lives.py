@@ -1,0 +1,155 @@
+"""The life of one seed: jobs, operators and nodes by chance, some minutes of faults, then quiet until all is settled."""
+
+import asyncio
+import gc
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+from unittest.mock import patch
+
+from elasticjob_operator import reconciler
+from elasticjob_operator.cluster import client
+from simulation import faults, people
+from simulation.claims import claims, jobs
+from simulation.containers import Programs
+from simulation.judge import Judge
+from simulation.loop import START_SECONDS
+from simulation.stubs import StubPrograms
+from simulation.world import World
+from support.sidecar_fakes import credentials
+
+LONGEST_SECONDS = 1500.0  # of quiet until everything must be settled: each single wait of the product is less
+SETTLED_SECONDS = 3.0
+
+T = TypeVar("T")
+
+
+class Verdict(NamedTuple):
+    """Of one seed: which rules were broken, the whole history, and what happened how often."""
+
+    seed: int
+    broken: tuple[str, ...]
+    history: list[str]
+    jobs: int
+    seconds: float
+    happened: Mapping[str, int]
+
+
+def live(seed: int, programs: Programs | None = None) -> Verdict:
+    """The life of `seed`; with `programs` in the pods, else the real sidecars."""
+    verdict = Life(seed, programs or StubPrograms(credentials().certificate)).run()
+    gc.collect()
+    return verdict
+
+
+class Life:
+    def __init__(self, seed: int, programs: Programs) -> None:
+        self.world = World(seed, programs)
+        self.judge = Judge(self.world)
+        self.happened: dict[str, int] = {}
+
+    def run(self) -> Verdict:
+        world, dice = self.world, self.world.dice
+        pages, relist = dice.choice((1, 2, 500)), dice.choice((40.0, 120.0, 300.0))
+        small = (patch.object(client, "PAGE", pages), patch.object(reconciler, "RELIST_SECONDS", relist))
+        with world.running(), self.judge.watching(), small[0], small[1]:
+            world.run(self._live())
+            for network in world.networks:
+                for what, times in network.uses.items():
+                    self._count(what, times)
+        for name, times in world.server.admission.denied.items():
+            self._count(f"refused: {name}", times)
+        for status, times in world.server.answered.items():
+            self._count(f"answer {status}", times)
+        return Verdict(
+            world.seed,
+            tuple(self.judge.found),
+            world.history.lines,
+            self.judge.jobs,
+            world.loop.time() - START_SECONDS,
+            self.happened,
+        )
+
+    async def _live(self) -> None:
+        world, dice = self.world, self.world.dice
+        world.add_nodes(dice.randint(1, 4), dice.choice((2, 4, 8, 20)))
+        policy = dice.random() < 0.3
+        keepers = [asyncio.create_task(self._keep("op-a", policy))]
+        if dice.random() < 0.5:
+            keepers.append(asyncio.create_task(self._keep("op-b", policy != (dice.random() < 0.2))))
+        for number in range(dice.choice((1, 1, 2, 3))):
+            people.submit(world, f"job-{number}")
+            await asyncio.sleep(dice.choice((0.0, 0.5, 10.0)))
+        await self._unrest(dice.choice((20.0, 60.0, 120.0)))
+        await self._quiet()
+        self._look_inside()
+        for keeper in keepers:
+            keeper.cancel()
+
+    async def _keep(self, identity: str, policy: bool) -> None:
+        """The kubelet starts it again; at times it is an operator of another version, with other options."""
+        world = self.world
+        while True:
+            operator = world.start_operator(identity, network_policy=policy)
+            while not operator.process.dead:
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(world.dice.uniform(0.5, 4))
+            if world.dice.random() < 0.2:
+                policy = not policy
+
+    async def _unrest(self, seconds: float) -> None:
+        """Faults of machines and doings of people, some at the same time."""
+        world, dice, loop = self.world, self.world.dice, self.world.loop
+        end, going = loop.time() + seconds, []
+        pace = dice.choice((2.0, 6.0, 20.0))
+        while (wait := dice.expovariate(1 / pace)) < end - loop.time():
+            await asyncio.sleep(wait)
+            if dice.random() < 0.5:
+                fault = _one_of(dice, faults.FAULTS)
+                self._count(fault.__name__)
+                going.append(asyncio.create_task(fault(world)))
+            elif known := jobs(world):
+                doing = _one_of(dice, people.DOINGS)
+                self._count(doing.__name__)
+                going.append(asyncio.create_task(doing(world, dice.choice(known))))
+        for one in going:
+            one.add_done_callback(lambda done: done.cancelled() or done.result())
+        if going:
+            await asyncio.wait(going, timeout=60)
+        for one in going:
+            one.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+        faults.all_is_well(world)
+        people.tidy(world)
+        world.say("judge", "from now on all is well")
+
+    async def _quiet(self) -> None:
+        """Until every claim holds, and does so for some seconds."""
+        loop = self.world.loop
+        end, held_since = loop.time() + LONGEST_SECONDS, None
+        while loop.time() < end and not self.judge.found:
+            open_claims = claims(self.world)
+            held_since = None if open_claims else held_since or loop.time()
+            if held_since is not None and loop.time() - held_since >= SETTLED_SECONDS:
+                return
+            await asyncio.sleep(1)
+        for why in claims(self.world):
+            self.judge.complain(f"{LONGEST_SECONDS:g} s after the last fault {why}" if not self.judge.found else why)
+
+    def _look_inside(self) -> None:
+        """Mistakes that nobody has caught."""
+        world = self.world
+        for operator in world.operators:
+            for mistake in operator.mistakes:
+                self.judge.complain(mistake)
+        for crash in world.crashes:
+            self.judge.complain(crash)
+        for failure in world.loop.failures:
+            self.judge.complain(f"nobody caught: {failure.get('message')} {failure.get('exception')!r}")
+
+    def _count(self, what: str, times: int = 1) -> None:
+        self.happened[what] = self.happened.get(what, 0) + times
+
+
+def _one_of(dice: Any, weights: Mapping[T, int]) -> T:
+    found: T = dice.choices(list(weights), list(weights.values()))[0]
+    return found
