@@ -1,4 +1,4 @@
-"""Python imports this at its start: it keeps a worker's exception, then makes room for the one that it hides."""
+"""Python imports this at its start: it keeps a training process's exception, then makes room for the one it hides."""
 
 import os
 import sys

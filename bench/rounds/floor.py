@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 
-from elasticjob.incarnations import Incarnation, Incarnations
+from elasticjob.members import Member, Members
 from rounds.api import CUSTOM, Api, ApiError, Object, gather_in_turn
 
 PREFIX = "bench-floor-"
@@ -26,7 +26,7 @@ class Floor:
         self._api, self._size = api, size
         self._name = f"floor-{size}-{secrets.token_hex(2)}"
         batch = secrets.token_hex(4)
-        self._members = [Incarnation(index, f"{batch}.0") for index in range(size)]
+        self._members = [Member(index, f"{batch}.0") for index in range(size)]
         self._round = 0
         self._seen = 0
         self._all_seen = asyncio.Event()
@@ -68,7 +68,7 @@ class Floor:
         self._round += 1
         self._seen = 0
         self._all_seen.clear()
-        members = str(Incarnations(self._members))
+        members = str(Members(self._members))
         rendezvous = {"round": self._round, "phase": "Formed", "participants": members, "reason": "floor"}
         await self._api.patch(f"{JOBS}/{self._name}/status", {"status": {"rendezvous": rendezvous}})
         async with asyncio.timeout(DELIVER_SECONDS):

@@ -52,7 +52,7 @@ class Sidecars:
             self._sidecars[name] = sidecar
         async with asyncio.timeout(READY_SECONDS):
             for name in pods:
-                while not self._sidecars[name].driver.ready:  # noqa: ASYNC110 - it rings no bell
+                while not self._sidecars[name].driver.ready:  # noqa: ASYNC110 - it sets no event
                     await asyncio.sleep(0.01)
 
     async def _stop(self, pods: list[str]) -> None:

@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from elasticjob.admission import POD_TEMPLATE, TRANSITIONS
 from elasticjob.heartbeats import SHORTEST_SECONDS
-from elasticjob.incarnations import Incarnation, Incarnations, IncarnationsField, Replacements
-from elasticjob.schema import Model, rule, validations
+from elasticjob.members import Member, Members
+from elasticjob.schema import MembersField, Model, Replacements, rule, validations
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "ElasticWorker",
     "ElasticWorkerSpec",
     "ElasticWorkerStatus",
-    "Incarnation",
-    "Incarnations",
+    "Member",
+    "Members",
     "Outcome",
     "Progress",
     "RendezvousPhase",
@@ -44,12 +44,12 @@ MAX_REPLICAS = 4096
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
 DETAIL_LENGTH = 300
-MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
+MAX_JSON_INTEGER = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
 KeepAlive = Annotated[int, Field(ge=2 * int(SHORTEST_SECONDS), le=86400)]
-Count = Annotated[int, Field(ge=0, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER)]
 Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
@@ -187,8 +187,8 @@ class RendezvousStatus(Model):
     phase: RendezvousPhase = Field(RendezvousPhase.FORMING, description="Forming, Formed or Closed.")
     world_size: Count = Field(0, description="Workers in the formed round; 0 while forming.")
     waiting: Count = Field(0, description="Workers that have joined and are not in the current round.")
-    participants: IncarnationsField = Field(
-        default_factory=Incarnations,
+    participants: MembersField = Field(
+        default_factory=Members,
         description="The members of the last formed round in rank order, as index/id, or first-last/id where several "
         "have one id; while Forming they are not yet the next round's.",
     )
@@ -196,19 +196,17 @@ class RendezvousStatus(Model):
         0,
         description="spec.replicas when the last round was formed, so that a later round knows if the job was scaled.",
     )
-    leaving: IncarnationsField = Field(
-        default_factory=Incarnations, description="Workers told to leave: they exit and their pods go."
+    leaving: MembersField = Field(
+        default_factory=Members, description="Workers told to leave: they exit and their pods go."
     )
-    finished: IncarnationsField = Field(
-        default_factory=Incarnations, description="Workers whose training ended in success."
-    )
+    finished: MembersField = Field(default_factory=Members, description="Workers whose training ended in success.")
     failure: str = Field(
         "",
         description="What failed in the last formed round, while it is not known whether it counts against "
         "spec.maxRestarts: that is judged when the group forms again.",
     )
-    given_up: IncarnationsField = Field(
-        default_factory=Incarnations,
+    given_up: MembersField = Field(
+        default_factory=Members,
         description="Members of the last formed round whose pods were given up meanwhile for a cause that does not "
         "explain the failure.",
     )
@@ -320,7 +318,7 @@ class WorkerRequest(Model):
 
 
 class ElasticWorkerSpec(Model):
-    """One worker's place in the rendezvous and what it asks for."""
+    """One worker's part in the rendezvous and what it asks for."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(

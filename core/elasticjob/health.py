@@ -1,9 +1,9 @@
 """A server of health and metrics that anybody may call and nobody can exhaust, for the operator and for the sidecar.
 
-It knows of HTTP what the kubelet and Prometheus need: one GET for each connection, answered and closed. A caller has
-five seconds, 4 KiB of headers and one of 256 places; who displaces whom says `Places`. A probe that sends its request
-with its connection is answered before a flood, were it from everywhere, has displaced it: its request is read two turns
-of the event loop after it was accepted, and in a turn no more than 64 are.
+It knows as much of HTTP as the kubelet and Prometheus need: one GET for each connection, answered and closed. A caller
+has five seconds, 4 KiB of headers and one of 256 slots; `ConnectionSlots` says who displaces whom. A probe that sends
+its request with its connection is answered before a flood displaces it, even one from everywhere: its request is read
+two turns of the event loop after it was accepted, and one turn accepts no more than 64.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
-from elasticjob.places import Place, Places
+from elasticjob.connection_slots import ConnectionSlot, ConnectionSlots
 
-PLACES, AT_ONCE = 256, 64
+SLOTS, AT_ONCE = 256, 64
 WAITING = 1024  # in the kernel, until they are accepted: one that finds no room there tries again after a second
 CALL_SECONDS = 5.0
 HEAD_BYTES = 4096
@@ -38,7 +38,7 @@ class HealthServer:
 
     def __init__(self, pages: Pages) -> None:
         self.port = 0
-        self.places = Places(PLACES)
+        self.slots = ConnectionSlots(SLOTS)
         self._pages = pages
         self._calls: set[_Call] = set()
         self._server: asyncio.Server | None = None
@@ -48,7 +48,7 @@ class HealthServer:
         listener = _listener(port)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Call(self._pages, self.places, self._calls), sock=listener, backlog=AT_ONCE
+            lambda: _Call(self._pages, self.slots, self._calls), sock=listener, backlog=AT_ONCE
         )
         listener.listen(WAITING)
         self.port = listener.getsockname()[1]
@@ -61,11 +61,11 @@ class HealthServer:
 
 
 class _Call(asyncio.Protocol):
-    def __init__(self, pages: Pages, places: Places, calls: "set[_Call]") -> None:
-        self._pages, self._places, self._calls = pages, places, calls
+    def __init__(self, pages: Pages, slots: ConnectionSlots, calls: "set[_Call]") -> None:
+        self._pages, self._slots, self._calls = pages, slots, calls
         self._head = b""
         self._transport: asyncio.Transport
-        self._place: Place
+        self._slot: ConnectionSlot
         self._deadline: asyncio.TimerHandle
 
     def abort(self) -> None:
@@ -77,7 +77,7 @@ class _Call(asyncio.Protocol):
         self._calls.add(self)
         self._deadline = asyncio.get_running_loop().call_later(CALL_SECONDS, self.abort)
         peer = transport.get_extra_info("peername")
-        self._place = self._places.take(peer[0] if peer else "", self.abort)
+        self._slot = self._slots.take(peer[0] if peer else "", self.abort)
 
     def data_received(self, data: bytes) -> None:
         self._head += data
@@ -89,7 +89,7 @@ class _Call(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deadline.cancel()
-        self._place.release()
+        self._slot.release()
         self._calls.discard(self)
 
     def _answer(self, page: Page, with_body: bool = True) -> None:

@@ -5,15 +5,15 @@ alone would keep an API server busy. Agents that end, and pods that go, are seen
 """
 
 SHORTEST_SECONDS, LOST_SECONDS = 5.0, 15.0
-MOST_A_SECOND = 48  # heartbeats of one job
-BEATS = 3  # that may be missed
+MAX_BEATS_A_SECOND = 48  # heartbeats of one job
+MISSED_BEATS = 3  # that may be missed
 
 
 def default_worker_lost(workers: int) -> float:
     """Seconds of silence after which a worker is lost, where the job names none."""
-    return max(LOST_SECONDS, BEATS * workers / MOST_A_SECOND)
+    return max(LOST_SECONDS, MISSED_BEATS * workers / MAX_BEATS_A_SECOND)
 
 
 def heartbeat_seconds(workers: int, worker_lost: float) -> float:
     """Seconds between two heartbeats of a worker that is lost after `worker_lost` seconds of silence."""
-    return max(SHORTEST_SECONDS, min(worker_lost / BEATS, workers / MOST_A_SECOND))
+    return max(SHORTEST_SECONDS, min(worker_lost / MISSED_BEATS, workers / MAX_BEATS_A_SECOND))

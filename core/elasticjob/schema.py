@@ -1,10 +1,12 @@
 """How the API's types are read and written as JSON, and how CEL rules are added to their schema."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic.alias_generators import to_camel
+
+from elasticjob.members import Members, read_replacements, written_replacements
 
 
 class Model(BaseModel):
@@ -20,6 +22,20 @@ class Model(BaseModel):
     def dump(self) -> dict[str, Any]:
         """This object as JSON, absent optional fields left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+MembersField = Annotated[
+    Members,
+    PlainValidator(Members.read),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+Replacements = Annotated[
+    dict[int, int],
+    PlainValidator(read_replacements),
+    PlainSerializer(written_replacements, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
 
 
 def rule(expression: str, message: str, field_path: str | None = None) -> dict[str, str]:

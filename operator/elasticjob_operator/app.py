@@ -47,7 +47,7 @@ async def run(options: Options) -> int:
 
 
 async def _lead_once(options: Options, kube: Kube) -> bool:
-    """Whether it ended as the Lease was lost; the kubelet would hold back a process that ends of it again and again."""
+    """Whether it ended because the Lease was lost; the kubelet would hold back a process that ends each time."""
     _stop_at_signals()
     leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
     try:
@@ -62,7 +62,7 @@ async def _lead_once(options: Options, kube: Kube) -> bool:
 
 
 def _stop_at_signals() -> None:
-    """While kopf runs it has taken them for itself."""
+    """kopf takes them for itself while it runs."""
     this = asyncio.current_task()
     assert this is not None
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""One job at a time: gather what is known, decide, write the status once, then act on pods, then tell.
+"""One job at a time: gather what is known, decide, write the status once, then act on pods, then announce.
 
 The status goes first, guarded by its resourceVersion: what a pod is named after is agreed before the pod is made,
 and an operator that no longer leads stops at the write. Everything else can be done twice without harm.
@@ -31,7 +31,7 @@ from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.pace import delay_of
 from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of, waits_of
-from elasticjob_operator.job.waiting import Told
+from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
 
@@ -58,7 +58,7 @@ class Memory:
     template: TemplateCheck
     pods: WorkerPods
     observer: Observer = field(default_factory=lambda: Observer(""))
-    told: Told = field(default_factory=Told)
+    announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
     listed_at: float = 0.0
     settled: bool = False
     written_at: float = 0.0
@@ -117,7 +117,7 @@ class Reconciler:
     async def _take_over(self) -> None:
         """Once, and after kopf has begun to list: one listing for all jobs of the leader before.
 
-        kopf's own lists may be a little younger, and what ended between the two nobody tells: so each job is listed
+        kopf's own lists may be a little younger, and nobody reports what ended between the two, so each job is listed
         once more soon.
         """
         async with self._taking_over:
@@ -195,7 +195,7 @@ class Reconciler:
             return None
         memory.differs_at = now if memory.differs_at is None else memory.differs_at
         delay = delay_of(report.before, after, now - memory.written_at, now - memory.differs_at)
-        if delay.seconds > 0 and delay.blocks:
+        if delay.seconds > 0 and delay.actions_wait:
             return delay.seconds
         if delay.seconds > 0:
             memory.write_in = delay.seconds
@@ -214,10 +214,10 @@ class Reconciler:
         job, decision = report.job, report.decision
         for event in decision.events:
             log.info("%s/%s: %s", job["metadata"]["namespace"], job["metadata"]["name"], event.message)
-            self._announcer.tell(job, event.reason, event.message, warning=event.warning)
+            self._announcer.announce(job, event.reason, event.message, warning=event.warning)
             metrics.EVENTS.labels(event.reason).inc()
-        for index, wait in memory.told.news(decision.state.last_formed, report.before.reason, report.waits):
-            self._announcer.tell(job, wait.reason, f"worker {index}: {wait.sentence}", warning=True)
+        for index, wait in memory.announced.news(decision.state.last_formed, report.before.reason, report.waits):
+            self._announcer.announce(job, wait.reason, f"worker {index}: {wait.sentence}", warning=True)
             metrics.EVENTS.labels(wait.reason).inc()
         if decision.formed_after is not None:
             metrics.ROUND_SECONDS.observe(decision.formed_after)

@@ -7,7 +7,7 @@ import resource
 import sys
 
 from elasticjob_sidecar.config import Config, ConfigError
-from elasticjob_sidecar.store.credentials import CredentialsError, Maker
+from elasticjob_sidecar.store.credentials import CredentialsError, CredentialsMaker
 
 
 def main() -> None:
@@ -17,8 +17,8 @@ def main() -> None:
         sys.exit(f"elasticjob-sidecar: {error}")
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _allow_files()
-    making = Maker()
-    # Imported late: a wrong configuration is told at once, and the credentials are made meanwhile.
+    making = CredentialsMaker()
+    # Imported late: a wrong configuration is reported at once, and the credentials are made meanwhile.
     from elasticjob_sidecar.app import StartError, run
 
     try:

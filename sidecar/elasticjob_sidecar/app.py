@@ -5,7 +5,7 @@ import logging
 import signal
 from dataclasses import dataclass
 
-from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Incarnation
+from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
 from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
@@ -52,7 +52,7 @@ class Sidecar:
     def __init__(
         self, config: Config, id: str, kube: KubeApi, credentials: Credentials, ports: Ports = Ports()
     ) -> None:
-        me = Incarnation(index=config.index, id=id)
+        me = Member(index=config.index, id=id)
         self._config, self._ports, self.credentials = config, ports, credentials
         self.metrics = Metrics()
         self.record = WorkerRecord(kube, _identity(config, id, credentials), self.metrics.api_failed)

@@ -24,9 +24,9 @@ class Driver:
     def __init__(self, membership: Membership, scripts: Scripts, record: WorkerRecord, metrics: Metrics) -> None:
         self.membership, self.scripts = membership, scripts
         self._record, self._metrics = record, metrics
-        self._bell = asyncio.Event()
+        self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._told = ""
+        self._logged = ""
         self._mode = membership.mode
         self._holding = False
 
@@ -36,20 +36,20 @@ class Driver:
         return self._record.established and self.membership.job is not None
 
     @property
-    def bell(self) -> asyncio.Event:
-        """Rings once, at the next input. Take it before looking at the state, so that no change is missed."""
-        return self._bell
+    def next_change(self) -> asyncio.Event:
+        """Set once, at the next input. Take it before looking at the state, so that no change is missed."""
+        return self._next_change
 
     # --- inputs
 
     def job_seen(self, status: RendezvousStatus) -> None:
         self.membership.job_seen(status, self._now())
-        told = f"{status.phase} {status.round}: {status.world_size} workers" + f", {status.reason}" * bool(
+        stand = f"{status.phase} {status.round}: {status.world_size} workers" + f", {status.reason}" * bool(
             status.reason
         )
-        if told != self._told:
-            log.info("job is at %s", told)
-            self._told = told
+        if stand != self._logged:
+            log.info("job is at %s", stand)
+            self._logged = stand
         self._settle()
 
     def attach(self, trainer: str, round: int) -> int:
@@ -151,8 +151,8 @@ class Driver:
             self._mode = machine.mode
         self._look_at_scripts()
         self._arm(min((at for at in (machine.wake_at, self.scripts.wake_at) if at is not None), default=None))
-        bell, self._bell = self._bell, asyncio.Event()
-        bell.set()
+        next_change, self._next_change = self._next_change, asyncio.Event()
+        next_change.set()
 
     def _look_at_scripts(self) -> None:
         scripts = self.scripts

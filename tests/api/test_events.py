@@ -44,11 +44,11 @@ async def test_kubectl_shows_those_of_one_second_in_their_order(kube: Kube, with
     job = with_crds.request("GET", f"{JOBS}/{name}")
     announcer = Announcer(kube, "operator-0")
     for number in range(TOLD):
-        announcer.tell(job, f"Reason{number % 4}", f"the {number}th")
+        announcer.announce(job, f"Reason{number % 4}", f"the {number}th")
     here, wanted = ("--namespace", "default"), list(range(TOLD))
     listed = ("get", "events", *here, f"--field-selector=involvedObject.name={name}")
     async with asyncio.timeout(SECONDS):
-        while len(numbers(with_crds, *listed)) < TOLD:  # noqa: ASYNC110 - what is waited for rings no bell
+        while len(numbers(with_crds, *listed)) < TOLD:  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.1)
     assert numbers(with_crds, *listed) == wanted
     assert numbers(with_crds, "events", *here, f"--for=elasticjob/{name}") == wanted

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api import API_VERSION, Condition, ElasticJobStatus, Progress, RendezvousStatus, RoundRecord
-from elasticjob.incarnations import Incarnation
+from elasticjob.members import Member
 from support import ControlPlane
 
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
@@ -17,7 +17,7 @@ SIZE, SCREEN_LINES, SCREEN_COLUMNS, ANSWER_SECONDS = 1000, 110, 160, 10
 NOW = "2026-01-02T03:04:05Z"
 
 # made at once; since then every hundredth was replaced, each at another time
-WORKERS = tuple(Incarnation(index, f"{0 if index % 100 else index:08x}.0") for index in range(SIZE))
+WORKERS = tuple(Member(index, f"{0 if index % 100 else index:08x}.0") for index in range(SIZE))
 STATUS = ElasticJobStatus(
     observed_generation=1,
     phase="Running",

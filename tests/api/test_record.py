@@ -82,7 +82,7 @@ async def test_what_an_administrator_takes_from_a_record_comes_back(
         before = worker.marks()
         plane.request("PATCH", worker.path, {"metadata": taken}, content_type="application/merge-patch+json")
         assert worker.marks() != before
-        while worker.marks() != before:  # noqa: ASYNC110 - what is waited for rings no bell
+        while worker.marks() != before:  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.1)
         beats = worker.beats()
         while worker.beats() == beats:  # noqa: ASYNC110

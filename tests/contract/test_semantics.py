@@ -11,7 +11,7 @@ from torch.distributed.elastic.rendezvous import RendezvousClosedError, Rendezvo
 
 from contract.agents import SECONDS, Agent, form, until
 from contract.plane import Job, rendezvous
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 
 Start = Callable[..., Agent]
 
@@ -110,7 +110,7 @@ def test_all_agree_on_members_and_ranks_beyond_ten(new_job: Callable[..., Job], 
     infos = form([start(pod) for pod in pods], seconds=60)
     assert ranks(infos) == [pod["index"] for pod in pods] == list(range(12))
     assert {info.world_size for info in infos} == {12}
-    members = [member.index for member in Incarnations.read(job.formed(1)["participants"])]
+    members = [member.index for member in Members.read(job.formed(1)["participants"])]
     assert members == list(range(12))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from e2e.disruption import container_status, kill_container
 from e2e.kube import Namespace, Object, Sighting, Watch, run, wait_until
 from e2e.trainer_log import TrainerLog
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 
 TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
 IMAGE = "elasticjob/digits:dev"
@@ -153,7 +153,7 @@ class Job:
         """
 
         def started() -> list[Object] | None:
-            pods, members = self.pods(), Incarnations.read(self.rendezvous["participants"])
+            pods, members = self.pods(), Members.read(self.rendezvous["participants"])
             found = [pods[member.index] for member in members if member.index in pods]
             return found if len(found) == len(members) and all(map(has_started, found)) else None
 
@@ -191,7 +191,7 @@ class Job:
         for sighting in self.jobs.of(self.name):
             agreed = status_of(sighting).get("rendezvous", {})
             if agreed.get("phase") == "Formed" and agreed["round"] not in formed:
-                members = tuple(member.index for member in Incarnations.read(agreed["participants"]))
+                members = tuple(member.index for member in Members.read(agreed["participants"]))
                 formed[agreed["round"]] = Round(agreed["round"], members, agreed["reason"], sighting.at)
         return list(formed.values())
 

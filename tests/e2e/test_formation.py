@@ -4,7 +4,7 @@ import re
 
 from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, container_status
 from e2e.kube import Namespace, Object, wait_until
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 
 
 def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:
@@ -108,7 +108,7 @@ def test_a_worker_record_belongs_to_its_pod(module_job: Job) -> None:
     record = module_job.namespace.get("elasticworker", pod["metadata"]["name"])
     (owner,) = record["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
-    assert record["spec"]["id"] == Incarnations.read(module_job.rendezvous["participants"])[0].id
+    assert record["spec"]["id"] == Members.read(module_job.rendezvous["participants"])[0].id
 
 
 def test_only_the_sidecar_has_a_token(module_job: Job) -> None:

@@ -8,7 +8,7 @@ from elasticjob.rendezvous.roster import ENDED, STUCK, current, is_current
 from elasticjob.terms import RendezvousPhase, RequestType
 from model.search import Finding
 
-Places = tuple[tuple[int, int], ...]
+PodKeys = tuple[tuple[int, int], ...]
 
 
 def check_step(
@@ -17,7 +17,7 @@ def check_step(
     workers: tuple[Worker, ...],
     decision: Decision,
     now: float,
-    new: Places,
+    new: PodKeys,
     old: tuple[Worker, ...],
 ) -> None:
     """`new` are the pods to be made after the step at `now`, `old` those to be deleted. Raises Finding."""
@@ -45,7 +45,7 @@ def _members(state: State, workers: Iterable[Worker]) -> Iterator[str]:
         if member.index in state.done:
             continue
         worker = present.get(member.index)
-        if worker is not None and worker.pod is PodState.SUCCEEDED and worker.place in state.clocks.invalid:
+        if worker is not None and worker.pod is PodState.SUCCEEDED and worker.pod_key in state.clocks.invalid:
             continue  # what it has to say is awaited
         if worker is None or worker.member != member or worker.deleting or worker.pod in STUCK | ENDED:
             yield f"round {state.round} stands although worker {member.index} is gone"
@@ -70,7 +70,7 @@ def _failures(before: State, after: State) -> Iterator[str]:
         yield f"the count of failures fell to {after.restarts}, and no round stood"
 
 
-def _new_names(before: State, new: Places) -> Iterator[str]:
+def _new_names(before: State, new: PodKeys) -> Iterator[str]:
     """The pod of a member is never made again: that one may still live, out of sight."""
     if before.phase is RendezvousPhase.FORMED:
         members = {member.index for member in before.participants}
@@ -79,7 +79,7 @@ def _new_names(before: State, new: Places) -> Iterator[str]:
                 yield f"pod {index}-{number} is made again, which was in the round"
 
 
-def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: Places) -> Iterator[str]:
+def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: PodKeys) -> Iterator[str]:
     names = {(worker.index, worker.replacement) for worker in workers}
     yield from (f"pod {index}-{number} is made, and is there already" for index, number in names.intersection(new))
     alive = [w for w in workers if is_current(state, w) and not w.deleting and w.pod not in ENDED and not w.outdated]
@@ -87,16 +87,16 @@ def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: Places) ->
         yield f"{len(new)} pods are made beside {len(alive)} for {spec.replicas} workers"
 
 
-def _not_too_soon(state: State, now: float, new: Places) -> Iterator[str]:
+def _not_too_soon(state: State, now: float, new: PodKeys) -> Iterator[str]:
     """Who has failed by itself twice is made anew after 10 s, then after 20, 40, and at most 300."""
     delays = (0.0, 0.0, 10.0, 20.0, 40.0, 80.0, 160.0)
     for index, number in new:
         known = state.clocks.failures.get(index)
         if known is None:
             continue
-        delay = delays[known.row] if known.row < len(delays) else 300.0
+        delay = delays[known.in_a_row] if known.in_a_row < len(delays) else 300.0
         if now - known.since < delay:
-            yield f"pod {index}-{number} is made {now - known.since:g} s after failure {known.row} in a row"
+            yield f"pod {index}-{number} is made {now - known.since:g} s after failure {known.in_a_row} in a row"
 
 
 def _deleted(state: State, old: tuple[Worker, ...]) -> Iterator[str]:

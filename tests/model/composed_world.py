@@ -20,7 +20,7 @@ from elasticjob.rendezvous import (
 )
 from elasticjob.terms import RendezvousPhase
 from model.api import Api
-from model.checks import Places, check_step, is_wanted
+from model.checks import PodKeys, check_step, is_wanted
 from model.operator_world import agreed
 from model.pods import Pod, Sight, address_of, half_seen, reads, sight_of
 from model.search import Finding
@@ -61,7 +61,7 @@ class Step(NamedTuple):
     """What an operator does: `new` pods are made and `gone` ones deleted. `idle`: nothing at all."""
 
     decision: Decision
-    new: Places
+    new: PodKeys
     gone: tuple[Worker, ...]
     idle: bool
 
@@ -189,7 +189,7 @@ def later(state: State, seconds: float) -> State:
         all_running=back(clocks.all_running),
         newcomer=back(clocks.newcomer),
         leaving={member: since - seconds for member, since in clocks.leaving.items()},
-        invalid={place: since - seconds for place, since in clocks.invalid.items()},
+        invalid={pod_key: since - seconds for pod_key, since in clocks.invalid.items()},
         failures={index: known._replace(since=known.since - seconds) for index, known in clocks.failures.items()},
     )
     return replace(state, clocks=earlier)
@@ -214,7 +214,7 @@ def _formed(before: Formed, state: State) -> Formed:
     return formed
 
 
-def _with_pods(world: World, new: Places, gone: tuple[Worker, ...]) -> World:
+def _with_pods(world: World, new: PodKeys, gone: tuple[Worker, ...]) -> World:
     if not new and not gone:
         return world
     names = {(worker.index, worker.replacement) for worker in gone}

@@ -88,7 +88,7 @@ MUTATIONS = (
     Mutation(
         "an invalid record has its time for ever",
         DECIDE,
-        "known.get(worker.place, step.now)\n",
+        "known.get(worker.pod_key, step.now)\n",
         "step.now\n",
         "unit",
     ),
@@ -249,8 +249,8 @@ MUTATIONS = (
     Mutation(
         "ranks are given by index alone",
         BARRIER,
-        "key=lambda w: (ranks.get(w.member, last) if w.member else last, w.index)",
-        "key=lambda w: w.index",
+        "key=lambda one: (ranks.get(one.member, last) if one.member else last, one.index)",
+        "key=lambda one: one.index",
         "composed",
     ),
     Mutation(
@@ -347,8 +347,8 @@ MUTATIONS = (
     Mutation(
         "at a scale-down members go before those that wait",
         ROSTER,
-        "            ranks.get(worker.member, last) if worker.member else last,\n            worker.place not in",
-        "            worker.place not in",
+        "            ranks.get(worker.member, last) if worker.member else last,\n            worker.pod_key not in",
+        "            worker.pod_key not in",
         "composed",
     ),
     Mutation(
@@ -438,21 +438,21 @@ MUTATIONS = (
     Mutation(
         "a pod that failed explains the failure of its own training",
         LOSSES,
-        "own=itself and used and worker.pod in AT_FAULT,",
-        "own=False,",
+        "training_failed=failed_by_itself and was_member and worker.pod in AT_FAULT,",
+        "training_failed=False,",
         "unit",
     ),
     Mutation(
         "rank 0 that serves no store explains nothing",
         LOSSES,
-        "own=itself and used and worker.pod in AT_FAULT,",
-        "own=itself and used,",
+        "training_failed=failed_by_itself and was_member and worker.pod in AT_FAULT,",
+        "training_failed=failed_by_itself and was_member,",
         "unit",
     ),
     Mutation(
         "pods that fail before they join never end the job",
         BARRIER,
-        "failures is not None and failures.unused > spec.max_restarts:\n",
+        "failures is not None and failures.before_any_round > spec.max_restarts:\n",
         "False:\n",
         "unit",
     ),
@@ -466,8 +466,8 @@ MUTATIONS = (
     Mutation(
         "the failures of members are counted twice",
         BACKOFF,
-        "0 if used else unused + 1",
-        "unused + 1",
+        "0 if was_member else before_any_round + 1",
+        "before_any_round + 1",
         "unit",
     ),
     Mutation(
@@ -480,15 +480,15 @@ MUTATIONS = (
     Mutation(
         "an agent that hangs keeps its place for ever",
         LOSSES,
-        "        elif used and _hangs(",
+        "        elif was_member and _hangs(",
         "        elif False and _hangs(",
         "unit",
     ),
     Mutation(
         "an agent that hangs explains a failure",
         LOSSES,
-        "            yield Lost(*place, why, used, own=True)\n",
-        "            yield Lost(*place, why, used)\n",
+        "            yield Lost(*pod_key, why, was_member, training_failed=True)\n",
+        "            yield Lost(*pod_key, why, was_member)\n",
         "unit",
     ),
     Mutation(
@@ -536,21 +536,21 @@ MUTATIONS = (
     Mutation(
         "a pod that the operator has not made stays",
         ROSTER,
-        "            return now - state.clocks.invalid.get(worker.place, now) >= spec.worker_lost\n",
+        "            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.worker_lost\n",
         "            return False\n",
         "unit",
     ),
     Mutation(
         "an operator with an old view deletes pods that another has made",
         ROSTER,
-        "            return now - state.clocks.invalid.get(worker.place, now) >= spec.worker_lost\n",
+        "            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.worker_lost\n",
         "            return True\n",
         "composed",
     ),
     Mutation(
         "a replacement is named like a pod that is there",
         STEP,
-        "        while (index, number) in self._places:\n            number += 1\n",
+        "        while (index, number) in self._pod_keys:\n            number += 1\n",
         "",
         "unit",
     ),
@@ -578,7 +578,7 @@ MUTATIONS = (
     Mutation(
         "a new operator does not know who has finished",
         STATUS,
-        "        finished=_members(agreed.finished),\n",
+        "        finished=tuple(agreed.finished),\n",
         "",
         "composed",
     ),

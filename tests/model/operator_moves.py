@@ -150,7 +150,7 @@ def changed(world: World, move: Move) -> World:
             number = world.state.replacements.get(index, 0) + 1
             made = comes_up(world, Worker(index=index, replacement=number))
             assert made is not None
-            workers = sorted((*world.workers, made), key=lambda worker: worker.place)
+            workers = sorted((*world.workers, made), key=lambda worker: worker.pod_key)
             return world._replace(workers=tuple(workers), ids=world.ids + 1)
         case ("suspend", _):
             return world._replace(spec=replace(world.spec, suspend=not world.spec.suspend))

@@ -6,7 +6,7 @@ never changed: each function gives another one, in which the sidecar that was to
 
 import sys
 
-from elasticjob.api import Cause, Incarnation, RendezvousStatus
+from elasticjob.api import Cause, Member, RendezvousStatus
 from elasticjob.rendezvous import PodState
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Answer, Handed
@@ -20,7 +20,7 @@ NOW = 0.0
 
 def with_sidecar(pod: Pod) -> Pod:
     """A sidecar has started, the first or one after a crash; it has read nothing yet."""
-    me = Incarnation(index=pod.index, id=f"{pod.index}-{pod.number}-{pod.lives}")
+    me = Member(index=pod.index, id=f"{pod.index}-{pod.number}-{pod.lives}")
     trainer = pod.trainer._replace(connected=False) if pod.trainer else None
     return pod._replace(
         sidecar=Membership(me),

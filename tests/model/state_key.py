@@ -23,7 +23,7 @@ must_know(
     "waiting store outcome reason",
 )
 must_know(Clocks, "opened formed min_reached all_running newcomer beats leaving invalid failures")
-must_know(Failures, "row unused since why")
+must_know(Failures, "in_a_row before_any_round since why")
 must_know(
     Worker, "index replacement pod deleting crashes id address request heartbeat detail invalid disrupted outdated"
 )
@@ -68,7 +68,12 @@ def _ids(members: Iterable[Member]) -> tuple[str, ...]:
 def failures_key(spec: Spec, clocks: Clocks, now: float) -> tuple[tuple[float, ...], ...]:
     """What matters of pods that failed by themselves, by index."""
     return tuple(
-        (index, delay_of(known), min(known.unused, spec.max_restarts + 1), min(now - known.since, delay_of(known)))
+        (
+            index,
+            delay_of(known),
+            min(known.before_any_round, spec.max_restarts + 1),
+            min(now - known.since, delay_of(known)),
+        )
         for index, known in sorted(clocks.failures.items())
     )
 
@@ -91,7 +96,7 @@ def _clocks(spec: Spec, state: State) -> tuple[Any, ...]:
         _age(clocks.newcomer, spec.last_call),
         stood_key(spec, state, 0.0),
         *(_age(since, spec.rejoin) for since in clocks.leaving.values()),
-        *((*place, _age(since, spec.worker_lost)) for place, since in sorted(clocks.invalid.items())),
+        *((*pod_key, _age(since, spec.worker_lost)) for pod_key, since in sorted(clocks.invalid.items())),
         failures_key(spec, clocks, 0.0),
     )
 

@@ -18,7 +18,7 @@ from elasticjob.rendezvous import (
 )
 from elasticjob.terms import Cause, RequestType
 
-Place = tuple[int, int]  # index, replacement: what a pod's name says
+PodKey = tuple[int, int]  # index, replacement: what a pod's name says
 
 
 class World:
@@ -26,7 +26,7 @@ class World:
         self.spec = Spec(**spec)  # type: ignore[arg-type]
         self.now = 1000.0
         self.state = State(clocks=Clocks(opened=self.now, formed=self.now))
-        self.workers: dict[Place, Worker] = {}
+        self.workers: dict[PodKey, Worker] = {}
         self.log: list[str] = []
         self.told: list[str] = []
         self.ids = 0
@@ -40,19 +40,19 @@ class World:
         self.state = decision.state
         self.log += [event.message for event in decision.events]
         self.told += [event.reason for event in decision.events]
-        for place in pods_to_create(self.spec, self.state, workers, self.now):
-            self.workers[place] = Worker(index=place[0], replacement=place[1], pod=PodState.PENDING)
+        for pod_key in pods_to_create(self.spec, self.state, workers, self.now):
+            self.workers[pod_key] = Worker(index=pod_key[0], replacement=pod_key[1], pod=PodState.PENDING)
         for worker in pods_to_delete(self.spec, self.state, self.workers.values(), self.now):
             del self.workers[worker.index, worker.replacement]
         return decision
 
-    def place(self, index: int) -> Place:
+    def pod_key(self, index: int) -> PodKey:
         agreed = self.state.replacements.get(index, 0)
-        return max(place for place in self.workers if place[0] == index and place[1] <= agreed)
+        return max(pod_key for pod_key in self.workers if pod_key[0] == index and pod_key[1] <= agreed)
 
     def change(self, index: int, **changes: object) -> None:
-        place = self.place(index)
-        self.workers[place] = replace(self.workers[place], **changes)  # type: ignore[arg-type]
+        pod_key = self.pod_key(index)
+        self.workers[pod_key] = replace(self.workers[pod_key], **changes)  # type: ignore[arg-type]
         self.step()
 
     def start(self, *indices: int) -> None:
@@ -98,10 +98,10 @@ class World:
 
     def delete(self, index: int) -> None:
         """`kubectl delete pod`: first it is being deleted, then it is gone."""
-        place = self.place(index)
-        self.workers[place] = replace(self.workers[place], deleting=True)
+        pod_key = self.pod_key(index)
+        self.workers[pod_key] = replace(self.workers[pod_key], deleting=True)
         self.step()
-        del self.workers[place]
+        del self.workers[pod_key]
         self.step()
 
     def scale(self, replicas: int) -> None:
@@ -115,8 +115,8 @@ class World:
     def beat(self, *indices: int) -> None:
         """The heartbeats of those workers that still have a pod."""
         for index in indices:
-            if any(place[0] == index for place in self.workers):
-                worker = self.workers[self.place(index)]
+            if any(pod_key[0] == index for pod_key in self.workers):
+                worker = self.workers[self.pod_key(index)]
                 self.change(index, heartbeat=(worker.heartbeat or 0) + 1)
 
     def exit(self, index: int) -> None:
@@ -141,7 +141,7 @@ class World:
         return [member.index for member in self.state.participants]
 
     def member(self, index: int) -> Member:
-        member = self.workers[self.place(index)].member
+        member = self.workers[self.pod_key(index)].member
         assert member is not None
         return member
 

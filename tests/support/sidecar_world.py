@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from elasticjob.certificates import der_of, fingerprint_of
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from support.sidecar_fakes import JOB_UID, FakeKube, Json, credentials
@@ -102,7 +102,7 @@ class World:
         self.joined: list[Json] = []  # the last answers
 
     def job(self, phase: str, round: int, *members: Worker, **more: Any) -> None:
-        participants = str(Incarnations(worker.machine.me for worker in members))
+        participants = str(Members(worker.machine.me for worker in members))
         rendezvous = {"phase": phase, "round": round, "participants": participants, **more}
         if phase != "Forming" and members:
             rendezvous |= {"worldSize": len(members), "store": members[0].store}
@@ -124,7 +124,7 @@ class World:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for rings no bell
+        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.001)
 
 

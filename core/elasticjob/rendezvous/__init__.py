@@ -4,6 +4,7 @@
 of that can be seen in two statuses alone.
 """
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.decide import decide
 from elasticjob.rendezvous.history import history_violations
 from elasticjob.rendezvous.invariants import violations
@@ -12,7 +13,6 @@ from elasticjob.rendezvous.model import (
     Decision,
     Event,
     Failures,
-    Member,
     PodState,
     Request,
     Spec,

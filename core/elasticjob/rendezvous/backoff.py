@@ -1,4 +1,4 @@
-"""For how long a place stays empty whose pods fail by themselves, again and again.
+"""How long an index waits for its next pod when its pods fail by themselves, again and again.
 
 The count is kept in the operator's clocks: it may be lost with it, and the first pod after that is made at once.
 """
@@ -13,9 +13,9 @@ _LONGEST_AFTER = 7  # failures in a row: no larger power is taken
 
 def delay_of(failures: Failures) -> float:
     """Seconds from the last failure to the next pod: none after the first, then twice as long each time."""
-    if failures.row < 2:
+    if failures.in_a_row < 2:
         return 0.0
-    return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (min(failures.row, _LONGEST_AFTER) - 2))
+    return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (min(failures.in_a_row, _LONGEST_AFTER) - 2))
 
 
 def due(clocks: Clocks, index: int) -> float:
@@ -24,7 +24,7 @@ def due(clocks: Clocks, index: int) -> float:
     return -inf if failures is None else failures.since + delay_of(failures)
 
 
-def one_more(known: Failures | None, why: str, *, used: bool, now: float) -> Failures:
-    """After another failure; `used`: of a pod that was in the last formed round."""
-    row, unused = (known.row, known.unused) if known is not None else (0, 0)
-    return Failures(row + 1, 0 if used else unused + 1, now, why)
+def after_one_more(known: Failures | None, why: str, *, was_member: bool, now: float) -> Failures:
+    """After another failure; `was_member`: of a pod that was in the last formed round."""
+    in_a_row, before_any_round = (known.in_a_row, known.before_any_round) if known is not None else (0, 0)
+    return Failures(in_a_row + 1, 0 if was_member else before_any_round + 1, now, why)

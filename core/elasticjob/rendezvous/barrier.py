@@ -44,7 +44,7 @@ def in_rank_order(state: State, joined: Iterable[Worker]) -> tuple[Worker, ...]:
     """Survivors keep their order, newcomers follow by index (a number: worker 10 comes after worker 2)."""
     ranks = {member: rank for rank, member in enumerate(state.participants)}
     last = len(ranks)
-    return tuple(sorted(joined, key=lambda w: (ranks.get(w.member, last) if w.member else last, w.index)))
+    return tuple(sorted(joined, key=lambda one: (ranks.get(one.member, last) if one.member else last, one.index)))
 
 
 def _awaited(state: State, roster: Roster) -> bool:
@@ -71,7 +71,7 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
 
 
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
-    """By index, what is told of wanted workers that failed too often before they joined."""
+    """By index, how wanted workers failed too often before they joined."""
     failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
     for worker in roster.missing:
         if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes:
@@ -81,7 +81,9 @@ def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
             failing[worker.index] = ended + (f": {worker.detail}" if worker.detail else "")
     for index in (*roster.owed, *(worker.index for worker in roster.missing)):
         failures = state.clocks.failures.get(index)
-        if failures is not None and failures.unused > spec.max_restarts:
-            times = f"worker {index}'s pods failed {failures.unused} times in a row before they were in any round"
+        if failures is not None and failures.before_any_round > spec.max_restarts:
+            times = (
+                f"worker {index}'s pods failed {failures.before_any_round} times in a row before they were in any round"
+            )
             failing[index] = f"{times}, {bound}: {failures.why}"
     return failing

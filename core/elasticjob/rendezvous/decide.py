@@ -47,11 +47,11 @@ def note_finished(step: Step) -> None:
         member = worker.member
         if member is None or member.index in done or worker.deleting or step.suspended:
             continue
-        waited = step.now - clocks.invalid.get(worker.place, step.now)
+        waited = step.now - clocks.invalid.get(worker.pod_key, step.now)
         last_word_lost = waited >= step.spec.worker_lost and lacks_last_word(step.state, worker)
         if worker.asks(RequestType.FINISH) or last_word_lost:
             step.set(finished=(*step.state.finished, member))
-            step.tell("WorkerFinished", f"worker {worker.index} finished")
+            step.announce("WorkerFinished", f"worker {worker.index} finished")
 
 
 def refuse_strays(step: Step) -> None:
@@ -97,14 +97,16 @@ def note_invalid(step: Step) -> None:
     for worker in step.workers:
         if worker.deleting or worker.index in state.done or not _makes_no_sense(state, worker):
             continue
-        found[worker.place] = known.get(worker.place, step.now)
-        if worker.place in known:
+        found[worker.pod_key] = known.get(worker.pod_key, step.now)
+        if worker.pod_key in known:
             continue
         if is_unknown(state, worker):
-            told = f"pod {worker.replacement} of worker {worker.index} was not made by the operator: it will be deleted"
-            step.tell("UnknownPod", told, warning=True)
+            message = (
+                f"pod {worker.replacement} of worker {worker.index} was not made by the operator: it will be deleted"
+            )
+            step.announce("UnknownPod", message, warning=True)
         elif worker.invalid:
-            step.tell("InvalidRecord", f"worker {worker.index}'s ElasticWorker: {worker.invalid}", warning=True)
+            step.announce("InvalidRecord", f"worker {worker.index}'s ElasticWorker: {worker.invalid}", warning=True)
     step.clock(invalid=found)
 
 
@@ -271,7 +273,7 @@ def _within_budget(step: Step) -> bool:
 
 
 def _form(step: Step, members: tuple[Worker, ...]) -> None:
-    """Ranks are places in this order: survivors keep theirs, newcomers follow by index."""
+    """Ranks are positions in this order: survivors keep theirs, newcomers follow by index."""
     state = step.state
     reason = {"": "first formation", "suspended": "resumed"}.get(state.reason, state.reason)
     step.formed_after = step.now - state.clocks.opened
@@ -290,7 +292,7 @@ def reset_restarts(step: Step) -> None:
 
 
 def forgive_failures(step: Step) -> None:
-    """A pod that stands in a round for as long as the longest delay clears its place of failures (rule 5)."""
+    """A pod that stands in a round for as long as the longest delay clears its index of failures (rule 5)."""
     state, clocks = step.state, step.state.clocks
     if state.phase is FORMED and clocks.failures and step.now - clocks.formed >= LONGEST_SECONDS:
         members = {member.index for member in state.participants}

@@ -5,8 +5,9 @@ Two accounts of who counts, of which one is wrong, differ; a shared one would be
 
 from dataclasses import dataclass
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.limits import SHARED_SILENCE
-from elasticjob.rendezvous.model import COUNTED_CAUSES, Decision, Member, PodState, Request, Spec, State, Worker
+from elasticjob.rendezvous.model import COUNTED_CAUSES, Decision, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 
 ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
@@ -27,7 +28,7 @@ class Step:
         return self.decision.state
 
     @property
-    def places(self) -> int:
+    def room(self) -> int:
         """How many workers are wanted."""
         return 0 if self.spec.suspend else max(0, self.spec.replicas - len(self.after.done))
 
@@ -47,28 +48,44 @@ class Step:
 
     def current(self, state: State) -> dict[int, Worker]:
         """By index, the pod that has the agreed number in `state`."""
-        return {w.index: w for w in self.workers if state.replacements.get(w.index, 0) == w.replacement}
+        return {
+            worker.index: worker
+            for worker in self.workers
+            if state.replacements.get(worker.index, 0) == worker.replacement
+        }
 
     def kept(self) -> list[Worker]:
         """The wanted workers that have a pod: what was lost or had no room is given up by the end of the step."""
-        now = [w for w in self.current(self.after).values() if not (w.deleting or w.index in self.after.done)]
-        return [w for w in now if w.pod not in ENDED or self.is_owed_a_word(self.after, w)]
+        now = [
+            worker
+            for worker in self.current(self.after).values()
+            if not (worker.deleting or worker.index in self.after.done)
+        ]
+        return [worker for worker in now if worker.pod not in ENDED or self.is_owed_a_word(self.after, worker)]
 
     def joined(self, last_formed: int) -> list[Worker]:
         """The wanted workers whose join was made after round `last_formed` was formed."""
         may_join = (PodState.PENDING, PodState.RUNNING)
-        ask = [w for w in self.kept() if w.pod in may_join and w.asks(RequestType.JOIN)]
-        return [w for w in ask if w.request is not None and w.request.after >= last_formed]
+        ask = [worker for worker in self.kept() if worker.pod in may_join and worker.asks(RequestType.JOIN)]
+        return [worker for worker in ask if worker.request is not None and worker.request.after >= last_formed]
 
     def succeeded(self) -> tuple[set[Member], set[Member]]:
         """The workers that have finished in this step, and those that may be taken to have: the last word of one that
         ended with exit code 0 has been missing since an earlier step."""
         if self.before.ended or self.suspended:
             return set(), set()
-        alive = [w for w in self.current(self.before).values() if w.index not in self.before.done and not w.deleting]
-        said = {w.member for w in alive if w.asks(RequestType.FINISH) and w.member}
-        missing = [w for w in alive if w.place in self.before.clocks.invalid and self.is_owed_a_word(self.before, w)]
-        return said, said | {w.member for w in missing if w.member}
+        alive = [
+            worker
+            for worker in self.current(self.before).values()
+            if worker.index not in self.before.done and not worker.deleting
+        ]
+        said = {worker.member for worker in alive if worker.asks(RequestType.FINISH) and worker.member}
+        missing = [
+            worker
+            for worker in alive
+            if worker.pod_key in self.before.clocks.invalid and self.is_owed_a_word(self.before, worker)
+        ]
+        return said, said | {worker.member for worker in missing if worker.member}
 
     def is_owed_a_word(self, state: State, worker: Worker) -> bool:
         """Whether it ended with exit code 0, and its record still says that it trains in the last round of `state`."""
@@ -114,15 +131,15 @@ class Step:
                 return False
         return worker.member in before.participants
 
-    def own(self, worker: Worker) -> bool:
-        """Of a member that is given up: whether its training is at fault."""
+    def training_failed(self, worker: Worker) -> bool:
+        """Whether the training of a member that is given up is at fault."""
         if worker.deleting or worker.disrupted or (self.suspended and worker.pod is PodState.SUCCEEDED):
             return False
         return worker.pod in CRASHED or (self.hangs(worker) and not self.at_fault(worker) and not self.silent(worker))
 
     def invalid(self, worker: Worker) -> bool:
         """Whether its record makes no sense, and made none when this step began."""
-        return worker.invalid != "" and worker.place in self.before.clocks.invalid
+        return worker.invalid != "" and worker.pod_key in self.before.clocks.invalid
 
     def silent(self, worker: Worker) -> bool:
         """Whether its heartbeat has stood still while another's went on, or it is the only one.
@@ -141,7 +158,7 @@ class Step:
         return last is None or (last - known[member].since >= SHARED_SILENCE > last - heard_before)
 
     def breaks(self) -> dict[Member, bool]:
-        """The members that no longer train in the formed round, and of each whether its training failed."""
+        """The members that no longer train in the formed round, and whether the training of each failed."""
         now = self.current(self.after)
         training = (member for member in self.before.participants if member.index not in self.after.done)
         found = {member: self._break_of(member, now.get(member.index)) for member in training}
@@ -156,7 +173,7 @@ class Step:
             worker = had.get(member.index)
             if worker is None or worker.member != member:
                 return True
-            if has.get(member.index) != worker and member not in after.leaving and not self.own(worker):
+            if has.get(member.index) != worker and member not in after.leaving and not self.training_failed(worker):
                 return True
         return False
 
@@ -193,7 +210,12 @@ class Step:
     def _break_of(self, member: Member, worker: Worker | None) -> bool | None:
         if worker is None:
             was = self.current(self.before).get(member.index)
-            return was is not None and was.member == member and member not in self.after.leaving and self.own(was)
+            return (
+                was is not None
+                and was.member == member
+                and member not in self.after.leaving
+                and self.training_failed(was)
+            )
         if worker.member != member or worker.request is None:
             return False
         request = worker.request

@@ -6,9 +6,10 @@ copied into docs/protocol.md by `make docs`.
 
 from collections.abc import Iterable, Iterator
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.history import history_violations, newly_formed
-from elasticjob.rendezvous.model import Decision, Member, PodState, Spec, State, Worker
+from elasticjob.rendezvous.model import Decision, PodState, Spec, State, Worker
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType
 
@@ -73,8 +74,8 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
 def formed_between_the_bounds(step: Step) -> Iterator[str]:
     """A round has `minReplicas` to `replicas` members, both less the finished, and none is formed while suspended."""
     size = len(step.after.participants)
-    if newly_formed(step.before, step.after) and not step.least <= size <= step.places:
-        yield f"a round of {size} was formed, and {step.least} to {step.places} may"
+    if newly_formed(step.before, step.after) and not step.least <= size <= step.room:
+        yield f"a round of {size} was formed, and {step.least} to {step.room} may"
 
 
 def waiting_is_counted(step: Step) -> Iterator[str]:
@@ -151,7 +152,7 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
     its store, has no room, is outdated, has kept an invalid record, did not join again as a member, or is silent alone
     or while another's heartbeat goes on: never for a silence that all share."""
     before, after, present = step.before, step.after, step.current(step.before)
-    no_room = len(step.kept()) >= step.places
+    no_room = len(step.kept()) >= step.room
     for index, number in after.replacements.items():
         if number <= before.replacements.get(index, 0):
             continue
@@ -170,13 +171,13 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def room_is_kept(step: Step) -> Iterator[str]:
-    """Who has no room or is outdated is told to leave, finally; of those without room members of the last round last,
-    and from the highest rank down."""
+    """Who has no room or is outdated is told to leave, finally; among those without room newcomers go first, then
+    members of the last round from the highest rank down."""
     before, after, kept = step.before, step.after, step.kept()
     if after.phase is CLOSED:
         return
-    if len(kept) > step.places:
-        yield f"{len(kept)} workers are kept, and there is room for {step.places}"
+    if len(kept) > step.room:
+        yield f"{len(kept)} workers are kept, and there is room for {step.room}"
     for worker in kept:
         if worker.outdated:
             yield f"worker {worker.index} is outdated, and was kept"
@@ -205,7 +206,7 @@ def _complete(step: Step) -> Iterator[bool]:
     after = step.after
     if after.participants and not step.suspended:
         yield all(member.index in after.done for member in after.participants)
-        yield step.places == 0 and step.before.phase is not CLOSED
+        yield step.room == 0 and step.before.phase is not CLOSED
 
 
 def _closed(step: Step) -> Iterator[bool]:
@@ -215,7 +216,7 @@ def _closed(step: Step) -> Iterator[bool]:
 def _too_late(step: Step) -> Iterator[bool]:
     kept, joined = step.kept(), step.joined(step.after.round - 1)
     runs = all(worker.pod is PodState.RUNNING for worker in kept if worker not in joined)
-    yield runs and len(kept) == step.places and len(joined) < step.least
+    yield runs and len(kept) == step.room and len(joined) < step.least
 
 
 def _failed(step: Step) -> Iterator[bool]:
@@ -228,9 +229,9 @@ def _failed(step: Step) -> Iterator[bool]:
     elif before.phase is FORMING:
         yield from _closed(step)
     joined = len(step.joined(after.round - 1))
-    failing = {w.index for w in step.kept() if w.pod is PodState.CRASH_LOOP and w.crashes > spec.max_crashes}
-    failing |= {index for index, known in after.clocks.failures.items() if known.unused > spec.max_restarts}
-    yield joined < step.least and bool(failing) and step.places - len(failing) < step.least
+    failing = {one.index for one in step.kept() if one.pod is PodState.CRASH_LOOP and one.crashes > spec.max_crashes}
+    failing |= {index for index, known in after.clocks.failures.items() if known.before_any_round > spec.max_restarts}
+    yield joined < step.least and bool(failing) and step.room - len(failing) < step.least
 
 
 CAUSES = {

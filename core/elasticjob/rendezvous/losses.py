@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.limits import SHARED_SILENCE, worker_lost
-from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, Member, PodState, Spec, State, Worker
+from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import ENDED, current, is_current, is_stopping, lacks_last_word
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 
-# of a member: rank 0 that merely served no store is none of them, and explains what befell its peers
+# pods of members whose training is at fault; a rank 0 that merely served no store is none of them, and explains what
+# befell its peers
 AT_FAULT = ENDED | {PodState.CRASH_LOOP}
 NOT_TORCHRUN = (
     "its trainer ended with exit code 0 without joining a round: its command must be torchrun, without --standalone "
@@ -24,17 +26,18 @@ NOT_FINISHED = (
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A pod that is given up: its index and replacement number, and why; `used` if it was in the last formed round.
+    """A pod that is given up: its index and replacement number, and why.
 
-    `own`: it is the training's own fault. `itself`: the pod failed by itself, be it the training's fault or not.
+    `was_member`: it was in the last formed round. `training_failed`: the fault is the training's own.
+    `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not.
     """
 
     index: int
     replacement: int
     why: str
-    used: bool = False
-    own: bool = False
-    itself: bool = False
+    was_member: bool = False
+    training_failed: bool = False
+    failed_by_itself: bool = False
 
 
 class Break(NamedTuple):
@@ -63,33 +66,39 @@ def lost_workers(
     for worker in present.values():
         if worker.index in done:
             continue
-        place, used = worker.place, worker.member in members
-        if why := _pod_fault(spec, state, worker, used):
-            itself = _failed_by_itself(spec, state, worker)
-            yield Lost(*place, why, used, own=itself and used and worker.pod in AT_FAULT, itself=itself)
+        pod_key, was_member = worker.pod_key, worker.member in members
+        if why := _pod_fault(spec, state, worker, was_member):
+            failed_by_itself = _failed_by_itself(spec, state, worker)
+            yield Lost(
+                *pod_key,
+                why,
+                was_member,
+                training_failed=failed_by_itself and was_member and worker.pod in AT_FAULT,
+                failed_by_itself=failed_by_itself,
+            )
         elif worker.member in silent:
-            yield Lost(*place, f"no heartbeat for {worker_lost(spec, worker):g} s", used)
-        elif worker.invalid and now - state.clocks.invalid.get(place, now) >= spec.worker_lost:
+            yield Lost(*pod_key, f"no heartbeat for {worker_lost(spec, worker):g} s", was_member)
+        elif worker.invalid and now - state.clocks.invalid.get(pod_key, now) >= spec.worker_lost:
             why = f"its ElasticWorker has been invalid for {spec.worker_lost:g} s: {worker.invalid}"
-            yield Lost(*place, why, used)
-        elif used and _hangs(spec, state, worker, heard):
+            yield Lost(*pod_key, why, was_member)
+        elif was_member and _hangs(spec, state, worker, heard):
             why = f"its trainer has neither joined again nor left within {spec.rejoin:g} s"
-            yield Lost(*place, why, used, own=True)
+            yield Lost(*pod_key, why, was_member, training_failed=True)
     if state.phase is RendezvousPhase.FORMED:
         for member in state.participants:
             if member.index not in present and member.index not in done:
-                yield Lost(member.index, state.replacements.get(member.index, 0), "its pod is gone", used=True)
+                yield Lost(member.index, state.replacements.get(member.index, 0), "its pod is gone", was_member=True)
 
 
-def _pod_fault(spec: Spec, state: State, worker: Worker, used: bool) -> str | None:
+def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> str | None:
     if worker.deleting:
         return "its pod was deleted"
     detail = f" ({worker.detail})" if worker.detail else ""
     if worker.pod in (PodState.FAILED, PodState.OOM_KILLED):
         return "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
-        return _unfinished(spec, state, worker, used)
-    if worker.pod is PodState.CRASH_LOOP and used:
+        return _unfinished(spec, state, worker, was_member)
+    if worker.pod is PodState.CRASH_LOOP and was_member:
         return "its trainer crashed again, and a fresh pod starts sooner" + detail
     request = worker.request
     if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
@@ -97,19 +106,19 @@ def _pod_fault(spec: Spec, state: State, worker: Worker, used: bool) -> str | No
     return None
 
 
-def _unfinished(spec: Spec, state: State, worker: Worker, used: bool) -> str | None:
-    """Why exit code 0 was no success, of a worker that has not finished."""
+def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> str | None:
+    """Why exit code 0 was no success of a worker that has not finished."""
     if _ended_as_suspended(spec, state, worker):
         return "its pod ended while the job was suspended"
     if lacks_last_word(state, worker):
         return None
     if worker.disrupted:
         return "its pod was disrupted"
-    return NOT_FINISHED if used else NOT_TORCHRUN
+    return NOT_FINISHED if was_member else NOT_TORCHRUN
 
 
 def never_joined(worker: Worker) -> bool:
-    """Whether its record tells of nothing that its trainer has asked: at its pod's end the sidecar leaves by itself."""
+    """Whether its trainer has asked for nothing, as its record says: at its pod's end the sidecar leaves by itself."""
     request = worker.request
     return request is None or (request.type is RequestType.LEAVE and request.cause == Cause.POD_STOPPING)
 
@@ -119,7 +128,7 @@ def _ended_as_suspended(spec: Spec, state: State, worker: Worker) -> bool:
 
 
 def _failed_by_itself(spec: Spec, state: State, worker: Worker) -> bool:
-    """Of a worker whose pod is at fault: whether nobody and nothing else has ended it."""
+    """Whether nobody and nothing else has ended the pod of a worker that is at fault."""
     return not (worker.deleting or worker.disrupted or _ended_as_suspended(spec, state, worker))
 
 
@@ -152,19 +161,19 @@ def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
     restarted; `lost` has what this step gives up, by index."""
     seen = {worker.member for worker in workers}
     known = (one for one in state.participants if one.index not in state.done and one not in state.given_up)
-    return any(one not in seen or (one.index in lost and not lost[one.index].own) for one in known)
+    return any(one not in seen or (one.index in lost and not lost[one.index].training_failed) for one in known)
 
 
 def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:
     """While the next round forms: whether a member of the last one has stopped otherwise than as it was told to.
 
-    One of which nothing is left was told to: a loss is seen before the pod is gone.
+    A member of which nothing is left has stopped as it was told to: a loss is seen before the pod is gone.
     """
     newest_last = sorted(workers, key=lambda worker: worker.replacement)
     known = {worker.member: worker for worker in newest_last}
-    places = {worker.index: worker for worker in newest_last}
+    by_index = {worker.index: worker for worker in newest_last}
     for member in state.participants:
-        worker = known.get(member) or places.get(member.index)
+        worker = known.get(member) or by_index.get(member.index)
         if worker is None or worker.id is None or member.index in state.done:
             continue
         if not _trains_or_was_told(state, member, worker):
@@ -200,7 +209,7 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
         if member in state.leaving:
             return Break(member, f"{name} was told to leave", False)
         if loss := lost.get(member.index):
-            return Break(member, f"{name} lost: {loss.why}", loss.own)
+            return Break(member, f"{name} lost: {loss.why}", loss.training_failed)
         if worker is None:
             return Break(member, f"{name} lost: its pod is gone", False)
         why = "sidecar was restarted" if worker.id else "ElasticWorker was deleted, or lost its labels or its owner"

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from elasticjob.members import Member
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
-Place = tuple[int, int]  # index and replacement: they name a pod
+PodKey = tuple[int, int]  # index and replacement: they name a pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +33,6 @@ class Spec:
     def max_crashes(self) -> int:
         """How often a trainer may be started again in its pod before it joins."""
         return self.max_restarts if self.starts_torchrun else 0
-
-
-class Member(NamedTuple):  # not a dataclass: their hashes took a third of a step with a thousand workers
-    """One incarnation of one worker."""
-
-    index: int  # type: ignore[assignment]  # nobody calls tuple.index
-    id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +90,7 @@ class Worker:
     outdated: bool = False
 
     @property
-    def place(self) -> Place:
+    def pod_key(self) -> PodKey:
         return (self.index, self.replacement)
 
     @property
@@ -115,11 +109,11 @@ class Beat(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """How often in a row pods of one index failed by themselves, how many of the last of them before any round had
-    them, when the last one did, and why."""
+    """How pods of one index failed by themselves: how often in a row, how many of the last of them before they were in
+    any round, when the last one did, and why."""
 
-    row: int
-    unused: int
+    in_a_row: int
+    before_any_round: int
     since: float
     why: str
 
@@ -135,7 +129,7 @@ class Clocks:
     newcomer: float | None = None  # formed: since when somebody has waited
     beats: Mapping[Member, Beat] = field(default_factory=dict)
     leaving: Mapping[Member, float] = field(default_factory=dict)
-    invalid: Mapping[Place, float] = field(default_factory=dict)  # since when what is known of a pod makes no sense
+    invalid: Mapping[PodKey, float] = field(default_factory=dict)  # since when what is known of a pod makes no sense
     failures: Mapping[int, Failures] = field(default_factory=dict)
 
 
@@ -172,7 +166,7 @@ class State:
 
     @property
     def done(self) -> frozenset[int]:
-        """Indices of the finished, whatever id a sidecar that starts again has: they get no other pod and no place."""
+        """Indices of the finished, whatever id a sidecar that starts again has: they get no other pod and no room."""
         return frozenset(member.index for member in self.finished)
 
     @property

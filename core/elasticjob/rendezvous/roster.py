@@ -77,7 +77,7 @@ def has_joined(state: State, worker: Worker) -> bool:
 
 
 def is_stopping(state: State, worker: Worker) -> bool:
-    """Of a member of the last round while the next one forms: whether it runs, and has neither joined nor left."""
+    """Whether a member of the last round runs, and has neither joined nor left, while the next one forms."""
     return worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE) and not has_joined(state, worker)
 
 
@@ -87,11 +87,11 @@ def min_members(spec: Spec, state: State) -> int:
 
 
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
-    """Assign the places: members of the last round first, then who has joined, then by index."""
+    """Share out the room in `spec.replicas`: members of the last round first, then who has joined, then by index."""
     if state.phase is RendezvousPhase.CLOSED:
         return Roster((), (), (), (), ())
     done = state.done
-    places = 0 if spec.suspend else max(0, spec.replicas - len(done))
+    room = 0 if spec.suspend else max(0, spec.replicas - len(done))
     there = [
         worker
         for worker in current(state, workers).values()
@@ -103,20 +103,20 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     outdated = (worker for worker in there if worker.outdated)
     ranks = {member: rank for rank, member in enumerate(state.participants)}
     last = len(ranks)
-    arrived = {worker.place for worker in alive if has_joined(state, worker)}
+    arrived = {worker.pod_key for worker in alive if has_joined(state, worker)}
     alive.sort(
         key=lambda worker: (
             ranks.get(worker.member, last) if worker.member else last,
-            worker.place not in arrived,
+            worker.pod_key not in arrived,
             worker.index,
         )
     )
-    kept = tuple(alive[:places])
+    kept = tuple(alive[:room])
     taken = done | {worker.index for worker in kept}
-    owed = tuple(islice((index for index in count() if index not in taken), places - len(kept)))
-    joined = tuple(worker for worker in kept if worker.place in arrived)
-    missing = tuple(worker for worker in kept if worker.place not in arrived)
-    return Roster(kept, owed, (*alive[places:], *outdated), joined, missing)
+    owed = tuple(islice((index for index in count() if index not in taken), room - len(kept)))
+    joined = tuple(worker for worker in kept if worker.pod_key in arrived)
+    missing = tuple(worker for worker in kept if worker.pod_key not in arrived)
+    return Roster(kept, owed, (*alive[room:], *outdated), joined, missing)
 
 
 def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[tuple[int, int], ...]:
@@ -128,7 +128,7 @@ def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: flo
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
     """Pods that have served: given up, told to leave and gone or overdue, or left over after the end, victims too.
 
-    And those that nobody has made, once the status has had time to say otherwise.
+    Also pods that nobody has made, once the status has had time to say otherwise.
     """
     done = state.done
 
@@ -137,7 +137,7 @@ def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: flo
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
             return overdue or worker.pod in OUT
         if is_unknown(state, worker) and not state.ended:
-            return now - state.clocks.invalid.get(worker.place, now) >= spec.worker_lost
+            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.worker_lost
         old = not is_current(state, worker)
         return old or (state.ended and worker.pod not in ENDED and worker.index not in done)
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from elasticjob.rendezvous.backoff import LONGEST_SECONDS, delay_of, due, one_more
+from elasticjob.members import Member
+from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due
 from elasticjob.rendezvous.limits import last_call, worker_lost
 from elasticjob.rendezvous.losses import Lost
-from elasticjob.rendezvous.model import Event, Member, Spec, State, Worker
+from elasticjob.rendezvous.model import Event, Spec, State, Worker
 from elasticjob.rendezvous.roster import current, roster_of
 from elasticjob.rendezvous.transitions import moved
 from elasticjob.terms import Outcome, RendezvousPhase
@@ -24,11 +25,11 @@ class Step:
         self.formed_after: float | None = None
         self.heard: dict[Member, float] = {}
         self.lost: dict[int, Lost] = {}
-        self._places = {worker.place for worker in workers}
+        self._pod_keys = {worker.pod_key for worker in workers}
 
     @property
     def suspended(self) -> bool:
-        """After a `Close` the round trains to its end: there is none that a suspended job could go on with."""
+        """Not after a `Close`: the round trains to its end, and none follows that a suspended job could go on with."""
         return self.spec.suspend and self.state.phase is not CLOSED
 
     def set(self, **changes: Any) -> None:
@@ -37,33 +38,33 @@ class Step:
     def clock(self, **changes: Any) -> None:
         self.set(clocks=replace(self.state.clocks, **changes))
 
-    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+    def announce(self, reason: str, message: str, *, warning: bool = False) -> None:
         self.events.append(Event(reason, message, warning))
 
     def give_up(self, index: int, replacement: int) -> None:
-        """The place's next pod gets a new name, which no pod has; of this one nothing counts any more."""
+        """The index's next pod gets a new name, which no pod has; nothing of this one counts any more."""
         number = replacement + 1
-        while (index, number) in self._places:
+        while (index, number) in self._pod_keys:
             number += 1
         self.set(replacements={**self.state.replacements, index: number})
 
     def give_up_lost(self, lost: Lost) -> None:
-        """And one that failed by itself is counted: its place stays empty for longer each time."""
+        """Also counts a pod that failed by itself: its index waits longer for the next one each time."""
         self.give_up(lost.index, lost.replacement)
         self.lost[lost.index] = lost
         message = f"worker {lost.index} lost: {lost.why}"
-        if lost.itself:
+        if lost.failed_by_itself:
             known = self.state.clocks.failures
-            failures = one_more(known.get(lost.index), lost.why, used=lost.used, now=self.now)
+            failures = after_one_more(known.get(lost.index), lost.why, was_member=lost.was_member, now=self.now)
             self.clock(failures={**known, lost.index: failures})
             if delay := delay_of(failures):
-                message += f"; it is failure {failures.row} in a row, and the next pod is made in {delay:g} s"
-        self.tell("WorkerLost", message, warning=True)
+                message += f"; it is failure {failures.in_a_row} in a row, and the next pod is made in {delay:g} s"
+        self.announce("WorkerLost", message, warning=True)
 
     def move(self, event: str, reason: str, message: str, *, warning: bool = False) -> None:
         """The one way to another phase; a failure is judged before it."""
         self.state = replace(moved(self.state, event), reason=reason, failure="", given_up=(), planned=False)
-        self.tell(event, message, warning=warning)
+        self.announce(event, message, warning=warning)
 
     def open_round(self, event: str, reason: str, *, warning: bool = False) -> None:
         ended = f"round {self.state.round} of {len(self.state.participants)} ended: {reason}"

@@ -1,4 +1,4 @@
-"""The moves of the rendezvous from phase to phase, as one table. `decide` says when; another way there is not.
+"""The moves of the rendezvous from phase to phase, as one table. `decide` says when; there is no other way.
 
 `make docs` writes the table into docs/protocol.md.
 """

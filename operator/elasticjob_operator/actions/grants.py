@@ -20,7 +20,7 @@ class Obstacle(Exception):
 
 
 class Grants:
-    """Of one job, as far as this operator knows. `problem`: what is in the way of its access."""
+    """The access of one job's workers, as far as this operator knows it. `problem`: what is in its way."""
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
@@ -49,7 +49,7 @@ class Grants:
         self._looked_at, self.problem = time.monotonic(), problem
         self._again = None if given else REFUSED_SECONDS if problem and not is_news else SOON_SECONDS
         if problem and is_news:
-            self._announcer.tell(job, "AccessRefused", problem, warning=True)
+            self._announcer.announce(job, "AccessRefused", problem, warning=True)
         return self._again
 
     async def _all_given(self, job: Object, spec: ElasticJobSpec) -> bool:
@@ -100,7 +100,7 @@ class Grants:
             return True
         if own and found.get("roleRef") == body.get("roleRef"):
             await self._kube.request("PUT", path, change)
-        else:  # to what a binding refers cannot be changed
+        else:  # what a binding refers to cannot be changed
             await self._kube.delete(path, found["metadata"]["uid"])
             await self._kube.request("POST", collection, body)
         return True

@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Slots(Generic[K]):
-    """At most `most` at once, and of one key `share`: so it can never hold all. Keys that wait are served in turn."""
+    """At most `most` at once, `share` of them for one key: so none holds all. Waiting keys are served in turn."""
 
     def __init__(self, most: int, share: int) -> None:
         self._most, self._share = most, share

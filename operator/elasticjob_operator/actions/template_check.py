@@ -1,6 +1,6 @@
 """Whether pods can be made of a job's template: the API server is asked once for each template, then our own rules.
 
-Only of its form: what this cluster refuses now it may allow later, and `worker_pods` tries that again.
+It judges the form only: this cluster may allow later what it refuses now, and `worker_pods` tries that again.
 """
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
@@ -9,13 +9,13 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
 
-NO_BATCH = "0" * 8  # of a pod that is tried and never made
+NO_BATCH = "0" * 8  # of a pod that is rendered and never made
 # the API server's words between the name of what was tried and what is wrong with it
 REFUSALS = (" is invalid: ", " cannot be handled as a PodTemplate: ")
 
 
 class TemplateCheck:
-    """Of one job. `problem`: what has to be changed before there can be pods."""
+    """The check of one job's template. `problem`: what has to be changed before there can be pods."""
 
     def __init__(self, kube: Kube, announcer: Announcer, image: SidecarImage) -> None:
         self._kube, self._announcer, self._image = kube, announcer, image
@@ -23,7 +23,7 @@ class TemplateCheck:
         self.problem: str | None = None
 
     async def check(self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus) -> None:
-        """Does nothing for a template that was judged, by this operator or as good by another leader."""
+        """Does nothing for a template that this operator has judged, or that another leader has found valid."""
         given = template_hash(spec)
         if given == self._checked:
             return
@@ -33,7 +33,7 @@ class TemplateCheck:
             self.problem = await self._judge(job, spec)
         self._checked = given
         if self.problem:
-            self._announcer.tell(job, "TemplateInvalid", self.problem, warning=True)
+            self._announcer.announce(job, "TemplateInvalid", self.problem, warning=True)
 
     async def _judge(self, job: Object, spec: ElasticJobSpec) -> str | None:
         """The API server judges the template as it is, then this project's own rules, then what pods are made from."""
@@ -64,5 +64,5 @@ def _essence(refusal: str) -> str:
 
 def _was_valid(job: Object, status: ElasticJobStatus) -> bool:
     """Whether the leader before has found nothing wrong with the template of this generation."""
-    told = (one for one in status.conditions if one.type == "TemplateValid")
-    return any((one.status, one.observed_generation) == ("True", job["metadata"]["generation"]) for one in told)
+    conditions = (one for one in status.conditions if one.type == "TemplateValid")
+    return any((one.status, one.observed_generation) == ("True", job["metadata"]["generation"]) for one in conditions)

@@ -9,16 +9,17 @@ from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Worker
+from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.cluster.cache import Cache, JobView, Key
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, Object
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
-from elasticjob_operator.job.refusals import Answer, Place, Refusals
+from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.objects.pods import SidecarImage, pod_name, render_pod, template_hash
 
-# with which the API server begins: one cause has one sentence, whichever worker meets it
+# how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 
 class WorkerPods:
-    """Of one job; all jobs share `slots`. `refusal`: why a pod could not be made."""
+    """The pods of one job; all jobs share `slots`. `refusal`: why a pod could not be made."""
 
     def __init__(self, kube: Kube, cache: Cache, announcer: Announcer, image: SidecarImage, slots: Slots[Key]) -> None:
         self._kube, self._cache, self._announcer = kube, cache, announcer
@@ -42,22 +43,22 @@ class WorkerPods:
         """Stops their containers and keeps the pods."""
         await _all(self._end(job, worker) for worker in workers)
 
-    async def create(self, job: Object, spec: ElasticJobSpec, places: Iterable[Place]) -> float | None:
-        """Makes the pods of `places`, each an index and a number; returns in how many seconds to try those again that
-        could not be made, None when there are none."""
+    async def create(self, job: Object, spec: ElasticJobSpec, pod_keys: Iterable[PodKey]) -> float | None:
+        """Makes the pods with these keys; returns after how many seconds to try again those that could not be made,
+        None when there are none."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
-        due = self._refusals.due(places, clock())
+        due = self._refusals.due(pod_keys, clock())
         nodes = nodes_of_indices(self._view(job)) if due else {}
-        answers = await _all(self._create(job, spec, batch, nodes, *place) for place in due)
+        answers = await _all(self._create(job, spec, batch, nodes, *pod_key) for pod_key in due)
         again = self._refusals.note(dict(zip(due, answers, strict=True)), clock())
         index, refusal = self._refusals.first or (0, None)
         if refusal == self.refusal:
             return again
         self.refusal = refusal
         if refusal:
-            self._announcer.tell(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
+            self._announcer.announce(job, "CreateFailed", f"worker {index}: {refusal}", warning=True)
         return 0.0  # for the status to say so
 
     async def _create(

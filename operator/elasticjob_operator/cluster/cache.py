@@ -49,22 +49,24 @@ class Cache:
         return key
 
     def note_pod(self, pod: Object, *, deleted: bool = False) -> tuple[Key, bool]:
-        """Also whether it is news: what was listed or made is told by the watch once more."""
+        """Also returns whether it is news: the watch repeats what was listed or made."""
         key = owner_key(pod)
         view = self._views[key]
         before = view.pods.get(pod["metadata"]["name"])
         _note(view, view.pods, pod, deleted)
-        asks = deleted or before is None or before["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
-        return key, asks
+        is_news = (
+            deleted or before is None or before["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
+        )
+        return key, is_news
 
     def note_worker(self, worker: Object, *, deleted: bool = False) -> tuple[Key, bool]:
-        """Also whether more than the heartbeat has changed."""
+        """Also returns whether more than the heartbeat has changed."""
         key = owner_key(worker)
         view = self._views[key]
         before = view.workers.get(worker["metadata"]["name"])
         _note(view, view.workers, worker, deleted)
-        asks = deleted or before is None or before["spec"] != worker["spec"]
-        return key, asks
+        is_news = deleted or before is None or before["spec"] != worker["spec"]
+        return key, is_news
 
     def begin_listing(self, key: Key) -> None:
         """To be called before a listing is asked for: what ends meanwhile may still be in it."""

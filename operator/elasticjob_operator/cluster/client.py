@@ -19,7 +19,7 @@ Object = dict[str, Any]
 log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 10.0
-ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook, if nothing else was said, and then names it
+ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook unless it was set otherwise, and then names it
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 PAGE = 500  # objects in one answer of a listing
 
@@ -79,7 +79,7 @@ KINDS: Mapping[int, type[ApiError]] = {
     503: Busy,
     504: Busy,
 }
-# of an admission webhook, whose own status goes with it, and of a ValidatingAdmissionPolicy, which answers 422
+# the refusals of an admission webhook, which choose the status, and of a ValidatingAdmissionPolicy, which have 422
 DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
 
 
@@ -161,7 +161,7 @@ class Kube:
         await self.delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
 
     async def jobs(self, namespace: str | None) -> Listing:
-        """Those of all namespaces where none is named; so with the next two."""
+        """In one namespace, or in all where none is named; so do the next two."""
         return await self._list(f"{CUSTOM}{_inside(namespace)}/{JOBS}")
 
     async def pods(self, namespace: str | None, selector: str) -> Listing:
@@ -245,7 +245,7 @@ def error_of(status: int, message: str) -> ApiError:
 
 
 def message_of(text: bytes) -> str:
-    """The sentence in an answer of the API server; of anything else its beginning."""
+    """The sentence in an answer of the API server; the beginning of anything else."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

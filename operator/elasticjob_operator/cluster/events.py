@@ -1,6 +1,6 @@
 """Kubernetes Events on the ElasticJob. They are for people: a lost one is logged, never waited for or retried.
 
-Of one job and reason only so many are posted. What is left out is told later, by its number and the last of it.
+Only so many of one job and reason are posted at once. What is left out is summed up later: how many, and the last.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Budget:
-    """Of one reason of one job. `full_at`: when nothing of it is used any more, on the event loop's clock."""
+    """The budget of one reason of one job. `full_at`: when nothing of it is used any more, on the event loop's
+    clock."""
 
     full_at: float = 0.0
     left_out: int = 0
@@ -41,10 +42,10 @@ class Announcer:
         self._kube, self._identity = kube, identity
         self._budgets: defaultdict[str, defaultdict[str, Budget]] = defaultdict(lambda: defaultdict(Budget))
         self._posting: dict[str, asyncio.Task[None]] = {}
-        self._told_ns = 0
+        self._last_ns = 0
 
-    def tell(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Post an event on `job` in the background, after those told of it before."""
+    def announce(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        """Post an event on `job` in the background, after those announced before."""
         event = self._event(job, reason, message, "Warning" if warning else "Normal")
         uid, loop = job["metadata"]["uid"], asyncio.get_running_loop()
         budget = self._budgets[uid][reason]
@@ -90,15 +91,15 @@ class Announcer:
     def _event(self, job: Object, reason: str, message: str, kind: str) -> Object:
         """Without the older firstTimestamp and lastTimestamp: kubectl sorts by these where they are, to the second.
 
-        What sorts by nothing lists by name, and so that has the time too.
+        A list that is not sorted is in the order of the names, so these have the time too.
         """
         meta = job["metadata"]
-        self._told_ns = max(time.time_ns(), self._told_ns + 1000)
-        now = datetime.fromtimestamp(self._told_ns // 1000 / 1e6, UTC)
+        self._last_ns = max(time.time_ns(), self._last_ns + 1000)
+        now = datetime.fromtimestamp(self._last_ns // 1000 / 1e6, UTC)
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{meta['name']}.{self._told_ns:x}", "namespace": meta["namespace"]},
+            "metadata": {"name": f"{meta['name']}.{self._last_ns:x}", "namespace": meta["namespace"]},
             "involvedObject": {
                 "apiVersion": API_VERSION,
                 "kind": "ElasticJob",

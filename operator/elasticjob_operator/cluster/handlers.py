@@ -38,13 +38,13 @@ def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
-        key, asks = cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if asks else HEARTBEAT_SECONDS)
+        key, is_news = cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if is_news else HEARTBEAT_SECONDS)
 
     @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
-        key, asks = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if asks else HEARTBEAT_SECONDS)
+        key, is_news = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
+        queue.add(key, 0.0 if is_news else HEARTBEAT_SECONDS)
 
 
 class Backoffs:

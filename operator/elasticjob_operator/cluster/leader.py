@@ -73,12 +73,12 @@ class Leadership:
 
     async def acquire(self) -> None:
         """Waits, for as long as it takes, until this process leads."""
-        told = ""
+        logged = ""
         while not (await self._try_to_acquire()):
             holder = self._lease.get("spec", {}).get("holderIdentity") or "nobody"
-            if holder != told:
+            if holder != logged:
                 log.info("standing by: %s holds the lease %s/%s", holder, self._namespace, self._name)
-                told = holder
+                logged = holder
             await asyncio.sleep(RENEW_SECONDS)
         log.info("leading in term %d", self.term)
 

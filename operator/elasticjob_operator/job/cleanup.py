@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from elasticjob.rendezvous import PodState, State, Worker
-from elasticjob.rendezvous.model import Place
+from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import is_current
 from elasticjob_operator.cluster.client import Object
 
@@ -25,7 +25,7 @@ def cleanup(
     state: State,
     workers: Iterable[Worker],
     served: tuple[Worker, ...],
-    pods: Mapping[Place, Object],
+    pods: Mapping[PodKey, Object],
     trainer: str,
 ) -> Cleanup:
     """Of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
@@ -38,14 +38,14 @@ def cleanup(
     present = tuple(worker for worker in workers if not worker.deleting)
     if state.ended and policy == "All":
         return Cleanup(delete=present)
-    kept: set[Place] = set()
+    kept: set[PodKey] = set()
     if state.ended:
-        kept |= {one.place for one in served if is_current(state, one) and _is_placed(pods[one.place])}
+        kept |= {one.pod_key for one in served if is_current(state, one) and _is_placed(pods[one.pod_key])}
     done = state.done if policy != "None" else frozenset()
-    kept |= {one.place for one in present if one.index in done and _lingers(one, pods[one.place], trainer)}
+    kept |= {one.pod_key for one in present if one.index in done and _lingers(one, pods[one.pod_key], trainer)}
     return Cleanup(
-        delete=tuple(one for one in served if one.place not in kept),
-        end=tuple(one for one in present if one.place in kept and not _has_deadline(pods[one.place])),
+        delete=tuple(one for one in served if one.pod_key not in kept),
+        end=tuple(one for one in present if one.pod_key in kept and not _has_deadline(pods[one.pod_key])),
     )
 
 
@@ -55,7 +55,7 @@ def _is_placed(pod: Object) -> bool:
 
 
 def _lingers(worker: Worker, pod: Object, trainer: str) -> bool:
-    """Whether another container goes on after the trainer's success; sidecars the kubelet stops by itself."""
+    """Whether another container goes on after the trainer's success; the kubelet stops sidecars by itself."""
     others = (one for one in pod.get("status", {}).get("containerStatuses", ()) if one["name"] != trainer)
     return worker.pod is PodState.SUCCEEDED and any("terminated" not in one.get("state", {}) for one in others)
 

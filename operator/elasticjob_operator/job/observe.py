@@ -8,17 +8,17 @@ from typing import NamedTuple
 from elasticjob.api import DETAIL_LENGTH, INDEX_LABEL, ElasticWorkerSpec, WorkerRequest
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.rendezvous import PodState, Request, Worker
-from elasticjob.rendezvous.model import Place
+from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob.text import plain
 from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.cluster.client import Object
 from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.waiting import KINDS, Reason, Wait, container_of, exit_of, has_started, joined, wait_of
-from elasticjob_operator.objects.pods import hash_of, place_of
+from elasticjob_operator.objects.pods import hash_of, pod_key_of
 
 
-class Seen(NamedTuple):
+class ObservedPod(NamedTuple):
     """A pod with its record, and what was read of them; no worker where the pod is none of the job's. `wait`: why it
     is not there yet."""
 
@@ -31,23 +31,23 @@ class Seen(NamedTuple):
 
 
 class Observer:
-    """Of one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
+    """Observes one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
     `made_from`; `hint` says what is odd about its command. Reads again only what has changed: objects in a view are
     replaced, never changed."""
 
     def __init__(self, trainer: str, made_from: str = "", *, hint: str = "") -> None:
         self.trainer, self.made_from, self.hint = trainer, made_from, hint
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, ObservedPod] = {}
 
     @property
-    def pods(self) -> Mapping[Place, Object]:
+    def pods(self) -> Mapping[PodKey, Object]:
         """Those of the workers that were seen last."""
-        return {one.worker.place: one.pod for one in self._seen.values() if one.worker}
+        return {one.worker.pod_key: one.pod for one in self._seen.values() if one.worker}
 
     @property
-    def waits(self) -> Mapping[Place, Wait]:
+    def waits(self) -> Mapping[PodKey, Wait]:
         """Why those of the workers that were seen last are not there yet."""
-        return {one.worker.place: one.wait for one in self._seen.values() if one.worker and one.wait}
+        return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
 
     def observe(self, view: JobView) -> tuple[tuple[Worker, ...], int]:
         """The workers of the job in `view`, and how many of its pods are ready."""
@@ -60,24 +60,24 @@ class Observer:
             seen[name] = _unbelieved(seen[name], problem)
         return tuple(seen.values()), sum(one.ready for one in self._seen.values())
 
-    def _look(self, name: str, pod: Object, view: JobView) -> Seen:
+    def _look(self, name: str, pod: Object, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
         if known is not None and known.pod is pod and known.record is record:
             return known
         assert view.job is not None
         job = view.job["metadata"]
-        place = place_of(job["name"], name)
+        pod_key = pod_key_of(job["name"], name)
         if not is_owned_by(pod, job["uid"]):
-            return Seen(pod, record, Reading(), None, False)
-        if place is None:
-            return Seen(pod, record, Reading(), None, is_ready(pod))
-        reading = read_record(record, pod, place[0], job["name"])
+            return ObservedPod(pod, record, Reading(), None, False)
+        if pod_key is None:
+            return ObservedPod(pod, record, Reading(), None, is_ready(pod))
+        reading = read_record(record, pod, pod_key[0], job["name"])
         asked = reading.record is not None and reading.record.spec.request is not None
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
-        worker = worker_of(pod, place, reading, self.trainer, self.made_from, wait)
-        return Seen(pod, record, reading, worker, is_ready(pod), wait)
+        worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait)
+        return ObservedPod(pod, record, reading, worker, is_ready(pod), wait)
 
 
 def is_owned_by(body: Object, uid: str) -> bool:
@@ -93,13 +93,15 @@ def nodes_of_indices(view: JobView) -> dict[str, set[str]]:
     return found
 
 
-def worker_of(pod: Object, place: Place, reading: Reading, trainer: str, made_from: str, wait: Wait | None) -> Worker:
+def worker_of(
+    pod: Object, pod_key: PodKey, reading: Reading, trainer: str, made_from: str, wait: Wait | None
+) -> Worker:
     """One pod and what its record says."""
     record = reading.record
     state, crashes, detail = pod_state(pod, trainer, wait)
     return Worker(
-        index=place[0],
-        replacement=place[1],
+        index=pod_key[0],
+        replacement=pod_key[1],
         pod=state,
         deleting="deletionTimestamp" in pod["metadata"],
         crashes=crashes,

@@ -1,19 +1,19 @@
-"""When a new status is written: all sidecars are told of each, so only what they wait for is urgent. Pure."""
+"""When a new status is written: all sidecars read each, so only what they wait for is urgent. Pure."""
 
 from typing import NamedTuple
 
 from elasticjob.api import ElasticJobStatus
 
 AGREED_SECONDS, COUNTERS_SECONDS, PROGRESS_SECONDS = 1.0, 1.0, 5.0
-# sidecars a second that may be told of a member that has finished and the like, of nothing but counters or progress
+# how many sidecars may read a status in a second: that a member has finished and the like; only counters; only progress
 AGREED_A_SECOND, COUNTED_A_SECOND, PROGRESSED_A_SECOND = 256, 64, 16
 
 
 class Delay(NamedTuple):
-    """Seconds until the status is to be written; `blocks`: nothing that follows from it may be done before."""
+    """Seconds until the status is to be written; `actions_wait`: nothing that follows from it may be done before."""
 
     seconds: float
-    blocks: bool
+    actions_wait: bool
 
 
 def delay_of(before: ElasticJobStatus, after: ElasticJobStatus, written: float, differs: float) -> Delay:

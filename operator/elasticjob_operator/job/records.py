@@ -31,7 +31,7 @@ class Reading(NamedTuple):
 def read_record(body: Object | None, pod: Object, index: int, job_name: str) -> Reading:
     """The record of `pod`, worker `index` of the job, as far as it can be judged by itself.
 
-    One that another pod of this name has left is none.
+    A record that another pod of this name has left does not count.
     """
     uid = pod["metadata"]["uid"]
     if body is None or all(owner["uid"] != uid for owner in body["metadata"].get("ownerReferences", ())):

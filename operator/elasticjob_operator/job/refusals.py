@@ -1,19 +1,19 @@
 """What was refused of a job's pods, and when to ask again. Pure; times are seconds of the caller's clock.
 
-What the cluster refuses now it may allow later: quotas, limits, policies, webhooks. It is asked again in growing
-intervals, and of many pods with one only: the next are tried when that one was made.
+The cluster may allow later what it refuses now: quotas, limits, policies, webhooks change. It is asked again in growing
+intervals, and for one of many pods only: the others are tried when that one was made.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-FIRST_SECONDS, LONGEST_SECONDS = 10.0, 160.0
+from elasticjob.rendezvous.model import PodKey
 
-Place = tuple[int, int]  # index and number
+FIRST_SECONDS, LONGEST_SECONDS = 10.0, 160.0
 
 
 class Answer(NamedTuple):
-    """To the try to make a pod. `why` it was not made, in a sentence; `taken`: another pod has its name."""
+    """What came of a try to make a pod. `why` it was not made, in a sentence; `taken`: another pod has its name."""
 
     made: bool = False
     why: str = ""
@@ -21,39 +21,39 @@ class Answer(NamedTuple):
 
 
 class Refusals:
-    """Of one job's pods. A name that is taken is no refusal: it is tried at each call, and told all the same."""
+    """Those of one job's pods. A name that is taken is no refusal: it is tried at each call, but announced like one."""
 
     def __init__(self) -> None:
-        self._refused: dict[Place, str] = {}
-        self._taken: dict[Place, str] = {}
+        self._refused: dict[PodKey, str] = {}
+        self._taken: dict[PodKey, str] = {}
         self._tries, self._again_at = 0, 0.0
 
     @property
     def first(self) -> tuple[int, str] | None:
-        """The first worker that is told of, and why there is no pod for it."""
-        told = {place: why for place, why in (self._taken | self._refused).items() if why}
-        return min((place[0], why) for place, why in told.items()) if told else None
+        """The first worker to be announced, and why there is no pod for it."""
+        known = {pod_key: why for pod_key, why in (self._taken | self._refused).items() if why}
+        return min((pod_key[0], why) for pod_key, why in known.items()) if known else None
 
-    def due(self, wanted: Iterable[Place], now: float) -> list[Place]:
+    def due(self, wanted: Iterable[PodKey], now: float) -> list[PodKey]:
         """Those of `wanted` to try now; what is not wanted is forgotten."""
-        places = list(wanted)
-        known = set(places)
-        self._refused = {place: why for place, why in self._refused.items() if place in known}
-        self._taken = {place: why for place, why in self._taken.items() if place in known}
+        pod_keys = list(wanted)
+        known = set(pod_keys)
+        self._refused = {pod_key: why for pod_key, why in self._refused.items() if pod_key in known}
+        self._taken = {pod_key: why for pod_key, why in self._taken.items() if pod_key in known}
         again = next(iter(self._refused), None) if now >= self._again_at else None
-        return [place for place in places if place == again or place not in self._refused]
+        return [pod_key for pod_key in pod_keys if pod_key == again or pod_key not in self._refused]
 
-    def note(self, answers: Mapping[Place, Answer], now: float) -> float | None:
+    def note(self, answers: Mapping[PodKey, Answer], now: float) -> float | None:
         """What came of those that were due; returns in how many seconds others are, None if there are none."""
         freed = False
-        for place in answers:
-            self._refused.pop(place, None)
-            self._taken.pop(place, None)
+        for pod_key in answers:
+            self._refused.pop(pod_key, None)
+            self._taken.pop(pod_key, None)
         if any(answer.made for answer in answers.values()):
             freed, self._tries = bool(self._refused), 0
             self._refused.clear()
-        refused = {place: one.why for place, one in answers.items() if not one.made and not one.taken}
-        self._taken |= {place: one.why for place, one in answers.items() if one.taken}
+        refused = {pod_key: one.why for pod_key, one in answers.items() if not one.made and not one.taken}
+        self._taken |= {pod_key: one.why for pod_key, one in answers.items() if one.taken}
         if refused:
             self._refused |= refused
             self._again_at = now + min(FIRST_SECONDS * 2**self._tries, LONGEST_SECONDS)

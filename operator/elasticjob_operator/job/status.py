@@ -9,16 +9,15 @@ from elasticjob.api import (
     Condition,
     ElasticJobSpec,
     ElasticJobStatus,
-    Incarnation,
-    Incarnations,
+    Members,
     Progress,
     RendezvousStatus,
     RoundRecord,
 )
 from elasticjob.heartbeats import default_worker_lost
-from elasticjob.rendezvous import Clocks, Decision, Failures, Member, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous import Clocks, Decision, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
-from elasticjob.rendezvous.model import Place
+from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.cluster.client import Object
@@ -28,7 +27,7 @@ from elasticjob_operator.objects.pods import selector
 HISTORY_LENGTH = 5  # `kubectl describe` takes five lines for each
 MISSING_SHOWN = 3
 INVALID_SHOWN = 3
-ORDER = {reason: place for place, reason in enumerate(Reason)}
+ORDER = {reason: severity for severity, reason in enumerate(Reason)}
 RENDEZVOUSED, ALL_FINISHED = "Rendezvoused", "AllFinished"
 
 Truth = Literal["True", "False"]
@@ -67,12 +66,12 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         clocks=clocks,
         round=max(1, agreed.round),
         phase=agreed.phase,
-        participants=_members(agreed.participants),
+        participants=tuple(agreed.participants),
         replicas=agreed.replicas,
-        leaving=_members(agreed.leaving),
-        finished=_members(agreed.finished),
+        leaving=tuple(agreed.leaving),
+        finished=tuple(agreed.finished),
         failure=agreed.failure,
-        given_up=_members(agreed.given_up),
+        given_up=tuple(agreed.given_up),
         planned=agreed.planned,
         replacements=status.replacements,
         restarts=status.restarts,
@@ -104,7 +103,7 @@ def status_of(report: Report) -> ElasticJobStatus:
     """The status after `report.decision`; `report.now` is wall-clock time in RFC 3339, for people only."""
     state = report.decision.state
     failed = (PodState.FAILED, PodState.OOM_KILLED)
-    alive = [w for w in current(state, report.workers).values() if not w.deleting and w.pod not in failed]
+    alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
     findings = tuple(_findings(report))
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),
@@ -121,12 +120,12 @@ def status_of(report: Report) -> ElasticJobStatus:
             phase=state.phase,
             world_size=len(state.participants) if state.phase is RendezvousPhase.FORMED else 0,
             waiting=state.waiting,
-            participants=_incarnations(state.participants),
+            participants=Members(state.participants),
             replicas=state.replicas,
-            leaving=_incarnations(state.leaving),
-            finished=_incarnations(state.finished),
+            leaving=Members(state.leaving),
+            finished=Members(state.finished),
             failure=state.failure,
-            given_up=_incarnations(state.given_up),
+            given_up=Members(state.given_up),
             planned=state.planned,
             store=state.store,
             reason=state.reason,
@@ -136,14 +135,6 @@ def status_of(report: Report) -> ElasticJobStatus:
         progress=report.progress,
         history=_history(report),
     )
-
-
-def _members(incarnations: Iterable[Incarnation]) -> tuple[Member, ...]:
-    return tuple(Member(one.index, one.id) for one in incarnations)
-
-
-def _incarnations(members: Iterable[Member]) -> Incarnations:
-    return Incarnations(Incarnation(index=member.index, id=member.id) for member in members)
 
 
 def _history(report: Report) -> tuple[RoundRecord, ...]:
@@ -182,15 +173,15 @@ def _findings(report: Report) -> Iterator[Finding]:
         yield Finding("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
     elif report.spec.suspend:
         yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
-    elif _was_told("Suspended", report):
+    elif _had_condition("Suspended", report):
         yield Finding("Suspended", "False", "Resumed", "")
     if problems := _invalid_records(report):
         yield Finding("WorkersValid", "False", "InvalidRecord", problems)
-    elif _was_told("WorkersValid", report):
+    elif _had_condition("WorkersValid", report):
         yield Finding("WorkersValid", "True", "Valid", "")
 
 
-def _was_told(type: str, report: Report) -> bool:
+def _had_condition(type: str, report: Report) -> bool:
     return any(condition.type == type for condition in report.before.conditions)
 
 
@@ -204,13 +195,13 @@ def _invalid_records(report: Report) -> str:
     return "; ".join(shown + ([f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []))
 
 
-def waits_of(spec: Spec, state: State, workers: Iterable[Worker], waits: Mapping[Place, Wait]) -> dict[int, Wait]:
-    """By index, of all waits those of wanted workers, and of those whose next pod is held back."""
+def waits_of(spec: Spec, state: State, workers: Iterable[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:
+    """By index, the waits of wanted workers, and of those whose next pod is held back."""
     failures = state.clocks.failures
     if not waits and not failures:
         return {}
     roster = roster_of(spec, state, workers)
-    found = {worker.index: waits.get(worker.place) for worker in roster.missing}
+    found = {worker.index: waits.get(worker.pod_key) for worker in roster.missing}
     found |= {index: _held_back(failures[index]) for index in roster.owed if index in failures}
     return {index: wait for index, wait in sorted(found.items()) if wait}
 
@@ -218,7 +209,7 @@ def waits_of(spec: Spec, state: State, workers: Iterable[Worker], waits: Mapping
 def _held_back(failures: Failures) -> Wait | None:
     if not delay_of(failures):
         return None
-    return Wait(Reason.POD_BACK_OFF, f"its pods failed {failures.row} times in a row: {failures.why}")
+    return Wait(Reason.POD_BACK_OFF, f"its pods failed {failures.in_a_row} times in a row: {failures.why}")
 
 
 def _reason(report: Report, rendezvoused: Finding) -> str:

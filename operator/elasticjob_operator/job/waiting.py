@@ -90,7 +90,7 @@ class Wait(NamedTuple):
 
     @property
     def is_news(self) -> bool:
-        """Whether people should be told: a pod that is about to start is none."""
+        """Whether it is announced: that a pod is about to start is none."""
         return self.reason is not Reason.POD_STARTING
 
     @property
@@ -99,14 +99,14 @@ class Wait(NamedTuple):
 
 
 @dataclass(slots=True)
-class Told:
-    """The causes that were told as events: each once between two rounds, however often it goes and comes back."""
+class AnnouncedReasons:
+    """The causes that were announced as events: each once between two rounds, however often it goes and comes back."""
 
     round: int = -1
     reasons: set[str] = field(default_factory=set)
 
     def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
-        """Of the waits of a job by index those to tell now; `before` is what its status says already."""
+        """Those of a job's waits, by index, to announce now; `before` is what its status says already."""
         if round != self.round:
             self.round, self.reasons = round, {before}
         found = []
@@ -120,7 +120,7 @@ class Told:
 def wait_of(pod: Object, trainer: str, *, asked: bool = False) -> Wait | None:
     """Why the trainer of `pod` does not run, or runs and does not join; None where it does, or has ended for good.
 
-    `asked`: it has asked something of the rendezvous, so that what it crashed of before is of no interest.
+    `asked`: it has asked something of the rendezvous, so that its crashes before that are of no interest.
     """
     status = pod.get("status", {})
     if status.get("phase") in ("Failed", "Succeeded"):
@@ -166,9 +166,9 @@ def _trainer_wait(status: Object, trainer: str, asked: bool) -> Wait | None:
 
 
 def _init_crash(pod: Object, status: Object) -> Wait | None:
-    """An init container that ends in failure again and again; of one that is to stay, a sidecar's."""
+    """Why an init container is waited for: it fails again and again, or is a sidecar, which should stay, and ends."""
     for container in status.get("initContainerStatuses", ()):
-        now = exit_of(container.get("state", {}).get("terminated"))  # for long the kubelet says no more than that
+        now = exit_of(container.get("state", {}).get("terminated"))  # for a long time the kubelet says no more
         stays = container["name"] in _staying(pod)
         if _waits_for(container) != CRASHES and (stays or not now):
             continue

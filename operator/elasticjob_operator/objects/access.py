@@ -1,6 +1,6 @@
 """Renders what a job's workers may do: watch their own job, keep records, reach each other's stores. Pure.
 
-That a worker keeps no other record than its own is beyond what a role can say: the chart's admission policy does.
+A role cannot say that a worker keeps no other record than its own: the chart's admission policy does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ def _network_policy(meta: Object, job: str) -> Object:
     """Port 29402 for the job's own pods. To name a pod in a policy closes all else, so all else is opened again.
 
     Also 29403: the kubelet's probes come from the node, which no selector names, and Prometheus from any namespace.
-    What others can take there the port itself bounds.
+    The port itself bounds what others can take there.
     """
     workers = {"matchLabels": {JOB_LABEL: job}}
     ranges = [("TCP", 1, TUNNEL_PORT - 1), ("TCP", TUNNEL_PORT + 1, 65535), ("UDP", 1, 65535), ("SCTP", 1, 65535)]

@@ -133,13 +133,13 @@ def _of_accelerate(words: Words) -> Iterator[str]:
 
 
 def _until_script(words: Words) -> Words:
-    ends = (place for place, word in enumerate(words) if word.endswith(".py") or word in ("-m", "--module"))
+    ends = (position for position, word in enumerate(words) if word.endswith(".py") or word in ("-m", "--module"))
     return words[: next(ends, len(words))]
 
 
 def _value(words: Words, option: str) -> str | None:
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         key, is_whole, value = word.partition("=")
         if key.replace("_", "-") == option:
-            return value if is_whole else next(iter(words[place + 1 : place + 2]), "")
+            return value if is_whole else next(iter(words[position + 1 : position + 2]), "")
     return None

@@ -18,6 +18,7 @@ from elasticjob.api import (
     TUNNEL_PORT,
     ElasticJobSpec,
 )
+from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.cluster.client import Object
 
 SIDECAR = "elasticjob-sidecar"
@@ -31,7 +32,7 @@ TEMPLATE_HASH = f"{GROUP}/template-hash"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
-# Of the image's variables, and of those that come by `envFrom`, only the container itself knows the values.
+# Only the container itself knows the values of the image's variables, and of those that come by `envFrom`.
 EXTEND_PYTHONPATH = (
     "/bin/sh",
     "-c",
@@ -55,7 +56,7 @@ RESERVED_ENVIRONMENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SidecarImage:
-    """And the resources of the container that runs it."""
+    """The image, and the resources of the container that runs it."""
 
     name: str
     pull_policy: str
@@ -66,11 +67,11 @@ def pod_name(job: str, index: int, replacement: int) -> str:
     return f"{job}-{index}-{replacement}"
 
 
-def place_of(job: str, pod: str) -> tuple[int, int] | None:
+def pod_key_of(job: str, pod: str) -> PodKey | None:
     """The index and number of which `pod_name` makes `pod`; None for any other pod, whatever its labels say."""
     found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
-    place = (int(found[2]), int(found[3])) if found else None
-    return place if place and pod_name(job, *place) == pod else None
+    pod_key = (int(found[2]), int(found[3])) if found else None
+    return pod_key if pod_key and pod_name(job, *pod_key) == pod else None
 
 
 def batch_of(pod: Object) -> str | None:
@@ -107,7 +108,7 @@ def service_account(job: str, spec: ElasticJobSpec) -> str:
 
 
 def template_hash(spec: ElasticJobSpec) -> str:
-    """Of what running pods keep: all that may change only while there are none."""
+    """The hash of what running pods keep, and what so may change only while there are none."""
     made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -258,7 +259,7 @@ def _token_volume() -> Object:
 
 
 def _avoid(pod: Object, node: str) -> None:
-    """Prefer all other nodes. No requirement: where the cluster is full, the place to come back to is that node."""
+    """Prefer all other nodes. It is no requirement: where the cluster is full, that node is the one to come back to."""
     elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
     affinity = pod.get("affinity") or {}
     of_nodes = affinity.get("nodeAffinity") or {}

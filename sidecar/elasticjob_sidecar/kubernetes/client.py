@@ -7,7 +7,7 @@
     |-- Conflict            409: the object is newer than we thought, or exists already
     `-- Gone                410: this resourceVersion is too old to watch from
 
-Of the libraries that know Kubernetes the smallest part would cost each worker 13 MiB, for seven calls.
+Even the smallest part of a Kubernetes library would cost each worker 13 MiB, for seven calls.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from elasticjob.api import RendezvousStatus
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Gone, Json, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
-from elasticjob_sidecar.quiet import Quiet
+from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
 
@@ -40,27 +40,27 @@ class JobWatch:
 
     async def run(self) -> None:
         """Watch, for ever."""
-        loop, backoff, quiet = asyncio.get_running_loop(), Backoff(), Quiet(log)
+        loop, backoff, trouble_log = asyncio.get_running_loop(), Backoff(), TroubleLog(log)
         while True:
             began = loop.time()
             try:
-                await self._follow(lambda: quiet.well(f"ElasticJob {self._job} is watched again"))
+                await self._follow(lambda: trouble_log.over(f"ElasticJob {self._job} is watched again"))
             except Gone:
                 self._version = ""
             except ApiFailure as failure:
                 self._failed("watch", failure)
-                quiet.trouble(f"cannot watch ElasticJob {self._job}: {failure}")
+                trouble_log.warn(f"cannot watch ElasticJob {self._job}: {failure}")
                 if isinstance(failure, Denied):
-                    backoff.most()
+                    backoff.longest()
             if loop.time() - began >= SHORT_SECONDS:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
 
-    async def _follow(self, well: Callable[[], None]) -> None:
+    async def _follow(self, opened: Callable[[], None]) -> None:
         if not self._version:
             await self._list()
         seconds = random.randint(*WATCH_SECONDS)
-        async for event in self._kube.watch_job(self._job, self._version, seconds, well):
+        async for event in self._kube.watch_job(self._job, self._version, seconds, opened):
             self._version = event["object"]["metadata"]["resourceVersion"]
             match event["type"]:
                 case "ADDED" | "MODIFIED":

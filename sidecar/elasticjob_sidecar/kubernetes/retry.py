@@ -2,21 +2,21 @@
 
 import random
 
-FIRST, MOST = 0.1, 3.0
+FIRST_SECONDS, LONGEST_SECONDS = 0.1, 3.0
 
 
 class Backoff:
     def __init__(self) -> None:
-        self._next = FIRST
+        self._next = FIRST_SECONDS
 
     def reset(self) -> None:
-        self._next = FIRST
+        self._next = FIRST_SECONDS
 
-    def most(self) -> float:
+    def longest(self) -> float:
         """Wait the longest time: for a refusal that only somebody else can lift."""
-        self._next = MOST
-        return MOST
+        self._next = LONGEST_SECONDS
+        return LONGEST_SECONDS
 
     def next(self) -> float:
-        delay, self._next = self._next, min(self._next * 2, MOST)
+        delay, self._next = self._next, min(self._next * 2, LONGEST_SECONDS)
         return delay * random.uniform(0.5, 1.0)

@@ -17,12 +17,12 @@ from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, WorkerRequest
 from elasticjob.heartbeats import default_worker_lost, heartbeat_seconds
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Json, KubeApi, Missing
 from elasticjob_sidecar.kubernetes.retry import Backoff
-from elasticjob_sidecar.quiet import Quiet
+from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
 
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
-CURED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
+FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ class WorkerRecord:
         self._heartbeat = 0
         self._job_size = 1
         self._job_worker_lost: int | None = None
-        self._place: tuple[int | None, int | None] = (None, None)  # round and rank
-        self._progress = self._told = Progress()  # what was reported, and what of it the object holds
+        self._handed_round: tuple[int | None, int | None] = (None, None)  # round and rank
+        self._progress = self._written_progress = Progress()  # what was reported, and what of it the object holds
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
         self._wish = asyncio.Event()
@@ -78,7 +78,7 @@ class WorkerRecord:
 
     def handed(self, round: int, rank: int) -> None:
         """The round that the trainer was handed, written with the next heartbeat."""
-        self._place = (round, rank)
+        self._handed_round = (round, rank)
 
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
         """What the job says of its size, and of the silence after which a worker is lost: the heartbeat's pace."""
@@ -115,13 +115,13 @@ class WorkerRecord:
 
     @property
     def _owes_report(self) -> bool:
-        return self._ending and self._told != self._progress
+        return self._ending and self._written_progress != self._progress
 
     async def run(self) -> None:
         """Write, for ever."""
-        loop, backoff, quiet = asyncio.get_running_loop(), Backoff(), Quiet(log)
+        loop, backoff, trouble_log = asyncio.get_running_loop(), Backoff(), TroubleLog(log)
         # a thousand workers do not beat as one
-        told = beaten = loop.time() - self._pace + random.uniform(0, self._pace)
+        last_sign = last_beat = loop.time() - self._pace + random.uniform(0, self._pace)
         failures = 0  # in a row
         while True:
             try:
@@ -130,25 +130,25 @@ class WorkerRecord:
                 elif self._granted < self._wishes:
                     await self._write_request()
                     # a sign of life as well; but a heartbeat tells more, and is put off once at most
-                    told = min(loop.time() - random.uniform(0, self._pace / 2), beaten + self._pace)
-                elif (left := told + self._pace - loop.time()) <= 0 or self._owes_report:
+                    last_sign = min(loop.time() - random.uniform(0, self._pace / 2), last_beat + self._pace)
+                elif (left := last_sign + self._pace - loop.time()) <= 0 or self._owes_report:
                     await self._beat()
-                    told = beaten = loop.time()
+                    last_sign = last_beat = loop.time()
                 else:
                     await self._idle(max(left, CLOCK_TICK))
                     continue
             except ApiFailure as failure:
                 self._failed("write", failure)
                 failures += 1
-                if isinstance(failure, Missing | Denied):  # refused perhaps for what somebody has taken from it
+                if isinstance(failure, Missing | Denied):  # perhaps refused because somebody has changed it
                     self._ours = False
-                if failures > CURED or not isinstance(failure, Missing | Conflict):
-                    quiet.trouble(f"cannot write ElasticWorker {self._me.pod_name}: {failure}")
-                await asyncio.sleep(backoff.most() if isinstance(failure, Denied) else backoff.next())
+                if failures > FAILURES_NOT_LOGGED or not isinstance(failure, Missing | Conflict):
+                    trouble_log.warn(f"cannot write ElasticWorker {self._me.pod_name}: {failure}")
+                await asyncio.sleep(backoff.longest() if isinstance(failure, Denied) else backoff.next())
             else:
                 failures = 0
                 backoff.reset()
-                quiet.well(f"ElasticWorker {self._me.pod_name} is written again")
+                trouble_log.over(f"ElasticWorker {self._me.pod_name} is written again")
                 async with self._written:
                     self._written.notify_all()
 
@@ -186,7 +186,7 @@ class WorkerRecord:
         log.info("requested: %s", _in_words(request))
 
     async def _beat(self) -> None:
-        round_, rank = self._place
+        round_, rank = self._handed_round
         progress = self._progress
         forgotten = dict.fromkeys(self._shown)  # null, or they would stay
         metrics = forgotten | progress.metrics if progress.metrics else None
@@ -201,7 +201,7 @@ class WorkerRecord:
         body = {"metadata": {"resourceVersion": self._version}, "status": status}
         await self._guarded(self._kube.patch_worker_status, body)
         self._heartbeat += 1
-        self._shown, self._told = set(progress.metrics), progress
+        self._shown, self._written_progress = set(progress.metrics), progress
 
     async def _guarded(self, write: Callable[[str, Json], Awaitable[Json]], body: Json) -> None:
         """Write; when the object was newer than we thought, read it, so that the next try fits."""

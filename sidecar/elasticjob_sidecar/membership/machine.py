@@ -28,7 +28,7 @@ while it is Formed; after a Leave no round is handed that was formed before the 
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.api import Cause, Incarnation, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.membership.model import NO_LIMITS, Answer, Handed, Limits, Mode, Waiter
 from elasticjob_sidecar.membership.refusal import Code, Refused
 
@@ -41,7 +41,7 @@ FORMING, FORMED, CLOSED = RendezvousPhase
 class Membership:
     """The state machine. `me` is this worker's index and this incarnation of its sidecar."""
 
-    me: Incarnation
+    me: Member
     store_ready_seconds: float = 20.0
 
     mode: Mode = Mode.IDLE
@@ -49,7 +49,7 @@ class Membership:
     trainer: str = ""
     handed: Handed | None = None
     store_port: int | None = None
-    _rank: int | None = None  # this worker's place among `job.participants`
+    _rank: int | None = None  # this worker's position among `job.participants`
     _claimed: int = 0  # the round that the trainer held when it attached
     _latest: str = ""  # the trainer that attached last
     _replaced: set[str] = field(default_factory=set)  # trainers that attached before it
@@ -67,7 +67,7 @@ class Membership:
     def job_seen(self, job: RendezvousStatus, now: float) -> None:
         """The job's status changed, or was read for the first time."""
         self.job = job
-        self._rank = job.participants.place_of(self.me)
+        self._rank = job.participants.position_of(self.me)
         self._settle(now)
 
     def attached(self, trainer: str, round: int, now: float) -> int:
@@ -210,7 +210,7 @@ class Membership:
             now = "the job is not known yet" if self.job is None else f"the job is at {self.job.phase} {self.job.round}"
             raise Refused(Code.ROUND_BROKEN, f"round {round} is over for this worker: {now}")
 
-    def admit(self, round: int, peer: Incarnation) -> int | None:
+    def admit(self, round: int, peer: Member) -> int | None:
         """The store's port for another sidecar's trainer; None while it may still come. Raises Refused."""
         if self.handed is None or round > self.handed.round:
             return None  # the caller has seen the new round first

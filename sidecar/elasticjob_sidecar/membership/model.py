@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from elasticjob.api import Cause, Incarnation
+from elasticjob.api import Cause, Member
 from elasticjob_sidecar.membership.refusal import Refused
 
 
@@ -23,7 +23,7 @@ class Handed:
     trainer: str
     round: int
     rank: int
-    members: Sequence[Incarnation]
+    members: Sequence[Member]
     store: str
     reason: str = ""
 

@@ -15,7 +15,7 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Mode
 from elasticjob_sidecar.membership.refusal import Code, Refused
 
-MOST_SCRIPTS = 256  # open streams; more processes than any node has devices
+MAX_SCRIPTS = 256  # open streams; more processes than any node has devices
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class Scripts:
 
     def opened(self, name: str, saves: bool) -> int:
         """A script looks on; returns the number of its stream, for `closed`. Raises Refused."""
-        if len(self._open) >= MOST_SCRIPTS:
-            raise Refused(Code.TOO_MANY, f"{MOST_SCRIPTS} processes of this pod look on already")
+        if len(self._open) >= MAX_SCRIPTS:
+            raise Refused(Code.TOO_MANY, f"{MAX_SCRIPTS} processes of this pod look on already")
         self._streams += 1
         self._open[self._streams] = Script(name, saves)
         return self._streams

@@ -30,7 +30,7 @@ class Credentials:
     key: str = field(repr=False)
 
     def client_context(self) -> ssl.SSLContext:
-        """For connections to rank 0. Whom it has reached the caller must check: see `Transport.connect`."""
+        """For connections to rank 0. The caller must check whom it has reached: see `Transport.connect`."""
         context = self._context(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
@@ -68,7 +68,7 @@ def server_name(job_uid: str, round: int) -> str:
     return f"round-{round}.{job_uid}.elasticjob"
 
 
-class Maker:
+class CredentialsMaker:
     """Makes credentials in another process, while this one does something else."""
 
     def __init__(self) -> None:

@@ -16,18 +16,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.api import Incarnation
+from elasticjob.api import Member
 from elasticjob.certificates import fingerprint_of
+from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import Code, Refused
-from elasticjob_sidecar.quiet import Sparing
+from elasticjob_sidecar.store.connection import Connection, dial
 from elasticjob_sidecar.store.credentials import Credentials, server_name
-from elasticjob_sidecar.store.door import Caller, Door
-from elasticjob_sidecar.store.forward import End, dial
+from elasticjob_sidecar.store.listener import Caller, TunnelListener
 
 log = logging.getLogger(__name__)
 
 LINE_LIMIT = 1024
-# asyncio has a buffer of this size for each TLS connection, 256 KiB unless told. Rank 0 has a connection for each agent
+# asyncio has a buffer of this size for each TLS connection, 256 KiB unless set. Rank 0 has a connection for each agent
 # and for each training process: a thousand members' buffers would be more than its container may have.
 sslproto.SSLProtocol.max_size = 32 * 1024
 ADMISSION_SECONDS, ADMISSION_SECONDS_EACH = 5.0, 0.01  # all members of a round come to rank 0 at once
@@ -39,18 +39,20 @@ class Claim:
     """Who wants to reach the store of which round."""
 
     round: int
-    peer: Incarnation
+    peer: Member
 
 
-Admit = Callable[[Claim], Awaitable[End]]  # a connection to the store; raises Refused or OSError
-Admitted = Callable[[Claim, End, End], None]  # the caller's connection and the store's, ready to be spliced
+Admit = Callable[[Claim], Awaitable[Connection]]  # a connection to the store; raises Refused or OSError
+Admitted = Callable[
+    [Claim, Connection, Connection], None
+]  # the caller's connection and the store's, ready to be spliced
 
 
 @dataclass(frozen=True, slots=True)
 class _Trust:
     round: int
     name: str
-    members: Mapping[str, Incarnation]  # by their certificates' fingerprints
+    members: Mapping[str, Member]  # by their certificates' fingerprints
     context: ssl.SSLContext
 
 
@@ -67,12 +69,12 @@ class Transport:
         self._client = credentials.client_context()
         self._trust: _Trust | None = None
         self._trusting = asyncio.Event()
-        self._door: Door | None = None
-        self._turned_away = Sparing(log, "callers were not let in")
+        self._listener: TunnelListener | None = None
+        self._turned_away = LimitedLog(log, "callers were not let in")
 
     # --- the caller's side
 
-    async def connect(self, store: str, round: int, members: int) -> End:
+    async def connect(self, store: str, round: int, members: int) -> Connection:
         """`store`: as in the job's status; `members`: how many go there at once. Raises Refused when turned away,
         OSError or TimeoutError when nobody answers, or somebody else."""
         address, _, fingerprint = store.partition("/")
@@ -87,21 +89,21 @@ class Transport:
             message = f"rank 0's sidecar at {address} does not let this one in to round {round} ({error})"
             raise ConnectionError(message) from None
 
-    async def _connect(self, address: str, round: int, fingerprint: str) -> End:
+    async def _connect(self, address: str, round: int, fingerprint: str) -> Connection:
         host, _, port = address.rpartition(":")
-        end = await dial(host.strip("[]"), int(port), self._client, server_name(self._job_uid, round))
+        connection = await dial(host.strip("[]"), int(port), self._client, server_name(self._job_uid, round))
         try:
             # TLS has shown that the other end holds the key of this certificate, and no more
-            _check_is(fingerprint, end.peer_certificate(), address)
-            _check_answer(await end.line(LINE_LIMIT))
+            _check_is(fingerprint, connection.peer_certificate(), address)
+            _check_answer(await connection.line(LINE_LIMIT))
         except BaseException:
-            end.abort()
+            connection.abort()
             raise
-        return end
+        return connection
 
     # --- the listener's side
 
-    def trust(self, round: int, members: Mapping[Incarnation, bytes]) -> None:
+    def trust(self, round: int, members: Mapping[Member, bytes]) -> None:
         """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
         name = server_name(self._job_uid, round)
         context = self._credentials.server_context(members.values(), lambda asked: asked == name)
@@ -121,31 +123,31 @@ class Transport:
             self._turn_away(address, Code.TOO_MANY, "it had to make room for others that have not shown who they are")
 
         async def received(caller: Caller) -> None:
-            await self._receive(door, caller, admit, admitted)
+            await self._receive(listener, caller, admit, admitted)
 
-        door = self._door = Door(received, displaced)
-        door.listen(host, port)
+        listener = self._listener = TunnelListener(received, displaced)
+        listener.listen(host, port)
 
     async def close(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if self._listener is not None:
+            self._listener.close()
 
-    async def _receive(self, door: Door, caller: Caller, admit: Admit, admitted: Admitted) -> None:
+    async def _receive(self, listener: TunnelListener, caller: Caller, admit: Admit, admitted: Admitted) -> None:
         try:
             async with asyncio.timeout(admission_seconds(len(self._trust.members) if self._trust else 0)):
-                end, claim = await self._identify(door, caller)
+                connection, claim = await self._identify(listener, caller)
         except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
             code = error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER
             self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
             return
-        caller.place.release()
-        await self._answer(end, claim, admit, admitted)
+        caller.slot.release()
+        await self._answer(connection, claim, admit, admitted)
 
     def _turn_away(self, address: str, code: Code, why: str) -> None:
         self._turned_away.info("a caller from %s was not let in: %s", address, why)
         self._refused(code)
 
-    async def _identify(self, door: Door, caller: Caller) -> tuple[End, Claim]:
+    async def _identify(self, listener: TunnelListener, caller: Caller) -> tuple[Connection, Claim]:
         """Raises Refused, OSError (ssl.SSLError) or TimeoutError."""
         hello = await caller.hello()
         async with asyncio.timeout(TRUST_SECONDS):
@@ -153,32 +155,32 @@ class Transport:
                 await self._trusting.wait()
         if trust.name.encode() not in hello:
             raise Refused(Code.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
-        end = await door.secure(caller, trust.context)
-        member = trust.members.get(fingerprint_of(end.peer_certificate()))
+        connection = await listener.secure(caller, trust.context)
+        member = trust.members.get(fingerprint_of(connection.peer_certificate()))
         if member is None:  # a certificate that a member has signed is not a member's
-            end.abort()
+            connection.abort()
             raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
-        return end, Claim(trust.round, member)
+        return connection, Claim(trust.round, member)
 
-    async def _answer(self, end: End, claim: Claim, admit: Admit, admitted: Admitted) -> None:
+    async def _answer(self, connection: Connection, claim: Claim, admit: Admit, admitted: Admitted) -> None:
         try:
             async with asyncio.timeout(ADMISSION_SECONDS):
                 store = await admit(claim)
         except Refused as refused:
             self._refused(refused.code)
-            end.write(_encode({"error": refused.message, "code": refused.code.value}))
-            end.close()
+            connection.write(_encode({"error": refused.message, "code": refused.code.value}))
+            connection.close()
         except (OSError, TimeoutError) as error:
             self._refused(Code.NOT_YET)
             why = f"the store does not answer: {str(error) or f'not within {ADMISSION_SECONDS:g} s'}"
-            end.write(_encode({"error": why, "code": Code.NOT_YET.value}))
-            end.close()
+            connection.write(_encode({"error": why, "code": Code.NOT_YET.value}))
+            connection.close()
         except BaseException:
-            end.abort()
+            connection.abort()
             raise
         else:
-            end.write(_encode({"ok": True}))
-            admitted(claim, end, store)
+            connection.write(_encode({"ok": True}))
+            admitted(claim, connection, store)
 
 
 def _encode(message: dict[str, Any]) -> bytes:

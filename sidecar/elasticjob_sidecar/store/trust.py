@@ -9,18 +9,18 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
-from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus
+from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob.certificates import der_of
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Json, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.log_limits import TroubleLog
 from elasticjob_sidecar.membership.model import Mode
-from elasticjob_sidecar.quiet import Quiet
 from elasticjob_sidecar.store.transport import Transport
 
 log = logging.getLogger(__name__)
 
-FEW = 64  # newcomers, of whom it is asked by their indices
+MAX_ASKED_BY_INDEX = 64  # newcomers: so many records are asked for by their indices, else all are listed
 
 
 class RoundTrust:
@@ -33,15 +33,15 @@ class RoundTrust:
         failed: Callable[[str, ApiFailure], None],
     ) -> None:
         self._kube, self._job, self._driver, self._transport, self._failed = kube, job, driver, transport, failed
-        self._known: dict[Incarnation, bytes] = {}  # certificates of members, in DER form
+        self._known: dict[Member, bytes] = {}  # certificates of members, in DER form
         self._looked = False
 
     async def run(self) -> None:
         """Follow the job's rounds, for ever."""
         round = 0  # the one whose members are trusted
-        backoff, quiet = Backoff(), Quiet(log)
+        backoff, trouble_log = Backoff(), TroubleLog(log)
         while True:
-            bell, served = self._driver.bell, self._served()
+            next_change, served = self._driver.next_change, self._served()
             if served is None:
                 round = 0
                 self._transport.trust_nobody()
@@ -53,20 +53,20 @@ class RoundTrust:
                     self._failed("list", failure)
                     missing = str(failure)
                 if missing:
-                    quiet.trouble(f"not all members of round {served.round} can be let in to its store: {missing}")
+                    trouble_log.warn(f"not all members of round {served.round} can be let in to its store: {missing}")
                     await self._pause(backoff.next(), served.round)
                     continue
                 round = served.round
                 backoff.reset()
-                quiet.well(f"all members of round {round} can be let in to its store")
-            await bell.wait()
+                trouble_log.over(f"all members of round {round} can be let in to its store")
+            await next_change.wait()
 
     async def _pause(self, seconds: float, round: int) -> None:
-        """However often it rings meanwhile; but another round does not wait for this one's trouble."""
+        """Whatever changes meanwhile; but another round does not wait for this one's trouble."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while (served := self._served()) is not None and served.round == round:
-                    await self._driver.bell.wait()
+                    await self._driver.next_change.wait()
 
     async def _look_ahead(self) -> None:
         """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""
@@ -92,19 +92,19 @@ class RoundTrust:
         """Let the round's members in, as far as their certificates are there; return what is missing."""
         members = served.participants[1:]
         if unknown := [member.index for member in members if member not in self._known]:
-            await self._learn(unknown if len(unknown) <= FEW else [])
+            await self._learn(unknown if len(unknown) <= MAX_ASKED_BY_INDEX else [])
         self._known = {member: self._known[member] for member in members if member in self._known}
         self._transport.trust(served.round, self._known)
         missing = [str(member.index) for member in members if member not in self._known]
         return f"no valid certificate of worker {', '.join(missing)}" if missing else ""
 
 
-def _certificates(job: str, records: list[Json]) -> Iterator[tuple[Incarnation, bytes]]:
+def _certificates(job: str, records: list[Json]) -> Iterator[tuple[Member, bytes]]:
     """Those in ElasticWorkers, each with the incarnation whose it is."""
     for record in records:
         try:
             name, spec = record["metadata"]["name"], record["spec"]
             if name.rpartition("-")[0] == f"{job}-{spec['index']}":  # no pod speaks for another worker
-                yield Incarnation(index=spec["index"], id=spec["id"]), der_of(spec["certificate"])
+                yield Member(index=spec["index"], id=spec["id"]), der_of(spec["certificate"])
         except (KeyError, TypeError, ValueError) as error:
             log.debug("an ElasticWorker without a certificate: %s", error)

@@ -9,10 +9,10 @@ import asyncio
 import logging
 
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.metrics import Metrics
-from elasticjob_sidecar.quiet import Sparing
-from elasticjob_sidecar.store.forward import End, dial, listen
+from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_sidecar.store.transport import Claim, Transport, admission_seconds
 
 log = logging.getLogger(__name__)
@@ -29,11 +29,11 @@ class Tunnel:
         self._driver, self._transport, self._metrics = driver, transport, metrics
         self._membership = driver.membership
         self._server: asyncio.Server | None = None
-        self._open: dict[tuple[End, End], int] = {}  # spliced connections, and the round of each
+        self._open: dict[tuple[Connection, Connection], int] = {}  # spliced connections, and the round of each
         self._tasks: set[asyncio.Task[None]] = set()
-        self._trainers: set[End] = set()  # of this pod's processes
-        self._refusals = Sparing(log, "connections to the store were closed")
-        self._spare: tuple[int, End] | None = None  # a connection to a round's store that nobody uses yet
+        self._trainers: set[Connection] = set()  # of this pod's processes
+        self._refusals = LimitedLog(log, "connections to the store were closed")
+        self._spare: tuple[int, Connection] | None = None  # a connection to a round's store that nobody uses yet
 
     async def listen(self, store: tuple[str, int], peers: tuple[str, int]) -> None:
         """Serve the store to this pod's trainer, and, as rank 0, to other sidecars. Raises OSError."""
@@ -43,17 +43,17 @@ class Tunnel:
     async def run(self) -> None:
         """Close what belongs to another round, whenever the round changes."""
         while True:
-            bell = self._driver.bell
+            next_change = self._driver.next_change
             current = self._membership.tunnel_round
             if self._spare is not None and self._spare[0] != current:
                 self._drop_spare()
-            stale = [ends for ends, round in self._open.items() if round != current]
-            for end, other in stale:
-                end.abort()
+            stale = [pair for pair, round in self._open.items() if round != current]
+            for connection, other in stale:
+                connection.abort()
                 other.abort()
             if stale:
                 log.info("closed %d connections of an earlier round's store", len(stale))
-            await bell.wait()
+            await next_change.wait()
 
     async def close(self) -> None:
         if self._server is not None:
@@ -62,9 +62,9 @@ class Tunnel:
         for task in self._tasks:
             task.cancel()
         self._drop_spare()
-        for ends in list(self._open):
-            for end in ends:
-                end.abort()
+        for pair in list(self._open):
+            for connection in pair:
+                connection.abort()
 
     async def wait_for_store(self, round: int, patience: float) -> None:
         """Return once the store of `round` answers through the tunnel. Raises Refused."""
@@ -87,35 +87,35 @@ class Tunnel:
         pause = FIRST_RETRY_SECONDS
         while True:
             try:
-                end = await self._connect(round)
+                connection = await self._connect(round)
             except (Refused, OSError, TimeoutError) as error:
                 why.append(str(error) or "rank 0's sidecar does not answer")
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
                 self._drop_spare()
-                self._spare = round, end  # for the trainer, which connects next
+                self._spare = round, connection  # for the trainer, which connects next
                 return
 
     async def _until_it_breaks(self, round: int) -> None:
         while True:
-            bell = self._driver.bell
+            next_change = self._driver.next_change
             self._membership.check_round(round)
-            await bell.wait()
+            await next_change.wait()
 
     # --- this pod's trainer
 
-    def _accepted(self, end: End) -> None:
+    def _accepted(self, connection: Connection) -> None:
         if len(self._trainers) >= CONNECTIONS:
-            self._refuse(end, Code.TOO_MANY, f"this pod has {CONNECTIONS} connections to the store already")
+            self._refuse(connection, Code.TOO_MANY, f"this pod has {CONNECTIONS} connections to the store already")
             return
-        self._trainers.add(end)
-        end.closed.add_done_callback(lambda _: self._trainers.discard(end))
-        task = asyncio.create_task(self._serve(end))
+        self._trainers.add(connection)
+        connection.closed.add_done_callback(lambda _: self._trainers.discard(connection))
+        task = asyncio.create_task(self._serve(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, end: End) -> None:
+    async def _serve(self, connection: Connection) -> None:
         round = self._membership.tunnel_round
         try:
             async with asyncio.timeout(open_seconds := self._open_seconds()):
@@ -123,23 +123,23 @@ class Tunnel:
                 store = self._take_spare(round) or await self._connect(round)
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else Code.NOT_YET
-            self._refuse(end, code, f"round {round}: {str(error) or f'no answer within {open_seconds:g} s'}")
+            self._refuse(connection, code, f"round {round}: {str(error) or f'no answer within {open_seconds:g} s'}")
         except BaseException:
-            end.abort()
+            connection.abort()
             raise
         else:
-            self._splice("trainer", round, end, store)
+            self._splice("trainer", round, connection, store)
 
-    def _refuse(self, end: End, code: Code, why: str) -> None:
+    def _refuse(self, connection: Connection, code: Code, why: str) -> None:
         self._metrics.tunnels_refused.labels("trainer", code.value).inc()
         self._refusals.info("a connection to the store is closed: %s", why)
-        end.abort()
+        connection.abort()
 
     def _open_seconds(self) -> float:
         handed = self._membership.handed
         return admission_seconds(handed.world_size if handed else 0) + MARGIN_SECONDS
 
-    async def _connect(self, round: int) -> End:
+    async def _connect(self, round: int) -> Connection:
         """A connection to the store of `round`, admitted. Raises Refused, OSError or TimeoutError."""
         handed = self._membership.handed
         assert handed is not None
@@ -147,29 +147,29 @@ class Tunnel:
             return await self._admit(Claim(round, self._membership.me))
         return await self._transport.connect(handed.store, round, handed.world_size)
 
-    def _take_spare(self, round: int) -> End | None:
+    def _take_spare(self, round: int) -> Connection | None:
         if self._spare is None or self._spare[0] != round or self._spare[1].closed.done():
             return None
-        (_, end), self._spare = self._spare, None
-        return end
+        (_, connection), self._spare = self._spare, None
+        return connection
 
     def _drop_spare(self) -> None:
         if self._spare is not None:
-            (_, end), self._spare = self._spare, None
-            end.abort()
+            (_, connection), self._spare = self._spare, None
+            connection.abort()
 
     # --- other sidecars
 
-    async def _admit(self, claim: Claim) -> End:
+    async def _admit(self, claim: Claim) -> Connection:
         """A connection to this agent's store, when it serves the claimed round, or will within a moment."""
         try:
             async with asyncio.timeout(HOLD_SECONDS):
                 while True:
-                    bell = self._driver.bell
+                    next_change = self._driver.next_change
                     port = self._membership.admit(claim.round, claim.peer)
                     if port is not None:
                         break
-                    await bell.wait()
+                    await next_change.wait()
         except TimeoutError:
             message = f"the store of round {claim.round} is not served yet, after {HOLD_SECONDS:g} s"
             raise Refused(Code.NOT_YET, message) from None
@@ -180,23 +180,23 @@ class Tunnel:
             message = f"rank 0's agent did not take a connection to its store within {DIAL_SECONDS:g} s"
             raise TimeoutError(message) from None
 
-    def _admitted(self, claim: Claim, caller: End, store: End) -> None:
+    def _admitted(self, claim: Claim, caller: Connection, store: Connection) -> None:
         self._splice("peer", claim.round, caller, store)
 
-    def _splice(self, side: str, round: int, end: End, other: End) -> None:
+    def _splice(self, side: str, round: int, connection: Connection, other: Connection) -> None:
         if round != self._membership.tunnel_round:
-            end.abort()
+            connection.abort()
             other.abort()
             return
-        ends = (end, other)
-        self._open[ends] = round
+        pair = (connection, other)
+        self._open[pair] = round
         self._metrics.tunnels_opened.labels(side).inc()
         self._metrics.tunnels.set(len(self._open))
-        for one in ends:
-            one.closed.add_done_callback(lambda _: self._forget(ends))
-        end.splice(other, self._metrics.tunnel_bytes.inc)
+        for one in pair:
+            one.closed.add_done_callback(lambda _: self._forget(pair))
+        connection.splice(other, self._metrics.tunnel_bytes.inc)
 
-    def _forget(self, ends: tuple[End, End]) -> None:
-        if all(end.closed.done() for end in ends):
-            self._open.pop(ends, None)
+    def _forget(self, pair: tuple[Connection, Connection]) -> None:
+        if all(connection.closed.done() for connection in pair):
+            self._open.pop(pair, None)
             self._metrics.tunnels.set(len(self._open))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from elasticjob.api import DETAIL_LENGTH, MAX_METRICS, METRIC_NAME_LENGTH, MOST, Cause, KeepAlive, Seconds
+from elasticjob.api import DETAIL_LENGTH, MAX_JSON_INTEGER, MAX_METRICS, METRIC_NAME_LENGTH, Cause, KeepAlive, Seconds
 from elasticjob.text import plain
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.worker_record import Progress
@@ -46,8 +46,8 @@ STATUS = {
 JOIN_CAUSES = (Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED)
 
 # what the API server would refuse must not get into the ElasticWorker: nothing could be written any more
-Count = Annotated[int, Field(ge=0, le=MOST)]
-Round = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER)]
+Round = Annotated[int, Field(ge=1, le=MAX_JSON_INTEGER)]
 MetricName = Annotated[str, Field(min_length=1, max_length=METRIC_NAME_LENGTH)]
 Wait = Annotated[float, Field(gt=0, le=86400)]
 
@@ -203,11 +203,11 @@ class TrainerApi:
     async def _follow(
         self, response: web.StreamResponse, view_now: Callable[[], View | None], goes_on: Callable[[], bool]
     ) -> None:
-        """The comment's time counts from the last write: what rings may change nothing here, however often it does."""
+        """The comment's time counts from the last write: many changes change nothing here."""
         loop, last = asyncio.get_running_loop(), None
         wrote = loop.time()
         while goes_on():
-            bell, view = self._driver.bell, view_now()
+            next_change, view = self._driver.next_change, view_now()
             said = b""
             if view is not None and view != last:
                 said, last = f"data: {json.dumps(view)}\n\n".encode(), view
@@ -218,7 +218,7 @@ class TrainerApi:
                 wrote = loop.time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(wrote + COMMENT_SECONDS):
-                    await bell.wait()
+                    await next_change.wait()
 
     async def join(self, request: web.Request) -> web.Response:
         asked = await _body(Join, request)

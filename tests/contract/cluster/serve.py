@@ -37,7 +37,7 @@ class Cluster:
         self._jobs: dict[str, Object] = {}
         self._workers: dict[str, Object] = {}
         self._version = 1
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
         self._names = (f"job{number}" for number in count(1))
         self.kubelet: Kubelet
         self.broken = ""
@@ -49,8 +49,8 @@ class Cluster:
 
     def changed(self) -> None:
         self._version += 1
-        bell, self._bell = self._bell, asyncio.Event()
-        bell.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def job_seen(self, event: str, body: Object) -> None:
         self._note(self._jobs, event, body)
@@ -91,7 +91,7 @@ class Cluster:
                 await self._api.call("DELETE", f"{CORE}/pods/{pod.name}")
         async with asyncio.timeout(REMOVE_SECONDS):
             while any(pod.job == job for pod in self.kubelet.pods.values()):
-                await self._bell.wait()
+                await self._changed.wait()
         for path in (f"{CORE}/serviceaccounts", f"{RBAC}/rolebindings", f"{RBAC}/roles"):
             with contextlib.suppress(ApiError):
                 await self._api.call("DELETE", f"{path}/{job}-worker")
@@ -121,7 +121,7 @@ class Cluster:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._version <= after:
-                    await self._bell.wait()
+                    await self._changed.wait()
         pods = [pod.view() for pod in self.kubelet.pods.values() if pod.job == job]
         workers: dict[str, Any] = {
             name: body for name, body in self._workers.items() if body["metadata"]["labels"][JOB] == job

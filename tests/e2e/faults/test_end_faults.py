@@ -6,7 +6,7 @@ from e2e.disruption import container_status, kill_worker_process
 from e2e.faults.fault import Fault
 from e2e.job import TRAINER, Job, status_of, wall
 from e2e.kube import wait_until
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 
 
 @pytest.mark.fault("finish-uneven")
@@ -30,7 +30,7 @@ def test_finish_uneven(fault: Fault) -> None:
 
 
 def finished(job: Job) -> list[int]:
-    return sorted(member.index for member in Incarnations.read(job.rendezvous["finished"]))
+    return sorted(member.index for member in Members.read(job.rendezvous["finished"]))
 
 
 def completed(job: Job) -> float:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob import health
-from elasticjob.health import HEAD_BYTES, PLACES, HealthServer, Page, kept
+from elasticjob.health import HEAD_BYTES, SLOTS, HealthServer, Page, kept
 from support.fuzzing import tried
 from support.sidecar_world import DEADLINE, until
 
@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[HealthServer]:
 
 
 async def ended(server: HealthServer) -> None:
-    await until(lambda: not len(server.places))
+    await until(lambda: not len(server.slots))
 
 
 async def connect(server: HealthServer, source: str) -> socket.socket:
@@ -140,17 +140,17 @@ async def test_whatever_is_sent_the_next_probe_is_answered(server: HealthServer,
 async def test_a_flood_from_one_address_displaces_only_itself(server: HealthServer, held: list[socket.socket]) -> None:
     early = await connect(server, "127.0.0.1")  # says nothing yet
     files = len(os.listdir("/proc/self/fd"))
-    for _ in range(PLACES + 200):
+    for _ in range(SLOTS + 200):
         held.append(await connect(server, "127.0.0.2"))
     await asyncio.sleep(0.01)
-    assert len(server.places) == PLACES
-    assert len(os.listdir("/proc/self/fd")) - files == len(held) + PLACES - 1  # both ends are in this process
+    assert len(server.slots) == SLOTS
+    assert len(os.listdir("/proc/self/fd")) - files == len(held) + SLOTS - 1  # both ends are in this process
     assert (await answer(early)).endswith(b"ok\n")
     assert (await answer(await connect(server, "127.0.0.3"))).endswith(b"ok\n")
 
 
 async def test_a_probe_gets_through_a_flood_from_everywhere(server: HealthServer, held: list[socket.socket]) -> None:
-    addresses = [f"127.0.{high}.{low}" for high in (1, 2) for low in range(1, PLACES)]
+    addresses = [f"127.0.{high}.{low}" for high in (1, 2) for low in range(1, SLOTS)]
 
     async def flood() -> None:
         while True:
@@ -160,7 +160,7 @@ async def test_a_probe_gets_through_a_flood_from_everywhere(server: HealthServer
                 held.pop(0).close()
 
     flooding = asyncio.create_task(flood())
-    await until(lambda: server.places.displaced >= PLACES)
+    await until(lambda: server.slots.displaced >= SLOTS)
     for _ in range(20):
         assert (await answer(await connect(server, "127.0.0.1"))).endswith(b"ok\n")
     assert not flooding.done()
@@ -189,14 +189,14 @@ async def test_who_does_not_take_the_answer_in_time_is_closed(
     caller = await connect(server, "127.0.0.1")
     held.append(caller)
     await asyncio.get_running_loop().sock_sendall(caller, b"GET /large HTTP/1.1\r\n\r\n")
-    await until(lambda: len(server.places) == 1)
+    await until(lambda: len(server.slots) == 1)
     await ended(server)
 
 
 async def test_a_stop_waits_for_nobody(server: HealthServer, held: list[socket.socket]) -> None:
     caller = await connect(server, "127.0.0.1")
     held.append(caller)
-    await until(lambda: len(server.places) == 1)
+    await until(lambda: len(server.slots) == 1)
     server.close()
     await ended(server)
 

@@ -248,7 +248,7 @@ async def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[
 
 async def until(condition: Any) -> None:
     async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - what is waited for rings no bell
+        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.01)
 
 

@@ -21,13 +21,13 @@ port = server.port
 """
 TUNNEL = """
 from support.sidecar_fakes import JOB_UID, credentials
-from elasticjob.api import Incarnation
+from elasticjob.api import Member
 from elasticjob.certificates import der_of
 from elasticjob_sidecar.store.transport import Transport
 transport = Transport(credentials(), JOB_UID)
 await transport.listen("127.0.0.1", 0, None, None)
-transport.trust(1, {Incarnation(1, "1"): der_of(credentials().certificate)})
-port = transport._door._listener.getsockname()[1]
+transport.trust(1, {Member(1, "1"): der_of(credentials().certificate)})
+port = transport._listener._listener.getsockname()[1]
 """
 TRAINER = """
 from aiohttp import web

@@ -13,7 +13,7 @@ import pytest
 
 from elasticjob_sidecar import app
 from elasticjob_sidecar.store import sockets, tunnel
-from elasticjob_sidecar.store.forward import End, dial, listen
+from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_sidecar.trainer_api import routes as trainer_api
 from support.sidecar_fakes import FakeKube, Json
 from support.sidecar_world import DEADLINE, Worker, World, next_event, store, until
@@ -77,7 +77,7 @@ async def test_many_bytes_arrive_whole(world: World) -> None:
 
 async def test_what_a_slow_reader_does_not_take_is_not_piled_up() -> None:
     loop = asyncio.get_running_loop()
-    accepted: asyncio.Queue[End] = asyncio.Queue()
+    accepted: asyncio.Queue[Connection] = asyncio.Queue()
     server = await listen("127.0.0.1", 0, accepted.put_nowait)
     with socket.create_server(("127.0.0.1", 0)) as slow, socket.socket() as fast:
         fast.setblocking(False)

@@ -1,4 +1,4 @@
-"""What torch's agent learns of its processes that fail: it tells a log, and its rendezvous nothing.
+"""What torch's agent learns of its processes that fail: it logs that, and its rendezvous hears nothing.
 
 The agent makes a ``ProcessFailure`` of each process that ended in failure, with what that process left in its error
 file. Hearing of those is all that is done to torch here.
@@ -13,7 +13,7 @@ _LENGTH = 1000
 
 
 class Failures:
-    """Remembers, of what failed since it was last asked, what failed first."""
+    """Remembers what failed first since it was last asked."""
 
     def __init__(self) -> None:
         self._first: ProcessFailure | None = None

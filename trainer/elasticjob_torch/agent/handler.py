@@ -33,7 +33,7 @@ from elasticjob_torch.agent.hooks import (
     ranks_come_through_the_store,
     stop_processes_within,
 )
-from elasticjob_torch.agent.membership import Membership, Misplaced
+from elasticjob_torch.agent.membership import CannotRunHere, Membership
 from elasticjob_torch.agent.orphans import end_orphans, leave_mark
 from elasticjob_torch.agent.settings import STOP_SECONDS, Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stopping import hear_signals
@@ -73,7 +73,7 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
             log.warning(sentence)
         membership = Membership(settings)
         membership.open()
-    except (SettingsError, Misplaced) as error:
+    except (SettingsError, CannotRunHere) as error:
         raise SystemExit(f"{BACKEND}: {error}") from None
     end_orphans(settings.run_id)
     leave_mark(settings.run_id)
@@ -100,7 +100,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
     @property
     def use_agent_store(self) -> bool:
-        """Tell torch that the workers use the round's store, which the agent of rank 0 serves."""
+        """Tell torch that training processes use the round's store, which the agent of rank 0 serves."""
         return True
 
     def get_run_id(self) -> str:
@@ -161,7 +161,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """
         try:
             self._membership.close()
-        except Misplaced as error:
+        except CannotRunHere as error:
             raise SystemExit(f"{BACKEND}: {error}") from None
         except SidecarError as error:
             raise RendezvousConnectionError(f"the rendezvous could not be closed: {error}") from error
@@ -192,7 +192,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             if error.outcome == "RendezvousTimeout":
                 raise RendezvousTimeoutError(str(error)) from None
             raise RendezvousClosedError(str(error)) from None
-        except Misplaced as error:
+        except CannotRunHere as error:
             raise SystemExit(f"{BACKEND}: {error}") from None
         except JoinTimeout as error:
             raise RendezvousTimeoutError(str(error)) from None

@@ -48,7 +48,7 @@ def stop_processes_within(seconds: float) -> None:
 def note_identical_workers(arguments: Sequence[str], environment: MutableMapping[str, str]) -> None:
     """Tell torch if every worker has as many processes, so that ranks need no exchange through the store.
 
-    Sure is only what torchrun takes from the job. On its command line the number may be one thing here and another
+    Only what torchrun takes from the job is sure. On its command line the number may be one thing here and another
     there (``gpu``, a variable of the shell), and other launchers count by themselves.
     """
     if environment.get("PET_NPROC_PER_NODE", "").isdecimal() and _names_no_number(arguments):
@@ -56,7 +56,7 @@ def note_identical_workers(arguments: Sequence[str], environment: MutableMapping
 
 
 def ranks_come_through_the_store(environment: MutableMapping[str, str]) -> bool:
-    """torch's agent assigns them so, unless all workers have as many processes (`_assign_worker_ranks`)."""
+    """Say whether torch's agent assigns them so: unless all workers have as many processes (`_assign_worker_ranks`)."""
     return environment.get(_IDENTICAL, "0") != "1"
 
 

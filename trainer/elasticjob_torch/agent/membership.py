@@ -50,7 +50,7 @@ _STORE_SLICE_SECONDS = 20.0
 _FINISH_SECONDS = 300.0
 
 
-class Misplaced(Exception):
+class CannotRunHere(Exception):
     """This process runs where it cannot work; the message is one sentence for the user."""
 
 
@@ -87,7 +87,7 @@ class Course(ABC):
         try:
             view = yield self._client.view
         except SidecarError as error:
-            raise Misplaced(
+            raise CannotRunHere(
                 f"no ElasticJob sidecar at {settings.host}:{settings.port} ({error}); this backend works only "
                 "in a worker pod of an ElasticJob, elsewhere use another --rdzv-backend"
             ) from error
@@ -147,7 +147,7 @@ class Course(ABC):
                     continue
                 raise
             except Superseded as error:
-                raise Misplaced(str(error)) from error
+                raise CannotRunHere(str(error)) from error
             except (Closed, Leaving):
                 self._departed = True
                 raise
@@ -249,14 +249,14 @@ class Course(ABC):
         give_up = self._clock() + self._settings.sidecar_timeout
         while not (yield partial(self._events.opens, 0.1)):
             if self._events.superseded:
-                raise Misplaced("a newer torchrun in this pod has taken this one's place")
+                raise CannotRunHere("a newer torchrun in this pod has taken this one's place")
             if self._clock() > give_up:
                 seconds = self._settings.sidecar_timeout
                 raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s", passing=False)
 
     def _check_run_id(self, run_id: str) -> None:
         if run_id != self._settings.run_id:
-            raise Misplaced(
+            raise CannotRunHere(
                 f"this pod's ElasticJob has the run id {run_id}, but torchrun was started with "
                 f"--rdzv-id={self._settings.run_id}; leave that option out"
             )
@@ -277,7 +277,7 @@ class Membership(Course):
         """Make sure that a sidecar of the right job answers, and open the event stream.
 
         Raises:
-            Misplaced: no sidecar, or one of another job.
+            CannotRunHere: no sidecar, or one of another job.
         """
         self._go(self.opening())
 
@@ -295,7 +295,7 @@ class Membership(Course):
             Leaving, Closed: there is no next round for this worker.
             JoinTimeout: the deadline passed.
             SidecarUnavailable: the sidecar stayed away.
-            Misplaced: the sidecar belongs to another job, or a newer torchrun has taken over.
+            CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """
         return self._go(self.joining(deadline, failure))
 
@@ -319,7 +319,7 @@ class Membership(Course):
         return self._go(self.finishing(seconds))
 
     def close(self) -> None:
-        """Close the rendezvous for all; raises `SidecarError`, or `Misplaced` when a newer torchrun has taken over."""
+        """Close the rendezvous for all; raises `SidecarError`, or `CannotRunHere` when a newer torchrun has taken over."""
         self._go(self.closing())
 
     def end(self, *, stopped: bool = False) -> bool:

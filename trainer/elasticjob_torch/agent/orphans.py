@@ -1,10 +1,10 @@
-"""Ends the workers that a killed agent left behind in this container.
+"""Ends the training processes that a killed agent left behind in this container.
 
-An agent that is killed cannot stop its workers. When it was the container's first process they die with it;
-otherwise (a shell that starts torchrun again) they live on, hold the accelerators and write checkpoints
-beside those of the next agent. The kernel's parent-death signal is no help: torch starts the workers with
-no hook in the child. So each agent leaves its mark in its environment, which every descendant inherits, and
-a new agent ends each process whose mark names an agent of the same run that no longer lives.
+An agent that is killed cannot stop its training processes. When it was the container's first one they die with it;
+otherwise (a shell that starts torchrun again) they live on, hold the accelerators and write checkpoints beside those of
+the next agent. The kernel's parent-death signal is no help: torch starts them with no hook in the child. So each agent
+leaves its mark in its environment, which every descendant inherits, and a new agent ends each process whose mark names
+an agent of the same run that no longer lives.
 
 A mark holds the agent's pid and its start time, so a reused pid does not count as alive; processes of another
 pid namespace are left alone, because their pids mean nothing here.
@@ -40,7 +40,7 @@ def leave_mark(run_id: str) -> None:
 
 
 def end_orphans(run_id: str) -> int:
-    """End the workers of dead agents of this run; return how many there were.
+    """End the training processes of dead agents of this run; return how many there were.
 
     Takes at most 10 seconds (SIGTERM, 5 s, SIGKILL, 5 s) and raises nothing. Without /proc it does nothing.
     """
@@ -122,7 +122,7 @@ def _read_mark(pid: int) -> str:
     except OSError:
         return ""
     prefix = f"{MARK}=".encode()
-    return next((v[len(prefix) :].decode("utf-8", "replace") for v in variables if v.startswith(prefix)), "")
+    return next((one[len(prefix) :].decode("utf-8", "replace") for one in variables if one.startswith(prefix)), "")
 
 
 def _read_stat(pid: int) -> _Stat | None:

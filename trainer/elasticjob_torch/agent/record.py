@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _AGENT = "ELASTICJOB_AGENT"  # `orphans.MARK`: begins with the pid of the agent
-_FILE = "TORCHELASTIC_ERROR_FILE"  # torch's: where a worker leaves its exception
+_FILE = "TORCHELASTIC_ERROR_FILE"  # torch's: where a training process leaves its exception
 
 
 def record_exception(environ: Mapping[str, str] = os.environ) -> None:
-    """In a process that torch's agent started as a worker: write the exception that ends it to its error file.
+    """Write the exception that ends this process to its error file, if torch's agent has started it to train.
 
-    A worker's own children, which have the same environment, are left alone; so is a file that is there already.
+    A training process's own children, which have the same environment, are left alone; so is a file that is there.
     """
     agent, file = environ.get(_AGENT, "").partition(":")[0], environ.get(_FILE)
     if not file or agent != str(os.getppid()):

@@ -33,8 +33,8 @@ _KNOWN = (*_WAITS, *_NUMBERS, *_WITHOUT_EFFECT)
 # torch's defaults, for the one of the two that is not given
 _KEEP_ALIVE_INTERVAL = 5
 _KEEP_ALIVE_MAX_ATTEMPT = 3
-_LEAST_KEEP_ALIVE = 10  # two heartbeats of the sidecar
-_MOST_SECONDS = 86400
+_SHORTEST_KEEP_ALIVE = 10  # two heartbeats of the sidecar
+_LONGEST_SECONDS = 86400
 
 
 class SettingsError(ValueError):
@@ -134,8 +134,8 @@ def _parse_number(key: str, value: Any) -> int:
         number = int(value)
     except (TypeError, ValueError):
         number = 0
-    if not 0 < number <= _MOST_SECONDS:
-        raise SettingsError(f"--rdzv-conf {key}={value} is not a whole number from 1 to {_MOST_SECONDS}")
+    if not 0 < number <= _LONGEST_SECONDS:
+        raise SettingsError(f"--rdzv-conf {key}={value} is not a whole number from 1 to {_LONGEST_SECONDS}")
     return number
 
 
@@ -145,9 +145,10 @@ def _worker_lost(numbers: Mapping[str, int]) -> int | None:
     interval = numbers.get("keep_alive_interval", _KEEP_ALIVE_INTERVAL)
     attempts = numbers.get("keep_alive_max_attempt", _KEEP_ALIVE_MAX_ATTEMPT)
     seconds = interval * attempts
-    if not _LEAST_KEEP_ALIVE <= seconds <= _MOST_SECONDS:
+    if not _SHORTEST_KEEP_ALIVE <= seconds <= _LONGEST_SECONDS:
         raise SettingsError(
             f"--rdzv-conf keep_alive_interval * keep_alive_max_attempt is {interval} * {attempts} = {seconds} s; a "
-            f"sidecar's heartbeat comes every 5 s, so make it at least {_LEAST_KEEP_ALIVE}, and at most {_MOST_SECONDS}"
+            f"sidecar's heartbeat comes every 5 s, so make it at least {_SHORTEST_KEEP_ALIVE}, and at most "
+            f"{_LONGEST_SECONDS}"
         )
     return seconds

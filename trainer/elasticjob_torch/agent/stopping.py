@@ -1,6 +1,6 @@
-"""Makes a stop signal end torchrun before it has started its workers.
+"""Makes a stop signal end torchrun before it has started its training processes.
 
-torch installs its signal handlers only when it starts the workers, after the first rendezvous. Until then a
+torch installs its signal handlers only when it starts those, after the first rendezvous. Until then a
 torchrun that is its container's first process ignores SIGTERM, as the kernel drops signals to pid 1 that have no
 handler: deleting a pod that waits for peers would take its whole grace period. Signals that already have a
 handler are left alone, and torch later puts its own handlers in the place of these.

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# The keys of the barrier that torch's agent enters when its workers have succeeded
+# The keys of the barrier that torch's agent enters when its training processes have succeeded
 # (torch.distributed.elastic: agent.server.api._TERMINAL_STATE_SYNC_ID, utils.store.barrier).
 _EXIT_BARRIER = "torchelastic/agent/terminal_state"
 _GOODBYES = "elasticjob/agents_past_the_exit_barrier"
@@ -44,7 +44,7 @@ _STORE_SECONDS = 300.0  # the operator ends a round without a store long before
 _EXIT_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 0.25
 _GOODBYE_SECONDS = 2.0
-_TELL_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 
 class StoreBroken(DistStoreError):  # type: ignore[misc]
@@ -86,7 +86,7 @@ class AgentStore(Store):  # type: ignore[misc]
     """The round's store for this agent.
 
     It connects when it is used first: where all workers have as many processes, torch's agent has no use for it
-    before the exit barrier, and its workers make connections of their own.
+    before the exit barrier, and training processes make connections of their own.
 
     Args:
         find: where the round's store answers; waits for that at most as many seconds as it is told, and raises
@@ -322,15 +322,15 @@ class AgentStore(Store):  # type: ignore[misc]
             past = self._pass_on(lambda inner: inner.add(_GOODBYES, 0))
 
     def _poll(self, what: str, met: Callable[[], bool], seconds: float, stop: Callable[[], bool]) -> bool:
-        began = told = time.monotonic()
+        began = logged = time.monotonic()
         pause = 0.001
         while not met():
             now = time.monotonic()
             if stop() or now - began > seconds:
                 return False
-            if now - told >= _TELL_SECONDS:
+            if now - logged >= _LOG_SECONDS:
                 log.info("waiting for %s in the round's store for %.0f s", what, now - began)
-                told = now
+                logged = now
             time.sleep(pause)
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
         return True

@@ -41,9 +41,9 @@ _TRIES = 8  # of a write that others' heartbeats came between, before torch deci
 
 @dataclass(frozen=True)
 class Seen:
-    """What of the state the handler looks at."""
+    """The part of the state that the handler looks at."""
 
-    incarnation: str
+    state_id: str
     round: int
     closed: bool
     participants: int
@@ -78,7 +78,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             config_map, lambda: StateCodec(dynamic_rendezvous._RendezvousState, dynamic_rendezvous._NodeDesc, clock)
         )
         self._content: Content | None = None
-        self._told: dict[Any, tuple[datetime, datetime]] = {}
+        self._judged: dict[Any, tuple[datetime, datetime]] = {}
         self._lost = 0
 
     @property
@@ -90,7 +90,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         """Return what the keys of this state's store begin with. Raises RendezvousStateError before it has begun."""
         if self.seen is None:
             raise RendezvousStateError(f"there is no rendezvous state in {self._map} whose store could be used")
-        return f"{self.seen.incarnation}/"
+        return f"{self.seen.state_id}/"
 
     def get_state(self) -> tuple[bytes, str] | None:
         """Return torch's state and its token, or None when this run has not begun.
@@ -132,11 +132,11 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
     def _write(self, state: Any, before: Content | None) -> Content | None:
         """Write a state in the place of what was there before; return None when that has changed."""
         kept = self._kept(before)
-        incarnation = secrets.token_hex(4) if kept is None else kept.header.incarnation
-        for node, (told, heard) in self._told.items():
-            if state.last_heartbeats.get(node) == told:
+        state_id = secrets.token_hex(4) if kept is None else kept.header.state_id
+        for node, (passed_on, heard) in self._judged.items():
+            if state.last_heartbeats.get(node) == passed_on:
                 state.last_heartbeats[node] = heard
-        header = Header(self._run_id, incarnation, self._pace.expiry_seconds)
+        header = Header(self._run_id, state_id, self._pace.expiry_seconds)
         text = _checked(self._map, lambda: self._codec.write(header, state))
         try:
             if before is None:
@@ -156,18 +156,18 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
 
     def _take_in(self, content: Content | None) -> tuple[bytes, str] | None:
         """Return the state that torch is told, and its token."""
-        self._content, self._told, self.seen = None, {}, None
+        self._content, self._judged, self.seen = None, {}, None
         kept, token = self._kept(content), self._token(content)
         if content is None or kept is None or token is None:
             return None
         state = _checked(self._map, lambda: self._codec.read(kept.fields))
         time_ = now()
-        told = judged(self._heard(state, content), time_, self._pace)
-        self._told = {node: (told[node], heard) for node, heard in state.last_heartbeats.items()}
-        state.last_heartbeats = told
+        passed_on = judged(self._heard(state, content), time_, self._pace)
+        self._judged = {node: (passed_on[node], heard) for node, heard in state.last_heartbeats.items()}
+        state.last_heartbeats = passed_on
         expired = time_ - timedelta(seconds=self._pace.expiry_seconds)
-        participants = sum(told.get(node, time_) >= expired for node in state.participants)
-        self.seen = Seen(kept.header.incarnation, state.round, state.closed, participants)
+        participants = sum(passed_on.get(node, time_) >= expired for node in state.participants)
+        self.seen = Seen(kept.header.state_id, state.round, state.closed, participants)
         self._content = content
         return pickle.dumps(state), token
 

@@ -118,7 +118,7 @@ class ConfigMap:
             )
         try:
             return self._call("patch", "PATCH", self._path, body, patience, _JSON_PATCH)
-        except Rejected as error:  # also what a test is answered that fails
+        except Rejected as error:  # a test that fails is answered so too
             there = self.read(patience).data
             if there.get(key) != before or any(value is None and name not in there for name, value in data.items()):
                 raise Conflict(f"{key} of {self} has changed") from error

@@ -1,7 +1,7 @@
 """torch's own dynamic rendezvous over the ConfigMap, kept from what would end the training needlessly.
 
-The rendezvous is `DynamicRendezvousHandler`'s. Around it: an API server that is away for a while is no reason to
-stop workers, a member that is lost is one to form the group anew, an agent that fails leaves the run open for its
+The rendezvous is `DynamicRendezvousHandler`'s. Around it: an API server that is away for a while is no reason to stop
+training processes, a member that is lost is one to form the group anew, an agent that fails leaves the run open for its
 replacement, and a spare that nobody needs ends with code 0.
 """
 
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 # Shared, torch's TCPStore outlives its round: rank 0's address is then stale in the next one (2.6 to 2.15).
 _DO_NOT_SHARE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _POLL_PAUSE_SECONDS = 1.0  # after a poll that failed
-_TELL_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 _LEAVE_SECONDS = 5.0
 
 
@@ -107,7 +107,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._settings = settings
         self._where = where
         self._round = self._world_size = 0
-        self._poll_after = self._told_at = float("-inf")
+        self._poll_after = self._logged_at = float("-inf")
         self._leaves: weakref.finalize[..., KubernetesRendezvousHandler] | None = None
 
     def get_backend(self) -> str:
@@ -116,7 +116,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
     @property
     def use_agent_store(self) -> bool:
-        """Say whether workers use a store that the agent serves: only if the environment asks for it."""
+        """Say whether training processes use a store that the agent serves: only if the environment asks for it."""
         return bool(self._inner.use_agent_store)
 
     def get_run_id(self) -> str:
@@ -161,7 +161,7 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def num_nodes_waiting(self) -> int:
         """Return more than 0 when the group has to be formed anew: nodes wait, or members are lost.
 
-        While the API server is away, 0: the workers do not need it.
+        While the API server is away, 0: training processes do not need it.
 
         Raises:
             RendezvousStateError: the ConfigMap belongs to another run, or holds something else.
@@ -173,8 +173,8 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         except RendezvousConnectionError as error:
             now = time.monotonic()
             self._poll_after = now + _POLL_PAUSE_SECONDS
-            if now > self._told_at + _TELL_SECONDS:
-                self._told_at = now
+            if now > self._logged_at + _LOG_SECONDS:
+                self._logged_at = now
                 log.warning("training goes on without knowing who waits: %s", error)
             return 0
 

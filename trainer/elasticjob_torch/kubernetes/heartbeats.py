@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PREFIX = "heartbeat."
 KEPT = 4
-"""So many of its last heartbeats a node keeps: enough to show that it went on while another was silent."""
+"""How many of its last heartbeats a node keeps: enough to show that it went on while another was silent."""
 
 Node = TypeVar("Node")
 

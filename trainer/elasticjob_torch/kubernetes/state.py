@@ -32,8 +32,8 @@ class Header:
     """What is kept beside torch's own fields."""
 
     run_id: str
-    incarnation: str
-    """Made up anew whenever a state is begun anew: no two states share the store's keys."""
+    state_id: str
+    """Made up anew whenever a state is begun anew, so that no two share the store's keys; `incarnation` in the JSON."""
     expiry_seconds: int
     """After how long without a heartbeat this run drops a node."""
 
@@ -54,7 +54,7 @@ def read_kept(text: str) -> Kept:
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise StateError(f"it is not a state of this backend ({type(error).__name__}: {error})") from error
     _check_string("runId", header.run_id)
-    _check_string("incarnation", header.incarnation)
+    _check_string("incarnation", header.state_id)
     _check_number("expirySeconds", header.expiry_seconds)
     return Kept(header, body)
 
@@ -81,7 +81,7 @@ class StateCodec:
         """Return the JSON for a state of torch. Raises StateError."""
         body: dict[str, Any] = {
             "runId": header.run_id,
-            "incarnation": header.incarnation,
+            "incarnation": header.state_id,
             "expirySeconds": header.expiry_seconds,
         }
         for name, value in vars(state).items():

@@ -19,16 +19,16 @@ from numbers import Real
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
-from elasticjob_torch.script.link import Link, Progress, ScriptView
+from elasticjob_torch.script.client import Progress, ScriptClient, ScriptView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
-MOST_METRICS = 16
+MAX_METRICS = 16
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
-_MOST = 2**53 - 1  # the largest number that every reader of JSON takes as it is
+_MAX_JSON_INTEGER = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ def current() -> Current:
 
     The first call waits for the sidecar's first word, some milliseconds and at most one second; later ones do not wait.
     """
-    link = _link if _decided else _connect()
-    if link is None:
+    client = _client if _decided else _connect()
+    if client is None:
         return _seen(None)
     global _known
-    view = link.first_view()
+    view = client.first_view()
     if _known is None or _known[0] is not view:
         _known = view, _seen(view)
     return _known[1]
@@ -72,8 +72,8 @@ def wants_restart() -> bool:
     """Say whether this round is going to be replaced by plan, so that the script should save its checkpoint now.
 
     To be called by all ranks after each step. True for newcomers, a scale-down, a suspension; not after a loss, when
-    the workers are stopped at once. It stays True until the process is stopped, which is when every process that has
-    ever called this has called it again after saving, or at last after ``spec.rendezvous.saveSeconds``.
+    the training processes are stopped at once. It stays True until the process is stopped, which is when every process
+    that has ever called this has called it again after saving, or at last after ``spec.rendezvous.saveSeconds``.
 
         for step in range(start, total):
             train(step)  # ends with a collective, such as DDP's all-reduce
@@ -88,16 +88,16 @@ def wants_restart() -> bool:
             if stop:
                 torch.distributed.checkpoint.save(...)
     """
-    link = _link if _decided else _connect()
-    return link is not None and link.wants_restart()
+    client = _client if _decided else _connect()
+    return client is not None and client.wants_restart()
 
 
 def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = None, **metrics: SupportsFloat) -> None:
     """Show how far the training is, in ``kubectl get elasticjobs`` and the status.
 
     Sent at most once a second and once at exit, the last values only; what a call leaves out stays as it was. The job's
-    status has the values of rank 0's worker, each ElasticWorker its own. Of several processes of one worker that
-    report, the lowest local rank's count. No value of a number ends a training: a step or total beyond 0 and 2**53 - 1
+    status has the values of rank 0's worker, each ElasticWorker its own. If several processes of one worker report,
+    those of the lowest local rank count. No value of a number ends a training: a step or total beyond 0 and 2**53 - 1
     is shown as the nearer of them, and a metric that is infinite, or no number any more, is not shown.
 
     Raises:
@@ -112,9 +112,9 @@ def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = N
         known.total if total is None else _count("total", total),
         shown,
     )
-    link = _link if _decided else _connect()
-    if link is not None:
-        link.report(_progress)
+    client = _client if _decided else _connect()
+    if client is not None:
+        client.report(_progress)
 
 
 def _shown(known: Mapping[str, float], news: Mapping[str, SupportsFloat]) -> Mapping[str, float]:
@@ -125,8 +125,8 @@ def _shown(known: Mapping[str, float], news: Mapping[str, SupportsFloat]) -> Map
             shown[name] = value
         else:
             shown.pop(name, None)
-    if len(shown) > MOST_METRICS:
-        raise ValueError(f"report(): {list(shown)[-1]} is one more than the {MOST_METRICS} metrics that can be shown")
+    if len(shown) > MAX_METRICS:
+        raise ValueError(f"report(): {list(shown)[-1]} is one more than the {MAX_METRICS} metrics that can be shown")
     return shown
 
 
@@ -135,7 +135,7 @@ def _count(name: str, value: SupportsIndex) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"report(): {name} must be a whole number, not {type(value).__name__}") from None
-    return min(max(number, 0), _MOST)
+    return min(max(number, 0), _MAX_JSON_INTEGER)
 
 
 def _metric(name: str, value: SupportsFloat) -> float:
@@ -169,16 +169,16 @@ def _number(variable: str) -> int | None:
     return int(value) if value.isdecimal() else None
 
 
-def _connect() -> Link | None:
+def _connect() -> ScriptClient | None:
     """Find the sidecar of this pod; None outside of an ElasticJob."""
-    global _link, _decided
+    global _client, _decided
     with _lock:
         if not _decided:
-            _link, _decided = _find(), True
-    return _link
+            _client, _decided = _find(), True
+    return _client
 
 
-def _find() -> Link | None:
+def _find() -> ScriptClient | None:
     endpoint = os.environ.get("PET_RDZV_ENDPOINT", "")
     if os.environ.get("PET_RDZV_BACKEND") != "elasticjob" or not endpoint:
         log.info("not in an ElasticJob: nobody wants a restart here, and nobody reads a report")
@@ -188,21 +188,21 @@ def _find() -> Link | None:
     except SettingsError as error:
         log.warning("no sidecar of an ElasticJob is to be found: %s", error)
         return None
-    return Link(settings.host, settings.port, _number("LOCAL_RANK") or 0)
+    return ScriptClient(settings.host, settings.port, _number("LOCAL_RANK") or 0)
 
 
 def _begin() -> None:
     """The state of a process that has made no call yet."""
-    global _link, _decided, _known, _progress, _lock
-    _link, _decided, _known, _progress, _lock = None, False, None, Progress(), threading.Lock()
+    global _client, _decided, _known, _progress, _lock
+    _client, _decided, _known, _progress, _lock = None, False, None, Progress(), threading.Lock()
 
 
 def _at_exit() -> None:
-    if _link is not None:
-        _link.close()
+    if _client is not None:
+        _client.close()
 
 
-_link: Link | None
+_client: ScriptClient | None
 _decided: bool
 _known: tuple[ScriptView | None, Current] | None
 _progress: Progress

@@ -42,7 +42,7 @@ _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0  # for calls that do not block
 _MARGIN_SECONDS = 5.0  # what a blocking call may take over the time it was given
 _SERVED_SECONDS = 1.0  # after a call of this length the sidecar was there
-_TELL_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
 
@@ -315,7 +315,7 @@ def _await_answer(connection: socket.socket, within: float, still_waiting: Calla
     began, waited = time.monotonic(), 0.0
     poll = select.poll()  # select() refuses high descriptors
     poll.register(connection, select.POLLIN)
-    while not poll.poll(1000 * min(_TELL_SECONDS, within - waited)):
+    while not poll.poll(1000 * min(_LOG_SECONDS, within - waited)):
         waited = time.monotonic() - began
         if waited >= within:
             raise TimeoutError

@@ -4,9 +4,9 @@ It has two uses. The open connection is how the sidecar knows that this process 
 killed, the kernel closes it within milliseconds. And it keeps the newest view of the rendezvous in memory,
 where the agent reads it ten times a second, and a script at each step, without a lock, a call or a wait.
 
-A child made by fork would keep the connection open after the agent's death, so it is closed there.
-Children that exec (torch's workers) never inherit it. While the stream is down, the last view stands; a sidecar
-that stays away is told once a minute.
+A child made by fork would keep the connection open after the agent's death, so it is closed there. Children that exec
+(training processes) never inherit it. While the stream is down, the last view stands; a sidecar that stays away is
+logged once a minute.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 30.0  # the sidecar says something every 10
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
-_TELL_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Reopening:
         """The stream ended, or did not open; return the seconds until it is tried again."""
         if was_open:
             self._heard, self._told, self._pause = now, now, _FIRST_PAUSE_SECONDS
-        if now - self._told >= _TELL_SECONDS:
+        if now - self._told >= _LOG_SECONDS:
             log.warning("no events from the sidecar for %.0f s, trying on: %s", now - self._heard, why)
             self._told = now
         pause, self._pause = self._pause, min(self._pause * 2, _MAX_PAUSE_SECONDS)

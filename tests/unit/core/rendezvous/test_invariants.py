@@ -153,9 +153,9 @@ def heard(state: State, *since: float) -> State:
     return replace(state, clocks=replace(new.clocks, beats=beats))
 
 
-def after_failures(unused: int) -> State:
+def after_failures(before_any_round: int) -> State:
     """The job has failed, and before that the pods of index 1 so often."""
-    failures = {1: Failures(unused, unused, 0.0, "its pod failed")}
+    failures = {1: Failures(before_any_round, before_any_round, 0.0, "its pod failed")}
     return replace(ended, clocks=replace(new.clocks, failures=failures))
 
 

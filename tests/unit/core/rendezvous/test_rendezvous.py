@@ -252,7 +252,7 @@ class TestScaling:
         world.scale(4)
         world.up(3)
         world.scale(3)
-        assert {place[0] for place in world.workers} == {0, 1, 3}
+        assert {pod_key[0] for pod_key in world.workers} == {0, 1, 3}
         assert world.phase == "2 Forming"
 
     def test_a_victim_keeps_its_pod_until_its_trainer_is_gone(self) -> None:
@@ -402,10 +402,10 @@ class TestLosses:
         world.up(1)
         world.wait(14, beating=(0, 1))
         assert (world.phase, world.ranks) == ("1 Formed", [0, 1])
-        assert world.place(1) == (1, 0)
+        assert world.pod_key(1) == (1, 0)
         world.spoil(1)
         world.wait(14, beating=(0,))
-        assert world.place(1) == (1, 0), "its time starts anew"
+        assert world.pod_key(1) == (1, 0), "its time starts anew"
         assert world.told.count("InvalidRecord") == 2
 
     def test_somebody_looks_again_when_an_invalid_record_has_had_its_time(self) -> None:

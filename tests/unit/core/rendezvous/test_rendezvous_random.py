@@ -11,13 +11,13 @@ from elasticjob.rendezvous import Clocks, PodState, Request, State, Worker, deci
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from support.rendezvous_world import World
 
-MOST = 8
+MAX_WORKERS = 8
 CAUSES = st.sampled_from([Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED, Cause.RENEWED])
 LEAVES = st.sampled_from([Cause.AGENT_LOST, Cause.STORE_NOT_READY, Cause.TRAINER_LEFT, Cause.POD_STOPPING])
 FAULTS = st.sampled_from([state for state in PodState if state is not PodState.RUNNING])
 MENDED: dict[str, object] = {"request": None, "heartbeat": 0, "invalid": ""}
 SENSELESS: dict[str, object] = {"id": None, "request": None, "heartbeat": None, "invalid": "spec.id is no id"}
-NUMBER = st.integers(0, 3 * MOST)
+NUMBER = st.integers(0, 3 * MAX_WORKERS)
 
 
 def agreed(state: State) -> State:
@@ -35,7 +35,7 @@ class JobLife(RuleBasedStateMachine):
         self.world = World(replicas=1)
         self.unseen = 0
 
-    @initialize(replicas=st.integers(1, MOST), least=st.integers(1, MOST), trains=st.booleans())
+    @initialize(replicas=st.integers(1, MAX_WORKERS), least=st.integers(1, MAX_WORKERS), trains=st.booleans())
     def begins(self, replicas: int, least: int, trains: bool) -> None:
         self.world = World(replicas=replicas, min_replicas=min(least, replicas), max_restarts=3)
         if trains:
@@ -46,8 +46,8 @@ class JobLife(RuleBasedStateMachine):
         return workers[number % len(workers)]
 
     def set(self, worker: Worker, **changes: object) -> None:
-        place = (worker.index, worker.replacement)
-        self.world.workers[place] = replace(worker, **changes)  # type: ignore[arg-type]
+        pod_key = (worker.index, worker.replacement)
+        self.world.workers[pod_key] = replace(worker, **changes)  # type: ignore[arg-type]
         self.look()
 
     def look(self) -> None:
@@ -66,7 +66,7 @@ class JobLife(RuleBasedStateMachine):
         """It sees the next events together."""
         self.unseen = unseen
 
-    @rule(replicas=st.integers(1, MOST))
+    @rule(replicas=st.integers(1, MAX_WORKERS))
     def scale(self, replicas: int) -> None:
         self.world.spec = replace(self.world.spec, replicas=max(replicas, self.world.spec.min_replicas))
         self.look()
@@ -144,11 +144,11 @@ class JobLife(RuleBasedStateMachine):
     def somebody_makes_a_pod(self, number: int, ahead: int) -> None:
         """By the name of one that may come next, and it joins."""
         world, index = self.world, self.some(number).index
-        place = (index, world.state.replacements.get(index, 0) + ahead)
-        if place not in world.workers:
+        pod_key = (index, world.state.replacements.get(index, 0) + ahead)
+        if pod_key not in world.workers:
             world.ids += 1
             join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.STARTED)
-            world.workers[place] = Worker(index=index, replacement=place[1], id=f"{world.ids:x}", request=join)
+            world.workers[pod_key] = Worker(index=index, replacement=pod_key[1], id=f"{world.ids:x}", request=join)
             self.look()
 
     @has_pods
@@ -188,19 +188,19 @@ class JobLife(RuleBasedStateMachine):
             for worker in list(world.workers.values()):
                 self.calm(worker)
             world.now += world.spec.rejoin
-            for place, worker in world.workers.items():
+            for pod_key, worker in world.workers.items():
                 if worker.id is not None:
-                    world.workers[place] = replace(worker, heartbeat=(worker.heartbeat or 0) + 1)
+                    world.workers[pod_key] = replace(worker, heartbeat=(worker.heartbeat or 0) + 1)
             world.step()
         assert world.state.phase is not RendezvousPhase.FORMING, world.log[-5:]
 
     def calm(self, worker: Worker) -> None:
         world, self.unseen = self.world, 0
-        place = (worker.index, worker.replacement)
-        if place not in world.workers:
+        pod_key = (worker.index, worker.replacement)
+        if pod_key not in world.workers:
             return
         if worker.deleting or worker.member in world.state.leaving:
-            del world.workers[place]
+            del world.workers[pod_key]
             world.step()
             return
         if worker.pod in (PodState.SUCCEEDED, PodState.FAILED) or worker.index in world.state.done:

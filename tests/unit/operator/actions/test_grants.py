@@ -57,7 +57,7 @@ class Server:
         else:
             del self.objects[f"{kind}/{name}"]
 
-    def tell(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
+    def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
         assert warning
         self.events.append(f"{reason}: {message}")
 

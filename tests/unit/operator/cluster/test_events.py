@@ -43,28 +43,28 @@ def another_job() -> Object:
 
 async def test_they_are_posted_in_the_order_in_which_they_were_told() -> None:
     events = Events(5.0)
-    told = announcer(events)
+    announcements = announcer(events)
     for message in ("broken", "formed", "complete"):
-        told.tell(job(), message, message)
+        announcements.announce(job(), message, message)
     await asyncio.sleep(10)
     assert events.messages == ["broken", "formed", "complete"]
 
 
 async def test_one_job_does_not_wait_for_anothers() -> None:
     events = Events(60.0)
-    told = announcer(events)
-    told.tell(job(), "Slow", "slow")
+    announcements = announcer(events)
+    announcements.announce(job(), "Slow", "slow")
     await asyncio.sleep(0)
-    told.tell(another_job(), "Fast", "fast")
+    announcements.announce(another_job(), "Fast", "fast")
     await asyncio.sleep(10)
     assert events.messages == ["fast"]
 
 
 async def test_kubectl_can_sort_those_of_one_moment() -> None:
     events = Events()
-    told = announcer(events)
+    announcements = announcer(events)
     for number in range(5):
-        told.tell(job(), f"Reason{number}", "at once")
+        announcements.announce(job(), f"Reason{number}", "at once")
     await asyncio.sleep(1)
     times = [datetime.fromisoformat(body["eventTime"]) for body in events.bodies]
     names = [body["metadata"]["name"] for body in events.bodies]
@@ -76,9 +76,9 @@ async def test_kubectl_can_sort_those_of_one_moment() -> None:
 
 async def test_a_flood_is_cut_and_its_rest_counted() -> None:
     events = Events()
-    told = announcer(events)
+    announcements = announcer(events)
     for number in range(383):
-        told.tell(job(), "WorkerLost", f"worker {number} lost", warning=True)
+        announcements.announce(job(), "WorkerLost", f"worker {number} lost", warning=True)
     await asyncio.sleep(1)
     assert events.messages == [f"worker {number} lost" for number in range(BURST)]
     await asyncio.sleep(EACH_SECONDS)
@@ -88,11 +88,11 @@ async def test_a_flood_is_cut_and_its_rest_counted() -> None:
 
 async def test_a_flood_drowns_no_other_reason_and_no_other_job() -> None:
     events = Events()
-    told = announcer(events)
+    announcements = announcer(events)
     for _ in range(100):
-        told.tell(job(), "WorkerFinished", "worker finished")
-    told.tell(job(), "Complete", "all workers finished")
-    told.tell(another_job(), "WorkerFinished", "the other's")
+        announcements.announce(job(), "WorkerFinished", "worker finished")
+    announcements.announce(job(), "Complete", "all workers finished")
+    announcements.announce(another_job(), "WorkerFinished", "the other's")
     await asyncio.sleep(1)
     assert "all workers finished" in events.messages
     assert "the other's" in events.messages
@@ -100,24 +100,24 @@ async def test_a_flood_drowns_no_other_reason_and_no_other_job() -> None:
 
 async def test_one_that_came_too_early_is_only_late() -> None:
     events = Events()
-    told = announcer(events)
+    announcements = announcer(events)
     for number in range(BURST + 1):
-        told.tell(job(), "RoundFormed", f"round {number}")
+        announcements.announce(job(), "RoundFormed", f"round {number}")
     await asyncio.sleep(EACH_SECONDS + 1)
     assert events.messages == [f"round {number}" for number in range(BURST + 1)]
 
 
 async def test_a_steady_flow_is_thinned_to_its_pace() -> None:
     events = Events()
-    told = announcer(events)
+    announcements = announcer(events)
     for number in range(3600):
-        told.tell(job(), "WorkerLost", f"worker {number}")
+        announcements.announce(job(), "WorkerLost", f"worker {number}")
         await asyncio.sleep(1)
     assert len(events.bodies) <= BURST + 3600 / EACH_SECONDS
     quiet = 2 * BURST * EACH_SECONDS
     await asyncio.sleep(quiet)
     events.bodies.clear()
     for number in range(BURST):
-        told.tell(job(), "WorkerLost", f"later {number}")
+        announcements.announce(job(), "WorkerLost", f"later {number}")
     await asyncio.sleep(1)
     assert len(events.bodies) == BURST

@@ -41,8 +41,8 @@ ENDED = State(
 def swept(policy: str, state: State, changed: Object | None = None) -> tuple[list[int], list[int]]:
     """Indices of the pods that are deleted, and of those that are ended; worker 7's pod was replaced."""
     pods = {(index, 0): pod(index, **status) for index, (_, status) in KINDS.items()} | {(7, 0): pod(7, **RUNS)}
-    for place, body in pods.items():
-        body["spec"] = {"nodeName": "node-a"} if place != UNPLACED else {}
+    for pod_key, body in pods.items():
+        body["spec"] = {"nodeName": "node-a"} if pod_key != UNPLACED else {}
     pods |= {(0, 0): changed} if changed else {}
     workers = [Worker(index=index, pod=kind, id="a") for index, (kind, _) in KINDS.items()]
     workers += [Worker(index=7, id="a"), Worker(index=8, deleting=True)]

@@ -23,7 +23,7 @@ def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> 
         _, index, number = name.rsplit("-", 2)
         bodies.setdefault(name, pod(int(index), int(number)))
     view = JobView({**job(), "status": {"rendezvous": agreed}}, bodies, said)
-    return sorted(Observer("trainer").observe(view)[0], key=lambda worker: worker.place)
+    return sorted(Observer("trainer").observe(view)[0], key=lambda worker: worker.pod_key)
 
 
 def spoiled(**part: Any) -> Object:

@@ -21,13 +21,13 @@ IMAGE = SidecarImage("sidecar:1", "IfNotPresent")
 MADE, NO = Answer(made=True), Answer(why="exceeded quota: full")
 
 
-def places(*indices: int) -> list[tuple[int, int]]:
+def pod_keys(*indices: int) -> list[tuple[int, int]]:
     return [(index, 0) for index in indices]
 
 
 class TestRefusals:
     def answered(self, refusals: Refusals, wanted: Iterable[int], answer: Answer, now: float) -> float | None:
-        due = refusals.due(places(*wanted), now)
+        due = refusals.due(pod_keys(*wanted), now)
         return refusals.note(dict.fromkeys(due, answer), now)
 
     def test_the_next_try_is_later_each_time_up_to_some_minutes(self) -> None:
@@ -36,7 +36,7 @@ class TestRefusals:
             wait = self.answered(refusals, [0], NO, now)
             assert wait is not None
             waits.append(wait)
-            assert refusals.due(places(0), now + wait - 0.1) == []
+            assert refusals.due(pod_keys(0), now + wait - 0.1) == []
             now += wait
         assert waits == [10, 20, 40, 80, 160, 160, 160]
         assert (FIRST_SECONDS, LONGEST_SECONDS) == (10, 160)
@@ -44,24 +44,24 @@ class TestRefusals:
     def test_of_many_that_were_refused_one_is_tried_until_it_is_made(self) -> None:
         refusals = Refusals()
         self.answered(refusals, range(100), NO, 0)
-        tried = [refusals.due(places(*range(100)), 10)]
+        tried = [refusals.due(pod_keys(*range(100)), 10)]
         self.answered(refusals, range(100), NO, 10)
-        tried.append(refusals.due(places(*range(100)), 30))
+        tried.append(refusals.due(pod_keys(*range(100)), 30))
         assert [len(one) for one in tried] == [1, 1]
         assert tried[0] != tried[1]  # in turn: one may be refused for a reason of its own
         assert self.answered(refusals, range(100), MADE, 30) == 0
-        assert len(refusals.due(places(*range(1, 100)), 30)) == 99
+        assert len(refusals.due(pod_keys(*range(1, 100)), 30)) == 99
 
     def test_a_place_that_was_not_refused_does_not_wait_for_those_that_were(self) -> None:
         refusals = Refusals()
         self.answered(refusals, [0, 1], NO, 0)
-        assert refusals.due(places(0, 1, 2), 1) == places(2)
+        assert refusals.due(pod_keys(0, 1, 2), 1) == pod_keys(2)
 
     def test_what_is_not_wanted_any_more_is_not_told(self) -> None:
         refusals = Refusals()
         self.answered(refusals, [0, 3], NO, 0)
         assert refusals.first == (0, "exceeded quota: full")
-        refusals.due(places(3), 1)
+        refusals.due(pod_keys(3), 1)
         assert refusals.first == (3, "exceeded quota: full")
         refusals.due([], 1)
         assert refusals.first is None
@@ -72,7 +72,7 @@ class TestRefusals:
         assert refusals.first is None
         self.answered(refusals, [0], Answer(taken=True, why="there is a pod"), 1)
         assert refusals.first == (0, "there is a pod")
-        assert refusals.due(places(0), 1) == places(0)
+        assert refusals.due(pod_keys(0), 1) == pod_keys(0)
         assert self.answered(refusals, [0], MADE, 1) is None
         assert refusals.first is None
 
@@ -84,7 +84,7 @@ class Cluster:
         self.refuse = refuse
         self.asked: list[str] = []
         self.others: dict[str, Object] = {}
-        self.told: list[str] = []
+        self.announced: list[str] = []
 
     async def create_pod(self, body: Object) -> Object:
         name = body["metadata"]["name"]
@@ -102,8 +102,8 @@ class Cluster:
         self.asked.append("template")
         return None
 
-    def tell(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        self.told.append(f"{reason}: {message}")
+    def announce(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        self.announced.append(f"{reason}: {message}")
 
 
 @pytest.mark.looptime
@@ -117,7 +117,7 @@ class TestWorkerPods:
         return WorkerPods(cluster, cache, cluster, IMAGE, Slots(4, 4))
 
     async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> float | None:
-        return await pods.create(job(), ElasticJobSpec.parse(job(**spec)["spec"]), places(*indices))
+        return await pods.create(job(), ElasticJobSpec.parse(job(**spec)["spec"]), pod_keys(*indices))
 
     @pytest.mark.parametrize(
         ("error", "sentence"),
@@ -137,7 +137,7 @@ class TestWorkerPods:
         await asyncio.sleep(11)
         await self.create(pods, 0, 1)
         assert self.cluster.asked == ["digits-0-0", "digits-1-0", "digits-0-0"]
-        assert self.cluster.told == [f"CreateFailed: worker 0: {pods.refusal}"]
+        assert self.cluster.announced == [f"CreateFailed: worker 0: {pods.refusal}"]
 
     async def test_what_is_made_again_is_forgotten(self) -> None:
         pods = self.pods(lambda name: Forbidden(403, "exceeded quota"))
@@ -160,10 +160,10 @@ class TestWorkerPods:
         assert pods.refusal is None
 
     @pytest.mark.parametrize(
-        ("owner", "going", "told"), [("another", False, True), ("another", True, False), (JOB_UID, False, False)]
+        ("owner", "going", "announced"), [("another", False, True), ("another", True, False), (JOB_UID, False, False)]
     )
     async def test_a_name_is_taken_by_a_pod_that_is_not_ours_and_stays(
-        self, owner: str, going: bool, told: bool
+        self, owner: str, going: bool, announced: bool
     ) -> None:
         pods = self.pods(lambda name: Conflict(409, "exists"))
         other = pod(owner=owner)
@@ -171,8 +171,8 @@ class TestWorkerPods:
             other["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         self.cluster.others["digits-0-0"] = other
         await self.create(pods, 0)
-        assert [("delete it" in one, "digits-0-0" in one) for one in self.cluster.told] == (
-            [(True, True)] if told else []
+        assert [("delete it" in one, "digits-0-0" in one) for one in self.cluster.announced] == (
+            [(True, True)] if announced else []
         )
 
     async def test_a_conflict_over_something_else_is_no_name(self) -> None:
@@ -225,7 +225,7 @@ async def test_a_template_that_cannot_be_rendered_is_told(monkeypatch: pytest.Mo
     cluster: Any = Cluster(lambda name: None)
     check = TemplateCheck(cluster, cluster, IMAGE)
     await check.check(job(), ElasticJobSpec.parse(job()["spec"]), ElasticJobStatus())
-    assert cluster.told == [f"TemplateInvalid: {check.problem}"]
+    assert cluster.announced == [f"TemplateInvalid: {check.problem}"]
     assert check.problem == "spec.template cannot be made into a pod: KeyError: 'spec'"
 
 

@@ -9,7 +9,7 @@ import pytest
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.cluster.cache import JobView
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.waiting import KINDS, Reason, Told, Wait, wait_of
+from elasticjob_operator.job.waiting import KINDS, AnnouncedReasons, Reason, Wait, wait_of
 from support.operator_objects import Object, job, pod, record, trainer
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -147,8 +147,10 @@ def test_a_command_that_never_joins_gets_the_hint() -> None:
 
 def test_the_api_page_has_the_reasons_in_their_order() -> None:
     section = (Path(__file__).parents[4] / "docs" / "api.md").read_text().split("## Why a job waits")[1].split("## ")[0]
-    told = [word for first in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`(\w+)`", first)]
-    assert told == [*Reason, "Suspended"]
+    announced = [
+        word for first in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`(\w+)`", first)
+    ]
+    assert announced == [*Reason, "Suspended"]
 
 
 NO_IMAGE, BACK_OFF_IMAGE = Wait(Reason.IMAGE_PULL, "ErrImagePull: x"), Wait(Reason.IMAGE_PULL, "ImagePullBackOff: x")
@@ -156,13 +158,13 @@ NO_ROOM, STARTING = Wait(Reason.UNSCHEDULABLE, "0/3 nodes"), Wait(Reason.POD_STA
 
 
 def test_each_cause_is_told_once_however_its_message_changes() -> None:
-    told = Told()
-    assert told.news(0, "", {0: STARTING, 1: NO_IMAGE, 2: NO_IMAGE, 3: NO_ROOM}) == [(1, NO_IMAGE), (3, NO_ROOM)]
-    assert told.news(0, "ImagePull", {0: BACK_OFF_IMAGE}) == []
-    assert told.news(0, "PodStarting", {}) == []
-    assert told.news(0, "PodStarting", {0: NO_IMAGE}) == []
-    assert told.news(1, "", {0: NO_IMAGE}) == [(0, NO_IMAGE)], "another round, another news"
+    announced = AnnouncedReasons()
+    assert announced.news(0, "", {0: STARTING, 1: NO_IMAGE, 2: NO_IMAGE, 3: NO_ROOM}) == [(1, NO_IMAGE), (3, NO_ROOM)]
+    assert announced.news(0, "ImagePull", {0: BACK_OFF_IMAGE}) == []
+    assert announced.news(0, "PodStarting", {}) == []
+    assert announced.news(0, "PodStarting", {0: NO_IMAGE}) == []
+    assert announced.news(1, "", {0: NO_IMAGE}) == [(0, NO_IMAGE)], "another round, another news"
 
 
 def test_a_new_leader_does_not_tell_again_what_the_status_says() -> None:
-    assert Told().news(0, "ImagePull", {0: NO_IMAGE, 1: NO_ROOM}) == [(1, NO_ROOM)]
+    assert AnnouncedReasons().news(0, "ImagePull", {0: NO_IMAGE, 1: NO_ROOM}) == [(1, NO_ROOM)]

@@ -12,7 +12,7 @@ from elasticjob_operator.objects.pods import (
     SIDECAR,
     SidecarImage,
     hash_of,
-    place_of,
+    pod_key_of,
     pod_name,
     render_pod,
     template_hash,
@@ -72,9 +72,9 @@ def test_a_place_is_read_from_the_longest_name_too(number: int) -> None:
     """A pod that somebody made and deleted may have raised the number."""
     job_name = "a" * 63
     name = pod_name(job_name, 4095, number)
-    assert place_of(job_name, name) == (4095, number)
+    assert pod_key_of(job_name, name) == (4095, number)
     assert len(name) <= 253
-    assert place_of(job_name, pod_name(job_name, 0, 10**15)) is None
+    assert pod_key_of(job_name, pod_name(job_name, 0, 10**15)) is None
 
 
 def test_the_sidecar_has_the_resources_that_the_operator_was_given() -> None:

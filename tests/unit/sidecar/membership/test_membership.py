@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import Cause, Incarnation, Outcome, RendezvousPhase, RendezvousStatus, RequestType
+from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Handed, Mode
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.view import has_changed, view_of
 
 
-def incarnation(name: str) -> Incarnation:
-    return Incarnation(index=0 if name == "me" else int(name[1:]), id=name)
+def member(name: str) -> Member:
+    return Member(index=0 if name == "me" else int(name[1:]), id=name)
 
 
 class Player:
     """Runs a transcript's inputs and writes the transcript as it really goes."""
 
     def __init__(self) -> None:
-        self.worker = Membership(incarnation("me"), store_ready_seconds=20)
+        self.worker = Membership(member("me"), store_ready_seconds=20)
         self.now = 0.0
         self.streams: dict[str, int] = {}
         self.lines: list[str] = []
@@ -73,8 +73,8 @@ class Player:
             RendezvousStatus(
                 phase=RendezvousPhase(phase),
                 round=int(round.rstrip(":")),
-                participants=tuple(incarnation(name) for name in names_.split()),
-                leaving=tuple(incarnation(name) for name in leaving.split()),
+                participants=tuple(member(name) for name in names_.split()),
+                leaving=tuple(member(name) for name in leaving.split()),
                 outcome=Outcome(outcome.strip()) if outcome else None,
             ),
             self.now,
@@ -108,7 +108,7 @@ class Player:
         self.worker.stop()
 
     def do_peer(self, name: str, round: str) -> None:
-        port = self.worker.admit(int(round), incarnation(name))
+        port = self.worker.admit(int(round), member(name))
         self.say("must wait" if port is None else f"reaches port {port}")
 
     def do_wait(self, seconds: str) -> None:
@@ -555,7 +555,7 @@ def test_transcript(name: str) -> None:
 
 
 def test_an_old_stream_of_the_same_trainer_may_end() -> None:
-    worker = Membership(incarnation("me"))
+    worker = Membership(member("me"))
     first = worker.attached("A", 0, now=0)
     second = worker.attached("A", 0, now=1)
     worker.detached(first, now=2)
@@ -586,7 +586,7 @@ class RandomWalk:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.worker = Membership(incarnation("me"), store_ready_seconds=20)
+        self.worker = Membership(member("me"), store_ready_seconds=20)
         self.now = 0.0
         self.job = RendezvousStatus()
         self.given: dict[int, str] = {}
@@ -602,12 +602,12 @@ class RandomWalk:
 
     def operator(self) -> None:
         """Rounds only grow; a watch may miss any of them."""
-        job, me = self.job, incarnation("me")
+        job, me = self.job, member("me")
         for _ in range(self.random.randint(1, 3)):
             if job.phase is RendezvousPhase.FORMED:
                 job = RendezvousStatus(round=job.round + 1, participants=job.participants)
             else:
-                others = (incarnation("w1"), incarnation("w2"))
+                others = (member("w1"), member("w2"))
                 members = others if self.random.random() < 0.3 else (me, *others)
                 job = RendezvousStatus(round=max(job.round, 1), phase=RendezvousPhase.FORMED, participants=members)
         self.job = job

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from elasticjob.api import Cause, Incarnation, RendezvousPhase, RendezvousStatus
+from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.membership import scripts as module
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts, script_view_of
 
 FORMING, FORMED, CLOSED = RendezvousPhase
-ME, OTHER = Incarnation(index=0, id="me"), Incarnation(index=1, id="other")
+ME, OTHER = Member(index=0, id="me"), Member(index=1, id="other")
 
 
 @dataclass
@@ -147,7 +147,7 @@ def test_scripts_are_told_of_their_round_and_of_its_planned_end(pod: Pod) -> Non
 
 
 def test_there_is_a_most_of_scripts(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SCRIPTS", 1)
+    monkeypatch.setattr(module, "MAX_SCRIPTS", 1)
     stream = pod.scripts.opened("a", saves=False)
     with pytest.raises(Refused) as refused:
         pod.scripts.opened("b", saves=False)

@@ -81,11 +81,11 @@ async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
     """Its beginning, or with another byte in one place, or with more behind it."""
-    places = st.integers(0, len(whole) - 1)
-    changed = st.tuples(places, st.integers(0, 255)).map(
+    offsets = st.integers(0, len(whole) - 1)
+    changed = st.tuples(offsets, st.integers(0, 255)).map(
         lambda at: whole[: at[0]] + bytes([at[1]]) + whole[at[0] + 1 :]
     )
-    return st.one_of(places.map(lambda end: whole[:end]), changed, st.binary(max_size=50).map(whole.__add__))
+    return st.one_of(offsets.map(lambda end: whole[:end]), changed, st.binary(max_size=50).map(whole.__add__))
 
 
 LINES = spoiled({"job": texts, "round": st.just(1) | numbers, "index": st.just(1) | numbers, "id": texts})

@@ -21,19 +21,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from elasticjob.api import Incarnation
-from elasticjob.incarnations import Incarnations
+from elasticjob.api import Member
+from elasticjob.members import Members
 from elasticjob_sidecar.kubernetes.client import Unreachable
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
-from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, Maker, server_name
+from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name
 from elasticjob_sidecar.store.transport import Transport
 from support.sidecar_fakes import JOB_UID, Json, credentials
 from support.sidecar_world import DEADLINE, Worker, World, store, two_workers, until
 
 NAME = server_name(JOB_UID, 1)
-TWO = Incarnation(2, "2")
+TWO = Member(2, "2")
 
 
 def record_of_2(certificate: str) -> Json:
@@ -166,7 +166,7 @@ async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None
     zero, one = formed.workers
     third, earlier = credentials(), own(one)
     formed.kube.workers["job-2-0"] = record_of_2(third.certificate)
-    participants = str(Incarnations((zero.machine.me, TWO)))
+    participants = str(Members((zero.machine.me, TWO)))
     name = server_name(JOB_UID, 2)
     formed.kube.set_job({"phase": "Formed", "round": 2, "participants": participants, "store": zero.store})
     await until(lambda: zero.machine.job is not None and zero.machine.job.round == 2)
@@ -195,7 +195,7 @@ async def test_of_newcomers_only_it_asks_by_their_indices(world: World) -> None:
     zero, one = world.workers
     world.kube.workers["job-2-0"] = record_of_2(credentials().certificate)
     world.job("Forming", 2, zero, one)
-    members = str(Incarnations((zero.machine.me, one.machine.me, TWO)))
+    members = str(Members((zero.machine.me, one.machine.me, TWO)))
     world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.store})
     await until(lambda: ("list workers", {"indices": [2]}) in world.kube.calls)
 
@@ -275,7 +275,7 @@ async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
 ) -> None:
     world.kube.workers["job-2-0"] = record_of_2(ssl.DER_cert_to_PEM_cert(b"no certificate"))
     zero, one = world.workers
-    members = str(Incarnations((zero.machine.me, one.machine.me, TWO)))
+    members = str(Members((zero.machine.me, one.machine.me, TWO)))
     world.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.store})
     await until(lambda: "a member's certificate is none" in caplog.text)
     assert await ask(zero, NAME, own(one)) == "NotYet"
@@ -373,7 +373,7 @@ async def flood(writer: asyncio.StreamWriter) -> None:
 
 
 def test_credentials_are_made_by_another_process() -> None:
-    first, second = Maker().result(), Maker().result()
+    first, second = CredentialsMaker().result(), CredentialsMaker().result()
     assert first.certificate != second.certificate
     assert "PRIVATE" not in repr(first)
     first.client_context()
@@ -382,7 +382,7 @@ def test_credentials_are_made_by_another_process() -> None:
 def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(CredentialsError):
-        Maker().result()
+        CredentialsMaker().result()
 
 
 def signed_by(member: Credentials) -> Credentials:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 import elasticjob_torch
-from elasticjob.incarnations import Incarnations
+from elasticjob.members import Members
 from elasticjob_sidecar.membership import scripts
 from support.sidecar_fakes import FakeKube, Json
 from support.sidecar_world import DEADLINE, Worker, World, next_event, until
@@ -93,7 +93,7 @@ async def test_a_victim_may_save_before_it_is_told_to_leave(pods: World) -> None
     zero, one = pods.workers
     agent, stream = one.streams[0], await look_on(one, "s", "&saves=true")
     await event_with(agent, "phase", "Formed")
-    pods.job("Forming", 2, zero, one, planned=True, leaving=str(Incarnations((one.machine.me,))))
+    pods.job("Forming", 2, zero, one, planned=True, leaving=str(Members((one.machine.me,))))
     await event_with(stream, "ending", True)
     stream.close()  # its process has ended
     event = await next_event(agent)
@@ -124,8 +124,8 @@ async def test_nobody_is_waited_for_longer_than_it_may_take(pods: World) -> None
 SCRIPT = """
 import time
 import elasticjob_torch
-from elasticjob_torch.script import link
-link.HEARD_SECONDS = 0.2
+from elasticjob_torch.script import client
+client.HEARD_SECONDS = 0.2
 print(elasticjob_torch.current().round, flush=True)
 while not elasticjob_torch.wants_restart():
     elasticjob_torch.report(step=7)
@@ -161,7 +161,7 @@ async def test_a_real_script(pods: World) -> None:
 
 async def test_one_too_many_is_turned_away(pods: World, monkeypatch: pytest.MonkeyPatch) -> None:
     zero, _ = pods.workers
-    monkeypatch.setattr(scripts, "MOST_SCRIPTS", 1)
+    monkeypatch.setattr(scripts, "MAX_SCRIPTS", 1)
     await look_on(zero, "a")
     status, answer = await zero.call("GET", "rendezvous/watch?script=b")
     assert (status, answer["error"]["code"]) == (429, "TooMany")

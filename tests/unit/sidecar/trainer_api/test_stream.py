@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from elasticjob.api import Incarnation, RendezvousPhase, RendezvousStatus
+from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
@@ -47,7 +47,7 @@ async def test_a_stream_says_something_however_often_the_job_is_written(pace: fl
     """Progress, an annotation, a label: each status or metadata of the job rings, and few of them are of interest."""
     metrics, written, loop = Metrics(), Written(), asyncio.get_running_loop()
     record = WorkerRecord(FakeKube(), ME, metrics.api_failed)
-    driver = Driver(Membership(Incarnation(0, "0")), Scripts(), record, metrics)
+    driver = Driver(Membership(Member(0, "0")), Scripts(), record, metrics)
     driver.job_seen(status())
     api = TrainerApi(driver, cast("Any", None), ("127.0.0.1", 1), "job", "uid", 600.0)
     following = asyncio.create_task(

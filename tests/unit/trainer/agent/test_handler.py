@@ -465,7 +465,7 @@ def test_a_finished_agent_does_not_wait_for_a_round_that_is_over(sidecar, handle
 
 
 def test_what_a_finished_agent_waits_for_is_told(sidecar, handler, monkeypatch, caplog):
-    monkeypatch.setattr(sys.modules["elasticjob_torch.agent.store"], "_TELL_SECONDS", 0.05)
+    monkeypatch.setattr(sys.modules["elasticjob_torch.agent.store"], "_LOG_SECONDS", 0.05)
     caplog.set_level("INFO")
     store = enter(sidecar, handler, 3).store
     threading.Timer(0.3, sidecar.tell, kwargs={"round": 4, "phase": "Forming"}).start()

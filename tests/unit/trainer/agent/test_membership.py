@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from elasticjob_torch.agent.membership import Membership, Misplaced
+from elasticjob_torch.agent.membership import CannotRunHere, Membership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.client import Closed, JoinTimeout, Leaving, RoundBroken, SidecarUnavailable
@@ -220,7 +220,7 @@ def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
 @pytest.fixture
 def slow_join(sidecar, monkeypatch):
     """A join is answered after half a second."""
-    monkeypatch.setattr(client, "_TELL_SECONDS", 0.1)
+    monkeypatch.setattr(client, "_LOG_SECONDS", 0.1)
     monkeypatch.setattr(client, "_SERVED_SECONDS", 0.1)
 
     def answer(path):
@@ -254,12 +254,12 @@ def test_a_sidecar_that_falls_silent_ends_a_join(sidecar):
 
 def test_no_sidecar_is_one_sentence(sidecar):
     sidecar.stop()
-    with pytest.raises(Misplaced, match=r"no ElasticJob sidecar at 127.0.0.1:\d+ .*--rdzv-backend$"):
+    with pytest.raises(CannotRunHere, match=r"no ElasticJob sidecar at 127.0.0.1:\d+ .*--rdzv-backend$"):
         make(sidecar, sidecar_timeout="0.2").open()
 
 
 def test_another_jobs_sidecar_is_one_sentence(sidecar):
-    with pytest.raises(Misplaced, match=f"run id {RUN_ID}, but torchrun was started with --rdzv-id=mine"):
+    with pytest.raises(CannotRunHere, match=f"run id {RUN_ID}, but torchrun was started with --rdzv-id=mine"):
         make(sidecar, run_id="mine").open()
 
 
@@ -267,7 +267,7 @@ def test_a_successor_in_the_pod_is_one_sentence(sidecar):
     sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
     member = make(sidecar)
     member.open()
-    with pytest.raises(Misplaced, match="a newer torchrun"):
+    with pytest.raises(CannotRunHere, match="a newer torchrun"):
         member.join(None)
 
 

@@ -98,7 +98,7 @@ def handler(make):
 
 def saw(handler, round=0, participants=3, closed=False):
     handler._backend.seen = types.SimpleNamespace(
-        incarnation="i", round=round, complete=True, closed=closed, participants=participants
+        state_id="i", round=round, complete=True, closed=closed, participants=participants
     )
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import elasticjob_torch
-from elasticjob.api import MOST
+from elasticjob.api import MAX_JSON_INTEGER
 from elasticjob_sidecar.trainer_api.routes import Report
 from elasticjob_torch.script import api as script
-from elasticjob_torch.script import link
+from elasticjob_torch.script import client
 from elasticjob_torch.script.api import Current
 from support.trainer_sidecar import DEADLINE, refusal
 
@@ -30,10 +30,10 @@ def clean(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     script._begin()
     yield monkeypatch
-    if script._link is not None:
-        script._link.close()
-        if script._link._watching:
-            script._link._stream.stop()
+    if script._client is not None:
+        script._client.close()
+        if script._client._watching:
+            script._client._stream.stop()
     script._begin()
 
 
@@ -57,7 +57,7 @@ def clock(monkeypatch):
             return self.now
 
     made = Clock()
-    monkeypatch.setattr(link, "time", made)
+    monkeypatch.setattr(client, "time", made)
     return made
 
 
@@ -115,7 +115,7 @@ class TestCurrent:
         assert len(sidecar.said(WATCH)) == 1
 
     def test_a_sidecar_that_says_nothing_is_waited_for_once(self, job, sidecar):
-        job.setattr(link, "FIRST_SECONDS", 0.05)
+        job.setattr(client, "FIRST_SECONDS", 0.05)
         sidecar.answers[WATCH] = [refusal(429, "TooMany")]
         assert elasticjob_torch.current().round == 0
         began = time.monotonic()
@@ -130,23 +130,23 @@ class TestWantsRestart:
         assert sidecar.said(WATCH)[0]["saves"] == "true"
         sidecar.tell(ending=True)
         wait_for(elasticjob_torch.wants_restart, "the news")
-        clock.now += link.HEARD_SECONDS
+        clock.now += client.HEARD_SECONDS
         assert elasticjob_torch.wants_restart() is True  # all ranks have heard by now
         assert sidecar.said(SAVED) == []
         assert elasticjob_torch.wants_restart() is True  # they have come as far as here
         sidecar.await_(lambda: len(sidecar.said(SAVED)) == 1, "the word that it has saved")
         assert elasticjob_torch.wants_restart() is True
-        script._link.close()
+        script._client.close()
         assert [said["round"] for said in sidecar.said(SAVED)] == [3]
 
     def test_a_rank_that_hears_first_does_not_cut_the_others_short(self, job, sidecar, clock):
         elasticjob_torch.wants_restart()
         sidecar.tell(ending=True)
         wait_for(elasticjob_torch.wants_restart, "the news")
-        clock.now += link.HEARD_SECONDS - 0.01
+        clock.now += client.HEARD_SECONDS - 0.01
         for _ in range(100):  # steps of no length
             assert elasticjob_torch.wants_restart() is True
-        script._link.close()
+        script._client.close()
         assert sidecar.said(SAVED) == []
 
     def test_an_end_that_is_planned_no_more_is_none(self, job, sidecar):
@@ -166,7 +166,7 @@ class TestWantsRestart:
 
 class TestReport:
     def test_the_last_value_wins_and_a_second_passes_between_two(self, job, sidecar):
-        job.setattr(link, "REPORT_SECONDS", 0.2)
+        job.setattr(client, "REPORT_SECONDS", 0.2)
         job.setenv("LOCAL_RANK", "2")
         began = time.monotonic()
         elasticjob_torch.report(step=0, total=600)
@@ -181,11 +181,11 @@ class TestReport:
     def test_what_is_no_number_any_more_is_not_shown(self, job, sidecar):
         elasticjob_torch.report(loss=0.5, accuracy=0.9)
         elasticjob_torch.report(loss=float("nan"), speed=float("inf"))
-        script._link.close()
+        script._client.close()
         assert sidecar.said(PROGRESS)[-1]["metrics"] == {"accuracy": 0.9}
 
     def test_a_report_that_failed_is_sent_again(self, job, sidecar, caplog):
-        job.setattr(link, "REPORT_SECONDS", 0.05)
+        job.setattr(client, "REPORT_SECONDS", 0.05)
         sidecar.answers[PROGRESS] = [refusal(500, "Broken"), refusal(500, "Broken")]
         elasticjob_torch.report(step=5)
         sidecar.await_(lambda: len(sidecar.said(PROGRESS)) == 3, "the third try")
@@ -193,14 +193,14 @@ class TestReport:
 
     def test_no_number_stops_a_training_nor_gets_stuck_on_its_way(self, job, sidecar):
         """What the sidecar, and then the API server, would refuse does not leave the script."""
-        job.setattr(link, "REPORT_SECONDS", 0.05)
+        job.setattr(client, "REPORT_SECONDS", 0.05)
         elasticjob_torch.report(step=2**53 - 1, total=2**53, loss=10**400, speed=1.5)
         sidecar.await_(lambda: sidecar.said(PROGRESS), "a report")
         elasticjob_torch.report(step=-1, total=10**30)
         sidecar.await_(lambda: sidecar.said(PROGRESS)[-1]["step"] == 0, "the next")
         first, last = sidecar.said(PROGRESS)[0], sidecar.said(PROGRESS)[-1]
-        assert (first["step"], first["total"], first["metrics"]) == (MOST, MOST, {"speed": 1.5})
-        assert (last["step"], last["total"]) == (0, MOST)
+        assert (first["step"], first["total"], first["metrics"]) == (MAX_JSON_INTEGER, MAX_JSON_INTEGER, {"speed": 1.5})
+        assert (last["step"], last["total"]) == (0, MAX_JSON_INTEGER)
         for said in (first, last):
             Report.model_validate(said)
 
@@ -221,7 +221,7 @@ class TestReport:
         request.getfixturevalue(place)
         with pytest.raises(kind, match=rf"^report\(\): .*{said}"):
             elasticjob_torch.report(**arguments)
-        assert script._progress == link.Progress()
+        assert script._progress == client.Progress()
 
     def test_numbers_of_other_kinds_are_numbers(self, job, sidecar):
         class Tensor:
@@ -229,7 +229,7 @@ class TestReport:
                 return 7
 
         elasticjob_torch.report(step=Tensor(), half=Fraction(1, 2), count=3)
-        script._link.close()
+        script._client.close()
         assert sidecar.said(PROGRESS)[0]["metrics"] == {"half": 0.5, "count": 3.0}
         assert sidecar.said(PROGRESS)[0]["step"] == 7
 

@@ -118,7 +118,7 @@ def test_silence_has_a_deadline(silent, monkeypatch):
 
 
 def test_a_long_wait_is_told_and_can_be_given_up(silent, monkeypatch):
-    monkeypatch.setattr(api, "_TELL_SECONDS", 0.02)
+    monkeypatch.setattr(api, "_LOG_SECONDS", 0.02)
     client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
     told = []
 

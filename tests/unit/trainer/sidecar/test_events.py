@@ -54,7 +54,7 @@ def test_the_last_view_stands_while_the_sidecar_restarts(sidecar, stream):
 
 
 def test_a_sidecar_that_stays_away_is_told(sidecar, stream, monkeypatch, caplog):
-    monkeypatch.setattr(module, "_TELL_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_LOG_SECONDS", 0.2)
     wait_for(lambda: stream.view is not None, "the view")
     sidecar.stop()
     told = re.compile(r"no events from the sidecar for \d+ s, trying on: .*refused")

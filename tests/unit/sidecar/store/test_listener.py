@@ -12,24 +12,24 @@ from typing import Any, cast
 
 import pytest
 
-from elasticjob.places import Place, Places
-from elasticjob_sidecar.quiet import TOLD_AT_ONCE, Sparing
-from elasticjob_sidecar.store import door, transport, tunnel
+from elasticjob.connection_slots import ConnectionSlot, ConnectionSlots
+from elasticjob_sidecar.log_limits import LOGGED_A_MINUTE, LimitedLog
+from elasticjob_sidecar.store import listener, transport, tunnel
+from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.credentials import server_name
-from elasticjob_sidecar.store.door import HANDSHAKES_EACH, Caller, Door
-from elasticjob_sidecar.store.forward import End
+from elasticjob_sidecar.store.listener import HANDSHAKES_EACH, Caller, TunnelListener
 from support.sidecar_fakes import JOB_UID
 from support.sidecar_world import DEADLINE, World, store, two_workers, until
 from support.tls_hello import HELLO
 
 NAME = server_name(JOB_UID, 1)
-MOST = 40
+FEW_SLOTS = 40
 
 
 @pytest.fixture
 async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """Round 1 is formed of both workers, and worker 0 serves its store; its door has few places."""
-    monkeypatch.setattr(door, "PLACES", MOST)
+    """Round 1 is formed of both workers, and worker 0 serves its store; its listener has few slots."""
+    monkeypatch.setattr(listener, "SLOTS", FEW_SLOTS)
     async with two_workers() as world:
         await world.form()
         async with store() as server:
@@ -65,10 +65,10 @@ async def is_closed(connection: socket.socket) -> None:
             assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
 
 
-def places(world: World) -> Places:
-    open_door = world.workers[0].sidecar.tunnel._transport._door
-    assert open_door is not None
-    return open_door.places
+def slots(world: World) -> ConnectionSlots:
+    listening = world.workers[0].sidecar.tunnel._transport._listener
+    assert listening is not None
+    return listening.slots
 
 
 async def carries(world: World) -> None:
@@ -82,13 +82,15 @@ async def carries(world: World) -> None:
 
 async def test_silent_callers_are_bounded_and_a_member_comes_through(formed: World, held: list[socket.socket]) -> None:
     files, port = len(os.listdir("/proc/self/fd")), formed.workers[0].ports.tunnel
-    for number in range(3 * MOST):
+    for number in range(3 * FEW_SLOTS):
         held.append(await caller(port, f"127.0.1.{1 + number % 3}"))
-    await until(lambda: places(formed).displaced == 2 * MOST)
-    assert len(places(formed)) == MOST
-    await until(lambda: len(os.listdir("/proc/self/fd")) == files + len(held) + MOST)  # both ends are in this process
+    await until(lambda: slots(formed).displaced == 2 * FEW_SLOTS)
+    assert len(slots(formed)) == FEW_SLOTS
+    await until(
+        lambda: len(os.listdir("/proc/self/fd")) == files + len(held) + FEW_SLOTS
+    )  # both ends are in this process
     await carries(formed)
-    assert len(places(formed)) == MOST - 1  # the member took one, and gave it back
+    assert len(slots(formed)) == FEW_SLOTS - 1  # the member took one, and gave it back
 
 
 async def test_a_member_comes_through_a_flood_that_goes_on(formed: World, held: list[socket.socket]) -> None:
@@ -102,7 +104,7 @@ async def test_a_member_comes_through_a_flood_that_goes_on(formed: World, held: 
                 held.pop(0).close()
 
     flooding = asyncio.create_task(flood())
-    await until(lambda: places(formed).displaced > MOST)
+    await until(lambda: slots(formed).displaced > FEW_SLOTS)
     for _ in range(5):
         await carries(formed)
     assert not flooding.done()
@@ -131,7 +133,7 @@ async def test_no_tls_is_set_up_for_who_does_not_ask_for_the_round(
     async def secure(*_: object) -> None:
         pytest.fail("TLS is set up")
 
-    monkeypatch.setattr(door, "secure", secure)
+    monkeypatch.setattr(listener, "secure", secure)
     with caplog.at_level("INFO", logger=transport.__name__):
         connection = await caller(formed.workers[0].ports.tunnel, "127.0.1.1", says)
         await is_closed(connection)
@@ -147,7 +149,7 @@ async def test_a_hello_may_come_in_parts(formed: World, monkeypatch: pytest.Monk
         connection.close()
         raise ConnectionError
 
-    monkeypatch.setattr(door, "secure", secure)
+    monkeypatch.setattr(listener, "secure", secure)
     whole = hello(NAME)
     connection = await caller(formed.workers[0].ports.tunnel, "127.0.1.1", whole[:3])
     for part in (whole[3:30], whole[30:-1], whole[-1:]):
@@ -173,14 +175,14 @@ async def test_of_each_address_a_few_handshakes_go_on_at_a_time(
     formed: World, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[socket.socket] = []
-    real = door.secure
+    real = listener.secure
 
-    async def secure(connection: socket.socket, tls: ssl.SSLContext) -> End:
+    async def secure(connection: socket.socket, tls: ssl.SSLContext) -> Connection:
         begun.append(connection)
         return await real(connection, tls)
 
-    monkeypatch.setattr(door, "secure", secure)
-    for _ in range(MOST // 2):
+    monkeypatch.setattr(listener, "secure", secure)
+    for _ in range(FEW_SLOTS // 2):
         held.append(await standing_still(formed, "127.0.2.1"))
     await until(lambda: len(begun) == HANDSHAKES_EACH)
     await carries(formed)
@@ -190,7 +192,7 @@ async def test_of_each_address_a_few_handshakes_go_on_at_a_time(
 async def test_a_handshake_that_stands_still_gives_its_turn_back(
     formed: World, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.1)
     before = len(asyncio.all_tasks())
     for _ in range(HANDSHAKES_EACH + 1):
         held.append(await standing_still(formed, "127.0.2.1"))
@@ -205,41 +207,41 @@ async def test_who_is_displaced_in_the_midst_of_the_handshake_is_closed(
     formed: World, held: list[socket.socket]
 ) -> None:
     before = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
-    for number in range(MOST):
-        held.append(await standing_still(formed, "127.0.2.1" if number < MOST - 1 else "127.0.2.2"))
+    for number in range(FEW_SLOTS):
+        held.append(await standing_still(formed, "127.0.2.1" if number < FEW_SLOTS - 1 else "127.0.2.2"))
     await answered(held[0])
-    for number in range(MOST - 1):
+    for number in range(FEW_SLOTS - 1):
         held.append(await caller(formed.workers[0].ports.tunnel, f"127.0.4.{1 + number}"))
-    await until(lambda: places(formed).displaced == MOST - 1)
+    await until(lambda: slots(formed).displaced == FEW_SLOTS - 1)
     for connection in held:
         connection.close()
     await until(lambda: (len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))) <= before)
 
 
-async def test_a_door_that_found_no_files_opens_again(
+async def test_a_listener_that_found_no_files_opens_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door, "NO_FILES_SECONDS", 0.05)
+    monkeypatch.setattr(listener, "NO_FILES_SECONDS", 0.05)
     came: list[str] = []
 
     async def receive(caller: Caller) -> None:
         came.append(caller.address)
 
-    opened = Door(receive, lambda _: None)
+    opened = TunnelListener(receive, lambda _: None)
     opened.listen("127.0.0.1", 0)
-    listener = opened._listener
-    assert listener is not None
+    accepting = opened._listener
+    assert accepting is not None
 
     class Full:
         def accept(self) -> None:
             raise OSError(errno.EMFILE, "Too many open files")
 
         def fileno(self) -> int:
-            return listener.fileno()
+            return accepting.fileno()
 
     opened._accept(cast("Any", Full()))
     assert "the tunnel accepts nobody for 0.05 s" in caplog.text
-    connection = await caller(listener.getsockname()[1], "127.0.0.9")
+    connection = await caller(accepting.getsockname()[1], "127.0.0.9")
     await until(lambda: came == ["127.0.0.9"])
     connection.close()
     opened.close()
@@ -265,14 +267,14 @@ async def test_connections_of_the_own_pod_are_bounded_too(formed: World, monkeyp
 
 @pytest.mark.looptime
 async def test_what_strangers_cause_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    sparing = Sparing(logging.getLogger("door"), "callers were not let in")
-    with caplog.at_level("INFO", logger="door"):
+    limited = LimitedLog(logging.getLogger("listener"), "callers were not let in")
+    with caplog.at_level("INFO", logger="listener"):
         for number in range(11_400):
-            sparing.info("caller %d", number)
+            limited.info("caller %d", number)
             await asyncio.sleep(180 / 11_400)
         await asyncio.sleep(60)
     minutes = 4
-    assert len(caplog.messages) <= minutes * (TOLD_AT_ONCE + 1)
+    assert len(caplog.messages) <= minutes * (LOGGED_A_MINUTE + 1)
     left_out = sum(int(said.split()[0]) for said in caplog.messages if "more callers were not let in" in said)
     assert left_out + sum(said.startswith("caller") for said in caplog.messages) == 11_400
 
@@ -280,23 +282,23 @@ async def test_what_strangers_cause_does_not_fill_the_log(caplog: pytest.LogCapt
 @pytest.mark.parametrize(("patient", "first"), [(False, "b1"), (True, "b3")])
 def test_places_go_to_who_has_few(patient: bool, first: str) -> None:
     left: list[str] = []
-    places = Places(4, patient=patient)
+    slots = ConnectionSlots(4, patient=patient)
 
-    def take(name: str) -> Place:
-        return places.take(name[0], lambda: left.append(name))
+    def take(name: str) -> ConnectionSlot:
+        return slots.take(name[0], lambda: left.append(name))
 
     for name in ("a1", "b1", "b2", "b3", "c1"):
         take(name)
     assert left == [first]
-    assert len(places) == 4
+    assert len(slots) == 4
 
 
 @pytest.mark.parametrize(("patient", "gone"), [(False, "a"), (True, "d")])
 def test_among_equals_the_oldest_goes_or_who_comes_last(patient: bool, gone: str) -> None:
     left: list[str] = []
-    places = Places(3, patient=patient)
-    taken = [places.take(name, lambda name=name: left.append(name)) for name in "abcd"]  # type: ignore[misc]
+    slots = ConnectionSlots(3, patient=patient)
+    taken = [slots.take(name, lambda name=name: left.append(name)) for name in "abcd"]  # type: ignore[misc]
     assert left == [gone]
-    for place in taken * 2:
-        place.release()
-    assert len(places) == 0
+    for slot in taken * 2:
+        slot.release()
+    assert len(slots) == 0

@@ -12,16 +12,16 @@ CLOSING_SECONDS = 2.0  # for TLS to say goodbye
 Sent = Callable[[int], None]
 
 
-class End(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection. It reads nothing until it is asked for a line or spliced to another one."""
 
-    def __init__(self, accepted: "Callable[[End], None] | None" = None) -> None:
+    def __init__(self, accepted: "Callable[[Connection], None] | None" = None) -> None:
         self._accepted = accepted
         self._transport: asyncio.Transport
         self._head = bytearray()  # read before the splice
         self._line: asyncio.Future[bytes] | None = None
         self._limit = 0
-        self._peer: End | None = None
+        self._peer: Connection | None = None
         self._sent: Sent = lambda _: None
         self._ended = False  # the other side will send no more
         self.closed = asyncio.get_running_loop().create_future()
@@ -40,15 +40,15 @@ class End(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         self._transport.write(data)
 
-    def splice(self, peer: "End", sent: Sent) -> None:
+    def splice(self, peer: "Connection", sent: Sent) -> None:
         """Forward to and from `peer` until both are closed; `sent` is told how many bytes."""
         self._join(peer, sent)
         peer._join(self, sent)
-        for end in (self, peer):
-            if end.closed.done():
-                end._other().abort()
+        for connection in (self, peer):
+            if connection.closed.done():
+                connection._other().abort()
             else:
-                end._transport.resume_reading()
+                connection._transport.resume_reading()
 
     def close(self) -> None:
         """Close once everything written has been sent."""
@@ -89,8 +89,8 @@ class End(asyncio.Protocol):
         if self._peer is None:
             self._answer(ConnectionError("the connection was closed before its first line"))
             return False
-        ends = (self._transport, self._peer._transport)
-        if self._peer._ended or not all(transport.can_write_eof() for transport in ends):
+        pair = (self._transport, self._peer._transport)
+        if self._peer._ended or not all(transport.can_write_eof() for transport in pair):
             self._peer.close()
             return False
         self._peer._transport.write_eof()
@@ -113,14 +113,14 @@ class End(asyncio.Protocol):
 
     # --- small things
 
-    def _join(self, peer: "End", sent: Sent) -> None:
+    def _join(self, peer: "Connection", sent: Sent) -> None:
         self._peer, self._sent = peer, sent
         if self._head:
             sent(len(self._head))
             peer.write(bytes(self._head))
             self._head.clear()
 
-    def _other(self) -> "End":
+    def _other(self) -> "Connection":
         assert self._peer is not None
         return self._peer
 
@@ -133,23 +133,23 @@ class End(asyncio.Protocol):
             self._line.set_result(line)
 
 
-async def dial(host: str, port: int, tls: ssl.SSLContext | None = None, server_name: str | None = None) -> End:
+async def dial(host: str, port: int, tls: ssl.SSLContext | None = None, server_name: str | None = None) -> Connection:
     """A new connection, not read from yet. Raises OSError."""
     closing = None if tls is None else CLOSING_SECONDS
-    _, end = await asyncio.get_running_loop().create_connection(
-        End, host, port, ssl=tls, server_hostname=server_name, ssl_shutdown_timeout=closing
+    _, connection = await asyncio.get_running_loop().create_connection(
+        Connection, host, port, ssl=tls, server_hostname=server_name, ssl_shutdown_timeout=closing
     )
-    return end
+    return connection
 
 
-async def secure(connection: socket.socket, tls: ssl.SSLContext) -> End:
+async def secure(accepted: socket.socket, tls: ssl.SSLContext) -> Connection:
     """Go on in TLS, as its server, with an accepted connection. Raises OSError, ssl.SSLError among them."""
-    _, end = await asyncio.get_running_loop().connect_accepted_socket(
-        End, connection, ssl=tls, ssl_shutdown_timeout=CLOSING_SECONDS
+    _, connection = await asyncio.get_running_loop().connect_accepted_socket(
+        Connection, accepted, ssl=tls, ssl_shutdown_timeout=CLOSING_SECONDS
     )
-    return end
+    return connection
 
 
-async def listen(host: str, port: int, accepted: Callable[[End], None]) -> asyncio.Server:
+async def listen(host: str, port: int, accepted: Callable[[Connection], None]) -> asyncio.Server:
     """Pass every connection to `accepted`. Raises OSError."""
-    return await asyncio.get_running_loop().create_server(lambda: End(accepted), host, port, backlog=1024)
+    return await asyncio.get_running_loop().create_server(lambda: Connection(accepted), host, port, backlog=1024)

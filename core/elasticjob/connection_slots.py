@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 
-class Place:
+class ConnectionSlot:
     """One connection's. `release` it when the connection has ended or has shown who it is; more than once does no
     harm."""
 
-    def __init__(self, places: "Places", address: str, leave: Callable[[], None]) -> None:
-        self._places, self.address, self.leave = places, address, leave
+    def __init__(self, slots: "ConnectionSlots", address: str, leave: Callable[[], None]) -> None:
+        self._slots, self.address, self.leave = slots, address, leave
 
     def release(self) -> None:
-        self._places.release(self)
+        self._slots.release(self)
 
 
-class Places:
+class ConnectionSlots:
     """At most `most` connections. One more costs the address that has the most of them one of its own.
 
     So whoever floods displaces itself: a caller that has few connections keeps them, whoever it is. With `patient` the
@@ -26,16 +26,16 @@ class Places:
         self.most, self.patient = most, patient
         self.displaced = 0
         self._taken = 0
-        self._held: dict[str, dict[Place, None]] = {}  # by address; of each the oldest first
+        self._held: dict[str, dict[ConnectionSlot, None]] = {}  # by address; of each the oldest first
 
     def __len__(self) -> int:
         return self._taken
 
-    def take(self, address: str, leave: Callable[[], None]) -> Place:
-        """A place for a connection from `address`; `leave` is called if it has to make room for another."""
-        place = Place(self, address, leave)
+    def take(self, address: str, leave: Callable[[], None]) -> ConnectionSlot:
+        """A slot for a connection from `address`; `leave` is called if it has to make room for another."""
+        slot = ConnectionSlot(self, address, leave)
         mine = self._held.setdefault(address, {})
-        mine[place] = None
+        mine[slot] = None
         self._taken += 1
         if self._taken > self.most:
             fullest = max(self._held.values(), key=len)
@@ -46,13 +46,13 @@ class Places:
             self.displaced += 1
             self.release(displaced)
             displaced.leave()
-        return place
+        return slot
 
-    def release(self, place: Place) -> None:
-        held = self._held.get(place.address, {})
-        if place not in held:
+    def release(self, slot: ConnectionSlot) -> None:
+        held = self._held.get(slot.address, {})
+        if slot not in held:
             return
-        del held[place]
+        del held[slot]
         self._taken -= 1
         if not held:
-            del self._held[place.address]
+            del self._held[slot.address]

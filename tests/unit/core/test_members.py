@@ -6,38 +6,38 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobStatus, RendezvousStatus
-from elasticjob.incarnations import Incarnation, Incarnations
+from elasticjob.members import Member, Members
 
-FEW = (Incarnation(10, "ab"), Incarnation(2, "0" * 32))
-SOME = Incarnations(FEW)
+FEW = (Member(10, "ab"), Member(2, "0" * 32))
+SOME = Members(FEW)
 
 
 def test_they_are_words_in_the_given_order() -> None:
     assert str(SOME) == "10/ab 2/" + "0" * 32
-    assert Incarnations.read(str(SOME)) == SOME
-    assert (str(Incarnations()), Incarnations.read("")) == ("", Incarnations())
+    assert Members.read(str(SOME)) == SOME
+    assert (str(Members()), Members.read("")) == ("", Members())
 
 
 def test_those_that_follow_each_other_with_one_id_are_one_word() -> None:
     runs = [(0, "a"), (1, "a"), (2, "b"), (3, "a"), (4, "a"), (6, "a"), (5, "a")]
-    some = Incarnations(Incarnation(*one) for one in runs)
+    some = Members(Member(*one) for one in runs)
     assert str(some) == "0-1/a 2/b 3-4/a 6/a 5/a"
-    assert Incarnations.read(str(some)) == some
-    assert [(one.index, one.id) for one in Incarnations.read(str(some))] == runs
+    assert Members.read(str(some)) == some
+    assert [(one.index, one.id) for one in Members.read(str(some))] == runs
 
 
-@given(st.lists(st.builds(Incarnation, st.integers(0, 9), st.sampled_from("ab")), max_size=12))
-def test_they_are_a_sequence(given: list[Incarnation]) -> None:
-    some = Incarnations(given)
-    assert Incarnations.read(str(some)) == some
+@given(st.lists(st.builds(Member, st.integers(0, 9), st.sampled_from("ab")), max_size=12))
+def test_they_are_a_sequence(given: list[Member]) -> None:
+    some = Members(given)
+    assert Members.read(str(some)) == some
     assert (len(some), list(some)) == (len(given), given)
-    assert [some[place] for place in range(-len(given), len(given))] == given * 2
+    assert [some[position] for position in range(-len(given), len(given))] == given * 2
     assert list(some[1:]) == given[1:]
-    for place in (len(given), -len(given) - 1):
+    for position in (len(given), -len(given) - 1):
         with pytest.raises(IndexError):
-            some[place]
-    for one in (Incarnation(index, id) for index in range(10) for id in "abc"):
-        assert some.place_of(one) == (given.index(one) if one in given else None)
+            some[position]
+    for one in (Member(index, id) for index in range(10) for id in "abc"):
+        assert some.position_of(one) == (given.index(one) if one in given else None)
         assert (one in some) is (one in given)
 
 

@@ -1,8 +1,8 @@
 """The tunnel's port as the whole cluster may reach it: what a caller costs before it has shown who it is.
 
-It gets a socket, a task and one of 2048 places; who displaces whom says `Places`. Its first bytes are looked at where
-they are, in the kernel: TLS, with 128 KiB for each connection, is set up for one that begins with TLS and names the
-round and the job that are served, and for few at a time, of each address and of all. A stranger does not know these
+It gets a socket, a task and one of 2048 slots; `ConnectionSlots` says who displaces whom. Its first bytes are looked at
+where they are, in the kernel: TLS, with 128 KiB for each connection, is set up for one that begins with TLS and names
+the round and the job that are served, and for few at a time, of each address and of all. A stranger does not know these
 names; but it is TLS that decides.
 """
 
@@ -13,12 +13,12 @@ import ssl
 from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
-from elasticjob.places import Place, Places
-from elasticjob_sidecar.store.forward import End, secure
+from elasticjob.connection_slots import ConnectionSlot, ConnectionSlots
+from elasticjob_sidecar.store.connection import Connection, secure
 
 log = logging.getLogger(__name__)
 
-PLACES, AT_ONCE = 2048, 64
+SLOTS, AT_ONCE = 2048, 64
 HANDSHAKES, HANDSHAKES_EACH = 64, 8  # at a time: of all, and of one address
 HANDSHAKE_SECONDS = 5.0
 WAITING = 1024  # in the kernel: all members of a round come at once
@@ -35,7 +35,7 @@ class Caller:
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.address = address
-        self.place: Place
+        self.slot: ConnectionSlot
         self._connection: socket.socket | None = connection
 
     async def hello(self) -> bytes:
@@ -64,17 +64,18 @@ class Caller:
         return taken
 
     def close(self) -> None:
-        self.place.release()
+        self.slot.release()
         if self._connection is not None:
             self._connection.close()
 
 
-class Door:
-    """Accepts, and runs `receive` for each caller, in a task that is cancelled if the caller has to make room, which
-    `displaced` is told with its address. Who has shown who it is gives its place back: `caller.place.release()`."""
+class TunnelListener:
+    """Accepts, and runs `receive` for each caller, in a task that is cancelled if the caller has to make room;
+    `displaced` is then called with its address. A caller that has shown who it is gives its slot back:
+    `caller.slot.release()`."""
 
     def __init__(self, receive: Callable[[Caller], Awaitable[None]], displaced: Callable[[str], None]) -> None:
-        self.places = Places(PLACES, patient=True)
+        self.slots = ConnectionSlots(SLOTS, patient=True)
         self._receive, self._displaced = receive, displaced
         self._turns = asyncio.Semaphore(HANDSHAKES)
         self._turns_each: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -96,7 +97,7 @@ class Door:
         for task in self._tasks:
             task.cancel()
 
-    async def secure(self, caller: Caller, tls: ssl.SSLContext) -> End:
+    async def secure(self, caller: Caller, tls: ssl.SSLContext) -> Connection:
         """When it is its turn, go on in TLS. Raises OSError (ssl.SSLError) or TimeoutError."""
         of_address = self._turns_each.setdefault(caller.address, asyncio.Semaphore(HANDSHAKES_EACH))
         async with of_address, self._turns, asyncio.timeout(HANDSHAKE_SECONDS):
@@ -135,7 +136,7 @@ class Door:
             caller.close()
 
         task.add_done_callback(ended)
-        caller.place = self.places.take(caller.address, displaced)
+        caller.slot = self.slots.take(caller.address, displaced)
 
 
 async def _readable(connection: socket.socket) -> None:

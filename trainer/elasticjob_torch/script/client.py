@@ -55,7 +55,7 @@ class ScriptStream(Stream):
         super().__init__(host, port)
         self.view: ScriptView | None = None
         self.saves = False
-        self.told = threading.Event()
+        self.has_view = threading.Event()
         self._name = name
 
     def target(self) -> str:
@@ -70,10 +70,10 @@ class ScriptStream(Stream):
             self.view = ScriptView(int(data["round"]), int(data["waiting"]), str(data["reason"]), ending, since)
         except (KeyError, TypeError) as error:
             raise ValueError(f"event without {error}") from error
-        self.told.set()
+        self.has_view.set()
 
 
-class Link:
+class ScriptClient:
     """A script's side of the sidecar's API."""
 
     def __init__(self, host: str, port: int, local_rank: int) -> None:
@@ -87,7 +87,7 @@ class Link:
     def first_view(self) -> ScriptView | None:
         """The newest view; the first call waits for one, but no other does."""
         if not self._watching and self._watch(saves=False):
-            self._stream.told.wait(FIRST_SECONDS)
+            self._stream.has_view.wait(FIRST_SECONDS)
         return self._stream.view
 
     def wants_restart(self) -> bool:

@@ -1,0 +1,143 @@
+"""Who takes part: a member is one life of one worker's sidecar, and a status names many of them in a word for each run.
+
+`0-4/9f3c01d2.0 5/77ab4e10.0 6-1023/9f3c01d2.0`: a thousand members are a few words, for `kubectl describe` and for
+every sidecar that reads them. The standard library only, as the rendezvous is made of members.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+RUN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?/([^\s/]{1,32})")
+MAX_MEMBERS = 2**16  # more than a job may have
+FORM = "members are written as index/id or first-last/id, with a space between two"
+
+
+class Member(NamedTuple):  # not a dataclass: their hashes took a third of a step with a thousand workers
+    """One worker in one incarnation, which is one life of its sidecar.
+
+    The id tells it from all others of its index, and from no other worker's: pods made at once share theirs.
+    """
+
+    index: int  # type: ignore[assignment]  # nobody calls tuple.index
+    id: str
+
+
+class Run(NamedTuple):
+    """Workers of indices that follow each other, all with the same id."""
+
+    first: int
+    last: int
+    id: str
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return f"{self.first}/{self.id}" if self.first == self.last else f"{self.first}-{self.last}/{self.id}"
+
+
+class Members(Sequence[Member]):
+    """In a given order, kept as runs: a sidecar finds its rank among a thousand without looking at each."""
+
+    __slots__ = ("runs",)
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self.runs = tuple(_runs(members))
+
+    @classmethod
+    def read(cls, text: Any) -> "Members":
+        """From the form that `str` gives, or from what they are. Raises ValueError."""
+        if isinstance(text, Members):
+            return text
+        if isinstance(text, tuple) and all(isinstance(one, Member) for one in text):
+            return cls(text)
+        made = cls()
+        made.runs = tuple(map(_run, text.split(" "))) if isinstance(text, str) and text else ()
+        if not isinstance(text, str) or len(made) > MAX_MEMBERS:
+            raise ValueError(FORM)
+        return made
+
+    def position_of(self, member: Member) -> int | None:
+        """How many come before it, which among participants is its rank; None if it is none of them."""
+        before = 0
+        for run in self.runs:
+            if run.id == member.id and run.first <= member.index <= run.last:
+                return before + member.index - run.first
+            before += run.size
+        return None
+
+    @overload
+    def __getitem__(self, position: int) -> Member: ...
+    @overload
+    def __getitem__(self, position: slice) -> "Members": ...
+    def __getitem__(self, position: int | slice) -> "Member | Members":
+        if isinstance(position, slice):
+            return Members(tuple(self)[position])
+        left = position if position >= 0 else position + len(self)
+        for run in self.runs if left >= 0 else ():
+            if left < run.size:
+                return Member(run.first + left, run.id)
+            left -= run.size
+        raise IndexError(position)
+
+    def __iter__(self) -> Iterator[Member]:
+        return (Member(index, run.id) for run in self.runs for index in range(run.first, run.last + 1))
+
+    def __len__(self) -> int:
+        return sum(run.size for run in self.runs)
+
+    def __contains__(self, one: object) -> bool:
+        return isinstance(one, Member) and self.position_of(one) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Members) and other.runs == self.runs
+
+    def __hash__(self) -> int:
+        return hash(self.runs)
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.runs))
+
+    def __repr__(self) -> str:
+        return f"Members({self})"
+
+
+def _runs(members: Iterable[Member]) -> Iterator[Run]:
+    first = last = -1
+    id = ""
+    for one in members:
+        if id and (one.index, one.id) == (last + 1, id):
+            last = one.index
+            continue
+        if id:
+            yield Run(first, last, id)
+        first, last, id = one.index, one.index, one.id
+    if id:
+        yield Run(first, last, id)
+
+
+def _run(word: str) -> Run:
+    found = RUN.fullmatch(word)
+    if found is None:
+        raise ValueError(FORM)
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    if found[2] is not None and last <= first:
+        raise ValueError(FORM)
+    return Run(first, last, found[3])
+
+
+def read_replacements(text: Any) -> dict[int, int]:
+    """By index, from `index/number` or `first-last/number` words. Raises ValueError."""
+    if isinstance(text, dict):
+        return text
+    words = Members.read(text)
+    if not all(run.id.isascii() and run.id.isdecimal() for run in words.runs):
+        raise ValueError("replacements are written as index/number or first-last/number, with a space between two")
+    return {one.index: int(one.id) for one in words}
+
+
+def written_replacements(replacements: dict[int, int]) -> str:
+    return str(Members(Member(index, str(number)) for index, number in sorted(replacements.items())))
