@@ -319,7 +319,8 @@ class Membership(Course):
         return self._go(self.finishing(seconds))
 
     def close(self) -> None:
-        """Close the rendezvous for all; raises `SidecarError`, or `CannotRunHere` when a newer torchrun has taken over."""
+        """Close the rendezvous for all; raises `SidecarError`, or `CannotRunHere` when a newer torchrun has taken
+        over."""
         self._go(self.closing())
 
     def end(self, *, stopped: bool = False) -> bool:
