@@ -32,12 +32,22 @@ class Program:
         self.process, self.host, self.cut = process, host, cut
         self.ends: dict[End, None] = {}
         self.children: list[Process] = []
-        self._kill = process.kill
-        process.kill = self.kill  # type: ignore[method-assign]
+        self._kill, self._thaw = process.kill, process.thaw
+        process.kill, process.freeze, process.thaw = self.kill, self.freeze, self.thaw  # type: ignore[method-assign]
 
     def later(self, seconds: float, callback: Callable[..., object], *args: Any) -> None:
         process = self.process
         process._loop.call_later(seconds, callback, *args, context=process._context)
+
+    def freeze(self) -> None:
+        """All of its container stands still."""
+        for process in (self.process, *self.children):
+            process.frozen = True
+
+    def thaw(self) -> None:
+        self._thaw()
+        for child in self.children:
+            child.thaw()
 
     def kill(self) -> None:
         """The kernel closes what it had, and what it had started ends with it."""

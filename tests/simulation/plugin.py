@@ -205,7 +205,7 @@ async def _await_answer(reader: Reader, within: float, still_waiting: Callable[[
     coming: Awaitable[None] = reader._wait_for_data("read")  # type: ignore[attr-defined]
     readable = asyncio.ensure_future(coming)
     try:
-        while not (await asyncio.wait({readable}, timeout=min(client._TELL_SECONDS, within - waited)))[0]:
+        while not (await asyncio.wait({readable}, timeout=min(client._LOG_SECONDS, within - waited)))[0]:
             waited = loop.time() - began
             if waited >= within:
                 raise TimeoutError

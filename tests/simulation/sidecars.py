@@ -1,7 +1,7 @@
 """The real sidecar in a container of the simulation: its parts as `app` wires them, from the variables of the pod.
 
-Stand-ins are TLS (`pipes`), the sockets below `Door` and the health server, and the file that counts the starts. All
-that they carry or decide is real.
+Stand-ins are TLS (`pipes`), the sockets below `TunnelListener` and the health server, and the file that counts the
+starts. All that they carry or decide is real.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from elasticjob_sidecar.kubernetes.client import Kube
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.certificate import make
+from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
-from elasticjob_sidecar.store.forward import End
 from simulation import pipes
 from simulation.containers import Sandbox
 from simulation.loop import Process
@@ -130,20 +130,20 @@ def next_credentials() -> ShownCredentials:
 
 
 class Caller:
-    """In the place of `door.Caller`: a connection whose first bytes have come, and no TLS yet."""
+    """In the place of `listener.Caller`: a connection whose first bytes have come, and no TLS yet."""
 
     def __init__(self, end: pipes.End) -> None:
         self.end = end
         self.address = end.other.program.host
-        self.place = SimpleNamespace(release=lambda: None)
+        self.slot = SimpleNamespace(release=lambda: None)
         self.taken = False
 
     async def hello(self) -> bytes:
         return b"\x16\x03" + self.end.asked.encode()
 
 
-class Door:
-    """In the place of `door.Door`: no crowd comes here, so nobody is displaced."""
+class TunnelListener:
+    """In the place of `listener.TunnelListener`: no crowd comes here, so nobody is displaced."""
 
     def __init__(self, receive: Callable[[Caller], Awaitable[None]], displaced: Callable[[str], None]) -> None:
         self._receive = receive
@@ -160,18 +160,18 @@ class Door:
         for task in self._tasks:
             task.cancel()
 
-    async def secure(self, caller: Caller, tls: Tls) -> End:
+    async def secure(self, caller: Caller, tls: Tls) -> Connection:
         other = caller.end.other
         if not tls.is_expected(caller.end.asked) or caller.end.shown not in tls.trusted:
             raise ssl.SSLError(1, "certificate verify failed")
         caller.taken = True
-        end = End()
-        caller.end.set_protocol(end)
-        end.connection_made(caller.end)
+        connection = Connection()
+        caller.end.set_protocol(connection)
+        connection.connection_made(caller.end)
         other.shown = tls.certificate
         if other.secured is not None and not other.secured.done():
             other.secured.set_result(None)
-        return end
+        return connection
 
     def _greeter(self) -> asyncio.Protocol:
         return _Greeter(self._admit)
@@ -207,9 +207,9 @@ def _listener(port: int) -> Any:
 @contextmanager
 def stand_ins() -> Iterator[None]:
     """What would open sockets below asyncio opens none."""
-    kept = transport.Door, health._listener
-    transport.Door, health._listener = Door, _listener  # type: ignore[assignment, misc]
+    kept = transport.TunnelListener, health._listener
+    transport.TunnelListener, health._listener = TunnelListener, _listener  # type: ignore[assignment, misc]
     try:
         yield
     finally:
-        transport.Door, health._listener = kept  # type: ignore[misc]
+        transport.TunnelListener, health._listener = kept  # type: ignore[misc]

@@ -8,8 +8,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from elasticjob.api import STORE_PORT, Incarnation
-from elasticjob_torch.agent.membership import Misplaced
+from elasticjob.api import STORE_PORT, Member
+from elasticjob_torch.agent.membership import CannotRunHere
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar.client import (
     Closed,
@@ -81,7 +81,7 @@ class TrainerProgram:
         return agent
 
     async def _struck(self, agent: "Agent") -> "Agent":
-        """It is killed, with its container or under a shell that starts another; or it hangs, and one more is started."""
+        """It is killed, with its container or under a shell that starts another; or hangs beside another."""
         pod, dice = self._pod, self._pod.dice
         loop, how = asyncio.get_running_loop(), dice.random()
         if how < 0.3:
@@ -130,12 +130,12 @@ class Agent:
     async def run(self) -> int:
         host, port = self.settings.host, self.settings.port
         events = self.events = AgentStream(host, port, self.trainer)
-        events.silent = lambda: self.views.silent(self.name, self.pod, self.loop.time())
+        events.silent = lambda: self.views.silent(self.name, self.process, self.pod, self.loop.time())
         calls = VirtualCalls(host, port, self.trainer, self.settings.sidecar_timeout, self._told)
         course = self.course = VirtualCourse(self.settings, calls, events, self.loop.time, asyncio.sleep)
         try:
             await course.go(course.opening())
-        except Misplaced as error:
+        except CannotRunHere as error:
             self.pod.say("torchrun finds no sidecar", str(error))
             return 1
         self._task = asyncio.create_task(self._work())
@@ -188,7 +188,7 @@ class Agent:
             self._drop_store()
             handed = await self._join(failure)
             failure = ""
-            me = Incarnation(self.index, self.pod.files["sidecar"].id)
+            me = Member(self.index, self.pod.files["sidecar"].id)
             self.views.handed(self.job, self.name, me, handed)
             self.pod.say(f"{self.name} is handed round {handed.number}", f"rank {handed.rank} of {handed.world_size}")
             try:
@@ -210,7 +210,7 @@ class Agent:
             raise Exit(0, error) from None
         except Closed as error:
             raise Exit(0 if error.outcome == "Complete" else 1, error) from None
-        except (Misplaced, JoinTimeout, SidecarUnavailable, SidecarError) as error:
+        except (CannotRunHere, JoinTimeout, SidecarUnavailable, SidecarError) as error:
             raise Exit(1, error) from None
         return handed
 
@@ -262,5 +262,5 @@ class Agent:
 
     def _judge_success(self, round: int) -> None:
         worker = self.pod.network.server.get("elasticworkers", self.namespace, self.pod.name)
-        me = Incarnation(self.index, self.pod.files["sidecar"].id)
+        me = Member(self.index, self.pod.files["sidecar"].id)
         self.views.success(self.name, self.pod, worker, me, round)

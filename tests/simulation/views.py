@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from elasticjob.api import Incarnation, Incarnations
+from elasticjob.api import Member, Members
 from elasticjob_torch.sidecar.client import Call, Round
 from simulation.containers import Sandbox
 from simulation.loop import Process
@@ -23,7 +23,7 @@ class Views:
         self.complain: Callable[[str], None] = print
         self.calm_since = inf
         self._formed: dict[
-            tuple[str, int], tuple[Incarnation, ...]
+            tuple[str, int], tuple[Member, ...]
         ] = {}  # by the job's uid and the round: who has which rank
         self._held: defaultdict[tuple[str, int], dict[int, str]] = defaultdict(dict)
         self._over: dict[tuple[str, int], float] = {}  # since when a round is over
@@ -33,13 +33,13 @@ class Views:
             return
         agreed = change.body.get("status", {}).get("rendezvous", {})
         uid, round, phase = change.body["metadata"]["uid"], agreed.get("round", 1), agreed.get("phase", "Forming")
-        members = tuple(Incarnations.read(agreed.get("participants", "")))
+        members = tuple(Members.read(agreed.get("participants", "")))
         if phase == "Formed":
             self._formed.setdefault((uid, round), members)
         elif phase == "Forming":
             self._over.setdefault((uid, round - 1), now)
 
-    def handed(self, job: str, who: str, me: Incarnation, round: Round) -> None:
+    def handed(self, job: str, who: str, me: Member, round: Round) -> None:
         """An agent was told of its round."""
         what = f"{who} was handed round {round.number} with rank {round.rank} of {round.world_size}"
         members = self._formed.get((job, round.number))
@@ -59,14 +59,19 @@ class Views:
         if now - began > most and process.woken_at < began:
             self.complain(f"{who}: {call.method} {call.target} took {now - began:.1f} s, more than {most:.1f}")
 
-    def silent(self, who: str, pod: Sandbox, now: float) -> None:
+    def silent(self, who: str, listener: Process, pod: Sandbox, now: float) -> None:
         """A stream of the sidecar's was given up as silent."""
         sidecar = pod.files.get("sidecar")
         process = sidecar.process if sidecar is not None else None
-        if process is not None and process.runs and process.woken_at < now - 60 and sidecar.began < now - 60:
+        if (
+            process is not None
+            and process.runs
+            and max(process.woken_at, listener.woken_at) < now - 60
+            and sidecar.began < now - 60
+        ):
             self.complain(f"{who}: the stream of a sidecar that runs fell silent")
 
-    def success(self, who: str, pod: Sandbox, worker: Object | None, me: Incarnation, round: int) -> None:
+    def success(self, who: str, pod: Sandbox, worker: Object | None, me: Member, round: int) -> None:
         """An agent was told that its success is recorded."""
         spec = worker["spec"] if worker is not None else {}
         request = spec.get("request") or {}

@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from elasticjob.api import STORE_PORT
-from elasticjob_torch.agent.membership import Misplaced
-from elasticjob_torch.script.link import HEARD_SECONDS, ScriptStream
+from elasticjob_torch.agent.membership import CannotRunHere
+from elasticjob_torch.script.client import HEARD_SECONDS, ScriptStream
 from elasticjob_torch.sidecar.client import Round, SidecarError
 from simulation.pipes import LOOPBACK
 from simulation.plugin import Reader, VirtualCalls, VirtualStream, Writer, open_connection
@@ -118,7 +118,7 @@ class Workers:
                 doing.result()
                 return
             if self._dice.random() < 0.4:
-                await asyncio.sleep(1e6)
+                await asyncio.sleep(self._dice.uniform(30, STUCK_SECONDS))
             await asyncio.sleep(self._dice.uniform(0.1, 3))
             raise ConnectionResetError("a peer is gone")
         finally:
@@ -135,10 +135,11 @@ class Workers:
             if self._failing and now >= fails:
                 raise ConnectionResetError("an exception in the script")
             if self._hanging and now >= fails:
-                await asyncio.sleep(1e6)
+                await asyncio.sleep(dice.uniform(30, STUCK_SECONDS))
+                raise TimeoutError("a collective took too long")
             if self._closing and now >= fails:
                 self._closing = False
-                with suppress(Misplaced, SidecarError):
+                with suppress(CannotRunHere, SidecarError):
                     await agent.course.go(agent.course.closing())
             step += 1
             await asyncio.sleep(min(self._reports or STEP_SECONDS, max(ends - now, 0.01)))
@@ -160,7 +161,9 @@ class Workers:
         agent = self.agent
         stream = self._stream = WatchStream(agent.settings.host, agent.settings.port, f"{agent.name}-script")
         stream.saves = self._saves
-        stream.silent = lambda: agent.views.silent(f"{agent.name}'s script", self._pod, agent.loop.time())
+        stream.silent = lambda: agent.views.silent(
+            f"{agent.name}'s script", agent.process, self._pod, agent.loop.time()
+        )
         stream.start()
 
 
