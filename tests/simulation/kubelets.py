@@ -329,7 +329,8 @@ class PodRun:
         self.ready = False
         self.sandbox.network.close()
         self.tell()
-        self.node.pods.pop(self.uid, None)
+        if self.node.alive:  # else it is done with when the kubelet is there again
+            self.node.pods.pop(self.uid, None)
 
     # --- power
 

@@ -26,6 +26,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = START_SECONDS
+        self._asked = 0
         self.turns = 0
         self.set_task_factory(_kept_task)
         self.set_exception_handler(self._on_exception)
@@ -47,6 +48,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def remove_signal_handler(self, number: int) -> bool:
         process = PROCESS.get()
         return process is not None and process.handlers.pop(number, None) is not None
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """What is due at the same time happens in the order in which it was asked for, which a heap alone forgets."""
+        self._asked += 1
+        timer = _Timer(when, callback, args, self, context)
+        timer.number = self._asked
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
@@ -85,6 +97,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __del__(self) -> None:
         pass  # it holds nothing that has to be closed
+
+
+class _Timer(asyncio.TimerHandle):
+    number: int
+
+    def __lt__(self, other: Any) -> bool:
+        return (self._when, self.number) < (other._when, other.number)  # type: ignore[attr-defined]
 
 
 class Process:
