@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to try seeds")
     parser.add_argument("--seed", type=int, help="try this one only")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--seeds", type=int, default=2**62, help="how many seeds to try at most")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--verbose", action="store_true", help="with --seed: print the whole history")
     given = parser.parse_args(arguments)
@@ -33,19 +34,21 @@ def main(arguments: list[str]) -> int:
         if given.verbose:
             print("\n".join(verdict.history))
         return report(verdict) if verdict.broken else _well(verdict)
-    return search(given.first, given.seconds, given.processes)
+    return search(range(given.first, given.first + given.seeds), given.seconds, given.processes)
 
 
-def search(first: int, seconds: float, processes: int) -> int:
-    """Tries seeds from `first` on; the exit code."""
+def search(tried: range, seconds: float, processes: int) -> int:
+    """Tries these seeds, as many as there is time for; the exit code."""
     began = told = time.monotonic()
     seeds, lives, virtual, happened = 0, 0, 0.0, Counter[str]()
     with ProcessPoolExecutor(processes, initializer=_prepare) as pool:
-        following = iter(range(first, 2**62, AT_ONCE))
         under_way: set[Future[list[Verdict]]] = set()
-        while under_way or time.monotonic() - began < seconds:
-            while len(under_way) < processes + 1 and time.monotonic() - began < seconds:
-                under_way.add(pool.submit(_live_some, next(following)))
+        while True:
+            while tried and len(under_way) < processes + 1 and time.monotonic() - began < seconds:
+                under_way.add(pool.submit(_live_some, tried[:AT_ONCE]))
+                tried = tried[AT_ONCE:]
+            if not under_way:
+                break
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for verdict in _in_order(done):
                 seeds, lives, virtual = seeds + 1, lives + verdict.jobs, virtual + verdict.seconds
@@ -56,7 +59,7 @@ def search(first: int, seconds: float, processes: int) -> int:
             if time.monotonic() - told >= PROGRESS_SECONDS:
                 told = time.monotonic()
                 print(_progress(seeds, lives, virtual, told - began), flush=True)
-    print(_progress(seeds, lives, virtual, time.monotonic() - began) + f"; next is seed {next(following)}")
+    print(_progress(seeds, lives, virtual, time.monotonic() - began) + f"; next is seed {tried.start}")
     print("  " + ", ".join(f"{what} {times:,}" for what, times in sorted(happened.items())))
     return 0
 
@@ -87,9 +90,9 @@ def _prepare() -> None:
     gc.disable()  # each life ends with a collection
 
 
-def _live_some(first: int) -> list[Verdict]:
+def _live_some(seeds: range) -> list[Verdict]:
     """Of those that went well no history is kept."""
-    found = (live(seed) for seed in range(first, first + AT_ONCE))
+    found = (live(seed) for seed in seeds)
     return [one if one.broken else one._replace(history=[]) for one in found]
 
 

@@ -10,12 +10,13 @@ from unittest.mock import patch
 
 from pydantic import ValidationError
 
-from elasticjob.api import ElasticJobStatus
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, State, decide, violations
 from elasticjob.rendezvous.history import history_violations
 from elasticjob_operator import reconciler
 from elasticjob_operator.job.status import state_of
-from elasticjob_operator.objects.pods import place_of
+from elasticjob_operator.objects.access import render_access
+from elasticjob_operator.objects.pods import default_account, pod_key_of
 from simulation.api_server import Call
 from simulation.operators import Operator
 from simulation.store import Change, Object
@@ -23,6 +24,7 @@ from simulation.world import World
 
 WOKEN_SECONDS = 13.0  # for which one that was frozen may go on with what it had begun: until its next renewal fails
 CLOCKS_APART_SECONDS = 5.0
+GRANTS_SEEN_SECONDS = 30.0  # for so long the operator may rely on what it has seen of a job's access, and more
 GRANTS = ("serviceaccounts", "roles", "rolebindings", "networkpolicies")
 BY_HAND = "made-by-hand"  # a label of what people have made, and the operator must leave alone
 
@@ -34,7 +36,7 @@ class Judge:
         self.world, self.found = world, []  # type: World, list[str]
         self.writes: dict[str, int] = {}  # of statuses, by the job's uid
         self._statuses: dict[str, list[tuple[float, Object]]] = {}  # by the job's uid, with when each was stored
-        self._ended_at: dict[str, float] = {}
+        self._gone_at: dict[tuple[str, str], float] = {}  # when a grant was deleted
         self._leases: list[tuple[float, str]] = [(0.0, "")]
         world.server.store.observers.append(self._see)
         world.server.on_call.append(self._hear)
@@ -93,14 +95,13 @@ class Judge:
                     self._check_expiry(change)
                 known = self._statuses.setdefault(meta["uid"], [])
                 known.append((now, change.body))
-            case "leases" if change.new is not None:
-                self._leases.append((now, change.new["spec"].get("holderIdentity", "")))
             case "leases":
-                self._leases.append((now, ""))
+                self._check_lease(change, now)
             case "pods" if self._by_operator(change.by):
                 self._check_pod(change)
-            case plural if plural in GRANTS and change.type == "DELETED" and self._by_operator(change.by):
-                if BY_HAND in (change.body["metadata"].get("labels") or {}):
+            case plural if plural in GRANTS and change.type == "DELETED":
+                self._gone_at[plural, change.body["metadata"]["name"]] = now
+                if self._by_operator(change.by) and BY_HAND in (change.body["metadata"].get("labels") or {}):
                     self.complain(f"the operator has deleted {plural} {change.body['metadata']['name']} made by hand")
 
     def _by_operator(self, client: str) -> Operator | None:
@@ -116,12 +117,12 @@ class Judge:
         job = self._status_at(owner["uid"], change.sent_at)
         if job is None or self._woken(change.by, change.sent_at):
             return
-        place = place_of(job["metadata"]["name"], meta["name"])
-        if place is None:
+        key = pod_key_of(job["metadata"]["name"], meta["name"])
+        if key is None:
             self.complain(f"the operator has changed pod {meta['name']}, which is no worker")
             return
         state = state_of(ElasticJobStatus.parse(job.get("status")), Clocks(opened=0.0, formed=0.0))
-        index, number = place
+        index, number = key
         agreed = state.replacements.get(index, 0)
         told = f"pod {meta['name']} at status [round {state.round} {state.phase}, {agreed} agreed for index {index}]"
         if change.type == "ADDED":
@@ -131,6 +132,7 @@ class Judge:
                 self.complain(f"{told} was made after the job had ended")
             elif index in state.done:
                 self.complain(f"{told} was made, and its worker has finished")
+            self._check_access(job, change.sent_at)
             return
         going = change.new is None or (
             "deletionTimestamp" in change.new["metadata"] and "deletionTimestamp" not in (change.old or {})["metadata"]
@@ -142,6 +144,26 @@ class Judge:
         elif change.new["spec"].get("activeDeadlineSeconds") != change.old["spec"].get("activeDeadlineSeconds"):
             if not (state.ended or index in state.done):
                 self.complain(f"{told} was ended by the operator, and no status says why")
+
+    def _check_access(self, job: Object, when: float) -> None:
+        """A pod is made when its job has its access, as far as could be seen some seconds before."""
+        spec = ElasticJobSpec.parse(job["spec"])
+        name = default_account(job["metadata"]["name"])
+        for path, body in render_access(job, spec):
+            plural = path.rsplit("/", 1)[1]
+            found = self.world.server.get(plural, job["metadata"]["namespace"], name)
+            if found is None and when - self._gone_at.get((plural, name), 0.0) > GRANTS_SEEN_SECONDS:
+                self.complain(f"a pod of job {job['metadata']['name']} was made before its {body['kind']}")
+
+    def _check_lease(self, change: Change, now: float) -> None:
+        """Each leader has a term of its own."""
+        new = change.new["spec"] if change.new is not None else {}
+        old = change.old["spec"] if change.old is not None else {}
+        holder, before = new.get("holderIdentity", ""), old.get("holderIdentity", "")
+        if holder and before != holder and change.type == "MODIFIED":
+            if new["leaseTransitions"] <= old["leaseTransitions"]:
+                self.complain(f"{holder} leads in term {new['leaseTransitions']}, which was another's")
+        self._leases.append((now, holder))
 
     def _check_expiry(self, change: Change) -> None:
         meta, spec = change.body["metadata"], change.body["spec"]

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import aiohttp
 
-from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, Incarnation, Incarnations
+from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
+from elasticjob.members import Member, Members
 from simulation.containers import KILLED, Program, Sandbox
 from simulation.network import Session
 from simulation.store import Object
@@ -139,10 +140,10 @@ class StubSidecar:
         if status != 200:
             return False
         agreed = job.get("status", {}).get("rendezvous", {})
-        me = Incarnation(self.index, self.id)
+        me = Member(self.index, self.id)
         self.round, self.phase = agreed.get("round", 1), agreed.get("phase", "Forming")
-        self.member = me in Incarnations.read(agreed.get("participants", ""))
-        self.leaving = me in Incarnations.read(agreed.get("leaving", ""))
+        self.member = me in Members.read(agreed.get("participants", ""))
+        self.leaving = me in Members.read(agreed.get("leaving", ""))
         self.seen = True
         return True
 

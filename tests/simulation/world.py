@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -42,7 +44,7 @@ class World:
         self.garbage = GarbageCollector(self.loop, self.server, self.dice)
         self.plans: dict[str, Plan] = {}  # by the job's name
         self.networks: list[Network] = []
-        self.crashes: list[str] = []
+        self.on_mistake: Callable[[str], None] = lambda why: None
         self.operators: list[Operator] = []
         self.cluster = Cluster(
             self.loop,
@@ -124,7 +126,8 @@ class World:
 
     def _on_crash(self, who: str, error: BaseException) -> None:
         self.say(who, "crashes", f"{type(error).__name__}: {error}")
-        self.crashes.append(f"{who} crashed: {type(error).__name__}: {error}")
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        self.on_mistake(f"{who} crashed: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})")
 
 
 class _Log(logging.Handler):
