@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Any
 
-from elasticjob.api import Cause, RendezvousStatus
+from elasticjob.api import Cause, RendezvousStatus, RequestType
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits, Mode
@@ -86,16 +86,16 @@ class Driver:
 
     async def leave(self, trainer: str, cause: Cause, seconds: float) -> None:
         self.membership.leave(trainer, cause)
-        await self._settled("leave", seconds)
+        await self._settled(RequestType.LEAVE, seconds)
 
     async def finish(self, trainer: str, round: int, seconds: float) -> None:
         self.membership.finish(trainer, round)
         self._record.end()
-        await self._settled("finish", seconds)
+        await self._settled(RequestType.FINISH, seconds)
 
     async def close(self, trainer: str, seconds: float) -> None:
         self.membership.close(trainer)
-        await self._settled("close", seconds)
+        await self._settled(RequestType.CLOSE, seconds)
 
     def watch(self, script: str, saves: bool) -> int:
         """A training script looks on. Raises Refused."""
@@ -131,15 +131,22 @@ class Driver:
 
     # --- outputs
 
-    async def _settled(self, what: str, seconds: float) -> None:
+    async def _settled(self, what: RequestType, seconds: float) -> None:
         """As `_settle`, and wait until the API server has the request."""
         self._settle()
         try:
             async with asyncio.timeout(seconds):
+                while what is not RequestType.CLOSE and self._asks_close:  # that is first, until the job is closed
+                    await self._next_change.wait()
                 await self._record.written()
         except TimeoutError:
-            message = f"the API server did not take the {what} within {seconds:g} s; it is still to be sent"
+            message = f"the API server did not take the {what.lower()} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
+
+    @property
+    def _asks_close(self) -> bool:
+        request = self.membership.request
+        return request is not None and request.type is RequestType.CLOSE
 
     def _settle(self) -> None:
         machine = self.membership
