@@ -112,7 +112,7 @@ class Agent:
         env = pod.env("trainer")
         sidecar = pod.env("elasticjob-sidecar")
         self.settings = parse_settings(env["PET_RDZV_ENDPOINT"], env["PET_RDZV_ID"], {})
-        self.index, self.job, self.namespace = int(sidecar["ELASTICJOB_INDEX"]), env["PET_RDZV_ID"], pod.namespace
+        self.index, self.job = int(sidecar["ELASTICJOB_INDEX"]), env["PET_RDZV_ID"]
         self.process = internet.fork(f"{name}/torchrun")
         self.facts = pod.facts
         self.loop, self.dice = pod.loop, pod.dice
@@ -261,6 +261,5 @@ class Agent:
             self.views.ended(call, began, self.loop.time(), process, self.name)
 
     def _judge_success(self, round: int) -> None:
-        worker = self.pod.network.server.get("elasticworkers", self.namespace, self.pod.name)
         me = Member(self.index, self.pod.files["sidecar"].id)
-        self.views.success(self.name, self.pod, worker, me, round)
+        self.views.success(self.name, self.pod, me, round)

@@ -27,15 +27,21 @@ class Views:
         ] = {}  # by the job's uid and the round: who has which rank
         self._held: defaultdict[tuple[str, int], dict[int, str]] = defaultdict(dict)
         self._over: dict[tuple[str, int], float] = {}  # since when a round is over
+        self._finished: set[tuple[str, str]] = set()  # names of records, and the ids by which they said Finish
 
     def see(self, change: Change, now: float) -> None:
-        if change.plural != "elasticjobs":
-            return
-        agreed = change.body.get("status", {}).get("rendezvous", {})
-        uid, round, phase = change.body["metadata"]["uid"], agreed.get("round", 1), agreed.get("phase", "Forming")
-        members = tuple(Members.read(agreed.get("participants", "")))
+        if change.plural == "elasticworkers" and change.new is not None:
+            spec = change.new["spec"]
+            if (spec.get("request") or {}).get("type") == "Finish":
+                self._finished.add((change.new["metadata"]["name"], spec["id"]))
+        elif change.plural == "elasticjobs":
+            self._see_job(change.body, now)
+
+    def _see_job(self, job: Object, now: float) -> None:
+        agreed = job.get("status", {}).get("rendezvous", {})
+        uid, round, phase = job["metadata"]["uid"], agreed.get("round", 1), agreed.get("phase", "Forming")
         if phase == "Formed":
-            self._formed.setdefault((uid, round), members)
+            self._formed.setdefault((uid, round), tuple(Members.read(agreed.get("participants", ""))))
         elif phase == "Forming":
             self._over.setdefault((uid, round - 1), now)
 
@@ -71,12 +77,10 @@ class Views:
         ):
             self.complain(f"{who}: the stream of a sidecar that runs fell silent")
 
-    def success(self, who: str, pod: Sandbox, worker: Object | None, me: Member, round: int) -> None:
+    def success(self, who: str, pod: Sandbox, me: Member, round: int) -> None:
         """An agent was told that its success is recorded."""
-        spec = worker["spec"] if worker is not None else {}
-        request = spec.get("request") or {}
-        if worker is not None and (spec["id"], request.get("type")) != (me.id, "Finish"):
-            self.complain(f"{who} was told that its finish of round {round} is recorded, but it is {spec}")
+        if (pod.name, me.id) not in self._finished:
+            self.complain(f"{who} was told that its finish of round {round} is recorded, and no record has said so")
 
     def trains_on(self, job: str, round: int, woken_at: float, now: float, who: str) -> None:
         """An agent looks whether its round goes on, and has heard nothing else."""
