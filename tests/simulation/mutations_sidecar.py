@@ -12,7 +12,7 @@ CLIENT, WATCH, RECORD, RETRY = (
 )
 ROUTES, SERVER = f"{SIDECAR}/trainer_api/routes.py", f"{SIDECAR}/trainer_api/server.py"
 TRUST, TUNNEL = f"{SIDECAR}/store/trust.py", f"{SIDECAR}/store/tunnel.py"
-CALLS, EVENTS, COURSE = f"{PLUGIN}/sidecar/client.py", f"{PLUGIN}/sidecar/events.py", f"{PLUGIN}/agent/membership.py"
+CALLS, EVENTS, COURSE = f"{PLUGIN}/sidecar/client.py", f"{PLUGIN}/sidecar/events.py", f"{PLUGIN}/agent/course.py"
 
 MUTATIONS = (
     Mutation(

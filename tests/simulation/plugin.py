@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from elasticjob_torch.agent.membership import Course, Steps
+from elasticjob_torch.agent.course import Course, Steps
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.client import Call, Calls, SidecarUnavailable, Tries, read_answer
 from elasticjob_torch.sidecar.events import SILENCE_SECONDS, Lines, Reopening, Stream

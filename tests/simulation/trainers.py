@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from elasticjob.api import STORE_PORT, Member
-from elasticjob_torch.agent.membership import CannotRunHere
+from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar.client import (
     Closed,

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from elasticjob.api import STORE_PORT
-from elasticjob_torch.agent.membership import CannotRunHere
+from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.script.client import HEARD_SECONDS, ScriptStream
 from elasticjob_torch.sidecar.client import Round, SidecarError
 from simulation.pipes import LOOPBACK
