@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from simulation import sidecars
 from simulation.containers import Sandbox
 from simulation.lives import Life, Verdict
+from simulation.loop import PROCESS
 from simulation.pipes import Internet
 from simulation.sidecars import SidecarProgram
 from simulation.trainers import TrainerProgram
 from simulation.views import Views
+from simulation.world import World
 
 
 class RealPrograms:
@@ -61,6 +63,18 @@ class _Errors(logging.Handler):
             self._views.complain(f"the trainer API: {record.getMessage()}: {error!r}")
 
 
+class _Said(logging.Handler):
+    """What the plug-in logs is in the history."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        self._world.say(process.name if process else "", record.levelname.lower(), record.getMessage())
+
+
 class WholeLife(Life):
     """The life of one seed, with the real sidecars and what trainers are told of it."""
 
@@ -72,8 +86,15 @@ class WholeLife(Life):
         world.server.store.observers.append(lambda change: views.see(change, world.loop.time()))
 
     def run(self) -> Verdict:
-        with self._programs.in_place():
-            return super().run()
+        plugin, said = logging.getLogger("elasticjob_torch"), _Said(self.world)
+        plugin.addHandler(said)
+        plugin.propagate = False
+        try:
+            with self._programs.in_place():
+                return super().run()
+        finally:
+            plugin.removeHandler(said)
+            plugin.propagate = True
 
     async def _quiet(self) -> None:
         self._programs.views.calm_since = self.world.loop.time()

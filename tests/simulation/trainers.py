@@ -149,7 +149,7 @@ class Agent:
         recorded = await course.go(course.ending(stopped=self.stopped))
         self._drop_store()
         if recorded and course._succeeded and not self.stopped:
-            self._judge_success(course._succeeded)
+            self.views.success(self.name, self.pod, course._succeeded)
         return code
 
     async def _work(self) -> int:
@@ -229,7 +229,7 @@ class Agent:
         """Told first that this agent is done; then the others are waited for, as long as any may come."""
         course = self.course
         if await course.go(course.finishing()):
-            self._judge_success(handed.number)
+            self.views.success(self.name, self.pod, handed.number)
         limit = BARRIER_SECONDS if self.store is None else 1e9
         with suppress(SidecarError, OSError, TimeoutError, EOFError):
             await course.go(course.awaiting_store(handed, self.loop.time() + EXIT_SECONDS))
@@ -259,7 +259,3 @@ class Agent:
         process = PROCESS.get()
         if process is not None and not isinstance(error, asyncio.CancelledError | GeneratorExit):
             self.views.ended(call, began, self.loop.time(), process, self.name)
-
-    def _judge_success(self, round: int) -> None:
-        me = Member(self.index, self.pod.files["sidecar"].id)
-        self.views.success(self.name, self.pod, me, round)

@@ -27,13 +27,13 @@ class Views:
         ] = {}  # by the job's uid and the round: who has which rank
         self._held: defaultdict[tuple[str, int], dict[int, str]] = defaultdict(dict)
         self._over: dict[tuple[str, int], float] = {}  # since when a round is over
-        self._finished: set[tuple[str, str]] = set()  # names of records, and the ids by which they said Finish
+        self._finished: set[tuple[str, int]] = set()  # names of records, and the rounds of which they said Finish
 
     def see(self, change: Change, now: float) -> None:
         if change.plural == "elasticworkers" and change.new is not None:
-            spec = change.new["spec"]
-            if (spec.get("request") or {}).get("type") == "Finish":
-                self._finished.add((change.new["metadata"]["name"], spec["id"]))
+            request = change.new["spec"].get("request") or {}
+            if request.get("type") == "Finish":
+                self._finished.add((change.new["metadata"]["name"], request.get("round")))
         elif change.plural == "elasticjobs":
             self._see_job(change.body, now)
 
@@ -77,9 +77,9 @@ class Views:
         ):
             self.complain(f"{who}: the stream of a sidecar that runs fell silent")
 
-    def success(self, who: str, pod: Sandbox, me: Member, round: int) -> None:
+    def success(self, who: str, pod: Sandbox, round: int) -> None:
         """An agent was told that its success is recorded."""
-        if (pod.name, me.id) not in self._finished:
+        if (pod.name, round) not in self._finished:
             self.complain(f"{who} was told that its finish of round {round} is recorded, and no record has said so")
 
     def trains_on(self, job: str, round: int, woken_at: float, now: float, who: str) -> None:
