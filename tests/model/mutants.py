@@ -1,8 +1,8 @@
 """Shows that the checks can fail: each mutation is one seeded mistake, and something has to catch it.
 
 `make mutants`, or `python -m model.mutants [--all] [word ...]`: only mutations in whose sentence each word occurs. A
-mutation is made in a copy of the sources, and there the unit tests of the rendezvous and a quick exploration of each
-model run, the one first that is known to catch it; the first catch ends it. `--all` lets all run, and tells of each. A
+mutation is made in a copy of the sources, and there the unit tests of the rendezvous, a quick exploration of each model
+and some lives of the simulation run, the one first that is known to catch it; the first catch ends it. `--all` lets all run, and tells of each. A
 mutation that survives, or whose text is not in the sources exactly once any more, ends the run with exit code 1.
 """
 
@@ -18,10 +18,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from model.mutations import MUTATIONS, Mutation
+from model.mutations import MUTATIONS as OF_RULES
+from model.mutations import Mutation
+from simulation.mutations_operator import MUTATIONS as OF_OPERATOR
 
+MUTATIONS = (*OF_RULES, *OF_OPERATOR)
 ROOT = Path(__file__).parents[2]
-COPIED = ("core", "operator", "sidecar", "tests/support", "tests/unit", "tests/model", "pyproject.toml")
+COPIED = ("core", "operator", "sidecar", "tests/support", "tests/unit", "tests/model", "tests/simulation", "trainer", "pyproject.toml")
 PROCESSES = 2
 LONGEST_SECONDS = 300  # a mutant may run in circles
 UNIT_TESTS = (
@@ -36,7 +39,13 @@ UNIT_TESTS = (
     "tests/unit/sidecar/membership/test_membership.py",
 )
 EXPLORE = ("-m", "model.explore", "--quick", "--alone")
-CHECKS = {"unit": UNIT_TESTS, "operator": (*EXPLORE, "operator"), "composed": (*EXPLORE, "composed")}
+SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "280", "--processes", "1")
+CHECKS = {
+    "unit": UNIT_TESTS,
+    "operator": (*EXPLORE, "operator"),
+    "composed": (*EXPLORE, "composed"),
+    "simulation": SIMULATE,
+}
 
 
 class Verdict(NamedTuple):
@@ -72,7 +81,7 @@ def _copy(root: Path) -> None:
 
 def _run(root: Path, arguments: tuple[str, ...]) -> str:
     """What a check said of the mutant, empty if it found nothing."""
-    path = os.pathsep.join(str(root / name) for name in ("core", "operator", "sidecar", "tests"))
+    path = os.pathsep.join(str(root / name) for name in ("core", "operator", "sidecar", "trainer", "tests"))
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *arguments]
     try:
@@ -86,7 +95,7 @@ def _run(root: Path, arguments: tuple[str, ...]) -> str:
 
 def _essence(output: str) -> str:
     """The one line of a failed check that says what it is about."""
-    patterns = (r"^FAILED \S+/(\S+::\S+)", r"^.*?: after [\d,]+ states: (.*)", r"^E? *(\w+(?:Error|Move|Refused)\b.*)")
+    patterns = (r"^seed \d+ broke .*\n  (.*)", r"^FAILED \S+/(\S+::\S+)", r"^.*?: after [\d,]+ states: (.*)", r"^E? *(\w+(?:Error|Move|Refused)\b.*)")
     for pattern in patterns:
         if found := re.search(pattern, output, re.MULTILINE):
             return found[1]

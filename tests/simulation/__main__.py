@@ -66,7 +66,8 @@ def search(tried: range, seconds: float, processes: int) -> int:
 
 def report(verdict: Verdict) -> int:
     """Prints what was broken, and how to see it again; the exit code."""
-    print("\n".join(verdict.history[-SHOWN_LINES:]))
+    shown = [line for line in verdict.history if " leases/" not in line]
+    print("\n".join(shown[-SHOWN_LINES:]))
     print(f"\nseed {verdict.seed} broke {len(verdict.broken)} rule{'s' * (len(verdict.broken) > 1)}:")
     for why in verdict.broken:
         print(f"  {why}")

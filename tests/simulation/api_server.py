@@ -143,7 +143,7 @@ class ApiServer:
         page, left = left[:limit], left[limit:]
         token = ""
         if left:
-            token = f"{version}-{len(self._pages)}-{len(left)}"
+            token = f"{version}-{self.requests}"
             self._pages[token] = (version, left)
         meta = json.dumps({"resourceVersion": str(version), "continue": token}).encode()
         kind = KINDS.get(call.plural, "Object").encode()

@@ -37,6 +37,7 @@ class Judge:
         self.writes: dict[str, int] = {}  # of statuses, by the job's uid
         self._statuses: dict[str, list[tuple[float, Object]]] = {}  # by the job's uid, with when each was stored
         self._gone_at: dict[tuple[str, str], float] = {}  # when a grant was deleted
+        self._lease_gone_at = -WOKEN_SECONDS
         self._leases: list[tuple[float, str]] = [(0.0, "")]
         world.server.store.observers.append(self._see)
         world.server.on_call.append(self._hear)
@@ -163,6 +164,8 @@ class Judge:
         if holder and before != holder and change.type == "MODIFIED":
             if new["leaseTransitions"] <= old["leaseTransitions"]:
                 self.complain(f"{holder} leads in term {new['leaseTransitions']}, which was another's")
+        if change.new is None:
+            self._lease_gone_at = now  # by people: who has led finds that out at its next renewal
         self._leases.append((now, holder))
 
     def _check_expiry(self, change: Change) -> None:
@@ -191,7 +194,7 @@ class Judge:
         if operator is None or self._woken(call.client, call.sent_at):
             return
         holder = next(holder for when, holder in reversed(self._leases) if when <= call.sent_at)
-        if holder not in ("", operator.identity):
+        if holder not in ("", operator.identity) and call.sent_at - self._lease_gone_at > WOKEN_SECONDS:
             what = f"{call.method} {call.plural} {call.name}"
             self.complain(f"{operator.identity} acts while {holder} holds the Lease: {what}")
 

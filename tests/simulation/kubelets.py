@@ -186,7 +186,7 @@ class PodRun:
         self.stopping = False
         self.ready = False
         self._spec = pod["spec"]
-        self._telling = False
+        self._telling = self._done = False
         self._deadline = False
         self._power = asyncio.Event()
         self._power.set()
@@ -328,9 +328,8 @@ class PodRun:
     def _forget(self) -> None:
         self.ready = False
         self.sandbox.network.close()
+        self._done = True
         self.tell()
-        if self.node.alive:  # else it is done with when the kubelet is there again
-            self.node.pods.pop(self.uid, None)
 
     # --- power
 
@@ -361,6 +360,8 @@ class PodRun:
         self._telling = False
         if self.node.alive and not self.node.cut:
             self._write()
+            if self._done:  # and everybody has been told
+                self.node.pods.pop(self.uid, None)
 
     def _write(self) -> None:
         self.cluster.server.change("pods", *self.place, self._describe, WHO, self.uid)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
 
@@ -52,8 +53,17 @@ class Life:
     def run(self) -> Verdict:
         world, dice = self.world, self.world.dice
         pages, relist = dice.choice((1, 2, 500)), dice.choice((40.0, 120.0, 300.0))
-        small = (patch.object(client, "PAGE", pages), patch.object(reconciler, "RELIST_SECONDS", relist))
-        with world.running(), self.judge.watching(), small[0], small[1]:
+        at_once = dice.choice(((1, 1), (2, 1), (64, 32)))
+        with ExitStack() as stack:
+            for context in (
+                world.running(),
+                self.judge.watching(),
+                patch.object(client, "PAGE", pages),
+                patch.object(reconciler, "RELIST_SECONDS", relist),
+                patch.object(reconciler, "PODS_AT_ONCE", at_once[0]),
+                patch.object(reconciler, "PODS_OF_A_JOB_AT_ONCE", at_once[1]),
+            ):
+                stack.enter_context(context)
             world.run(self._live())
             for network in world.networks:
                 for what, times in network.uses.items():
@@ -86,6 +96,8 @@ class Life:
         self._look_inside()
         for keeper in keepers:
             keeper.cancel()
+        for operator in world.operators:
+            operator.process.kill()
 
     async def _keep(self, identity: str, policy: bool) -> None:
         """The kubelet starts it again; at times it is an operator of another version, with other options."""
