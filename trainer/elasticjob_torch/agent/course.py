@@ -96,18 +96,24 @@ class Course(ABC):
 
     def notice_change(self) -> int:
         """Return how many nodes to report as waiting: 0 while the round in use is the formed one."""
-        view = self._events.view
-        if view is None or not self._used or not view.ends_round(self._used):
+        if not self._used or not self.has_ended(self._used):
             return 0
+        view = self._events.view
         if not self._told:
-            log.info("round %d is over: %s", self._used, "told to leave" if view.leaving else view.reason)
+            log.info("round %d is over: %s", self._used, self._why_over())
         self._told = True
-        return max(1, view.waiting)
+        return 1 if view is None else max(1, view.waiting)
 
     def has_ended(self, number: int) -> bool:
         """Say whether the round ``number`` is known to be over for this agent."""
         view = self._events.view
-        return view is not None and view.ends_round(number)
+        return self._events.superseded or (view is not None and view.ends_round(number))
+
+    def _why_over(self) -> str:
+        view = self._events.view
+        if self._events.superseded or view is None:
+            return "a newer torchrun in this pod has taken this one's place"
+        return "told to leave" if view.leaving else view.reason
 
     def is_over(self) -> bool:
         """Say whether the whole job has ended, so that no agent has to be waited for."""

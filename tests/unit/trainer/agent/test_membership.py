@@ -288,6 +288,21 @@ def test_a_successor_in_the_pod_is_one_sentence(sidecar):
         member.join(None)
 
 
+def test_one_that_was_replaced_in_its_round_is_told_that_the_round_is_over(sidecar, member):
+    """Perhaps it was stopped for a while. Its last view would stand for ever, and it would train on beside the other."""
+    enter(sidecar, member, 1)
+    sidecar.stop()
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
+    sidecar.start()
+    give_up = time.monotonic() + DEADLINE
+    while not member.has_ended(1):
+        assert time.monotonic() < give_up, "waited for the end of the round"
+        time.sleep(0.005)
+    assert member.notice_change() == 1
+    with pytest.raises(CannotRunHere, match="a newer torchrun"):
+        member.join(None)
+
+
 def test_the_store_is_awaited_through_time_outs(sidecar, member, caplog):
     caplog.set_level("INFO")
     sidecar.answers[JOIN] = [handed(1)]
