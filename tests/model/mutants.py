@@ -95,7 +95,7 @@ def _run(root: Path, arguments: tuple[str, ...]) -> str:
 
 def _essence(output: str) -> str:
     """The one line of a failed check that says what it is about."""
-    patterns = (r"^seed \d+ broke .*\n  (.*)", r"^FAILED \S+/(\S+::\S+)", r"^.*?: after [\d,]+ states: (.*)", r"^E? *(\w+(?:Error|Move|Refused)\b.*)")
+    patterns = (r"^seed \d+ .*broke .*\n  (.*)", r"^FAILED \S+/(\S+::\S+)", r"^.*?: after [\d,]+ states: (.*)", r"^E? *(\w+(?:Error|Move|Refused)\b.*)")
     for pattern in patterns:
         if found := re.search(pattern, output, re.MULTILINE):
             return found[1]

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
-from simulation.lives import Verdict, live
+from simulation.kinds import KINDS, kind_of, live
+from simulation.lives import Verdict
 
 PROGRESS_SECONDS = 15.0
 SHOWN_LINES = 40
@@ -25,7 +26,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to try seeds")
     parser.add_argument("--seed", type=int, help="try this one only")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
-    parser.add_argument("--seeds", type=int, default=2**62, help="how many seeds to try at most")
+    parser.add_argument("--seeds", type=int, default=2**60, help="how many seeds to try at most")
+    parser.add_argument("--kind", choices=list(KINDS), help="only seeds of this kind")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--verbose", action="store_true", help="with --seed: print the whole history")
     given = parser.parse_args(arguments)
@@ -34,7 +36,16 @@ def main(arguments: list[str]) -> int:
         if given.verbose:
             print("\n".join(verdict.history))
         return report(verdict) if verdict.broken else _well(verdict)
-    return search(range(given.first, given.first + given.seeds), given.seconds, given.processes)
+    return search(_seeds(given.first, given.seeds, given.kind), given.seconds, given.processes)
+
+
+def _seeds(first: int, count: int, kind: str | None) -> range:
+    """`count` of them, from `first` on."""
+    if kind is None:
+        return range(first, first + count)
+    while kind_of(first) != kind:
+        first += 1
+    return range(first, first + count * len(KINDS), len(KINDS))
 
 
 def search(tried: range, seconds: float, processes: int) -> int:
@@ -68,7 +79,7 @@ def report(verdict: Verdict) -> int:
     """Prints what was broken, and how to see it again; the exit code."""
     shown = [line for line in verdict.history if " leases/" not in line]
     print("\n".join(shown[-SHOWN_LINES:]))
-    print(f"\nseed {verdict.seed} broke {len(verdict.broken)} rule{'s' * (len(verdict.broken) > 1)}:")
+    print(f"\nseed {verdict.seed} ({kind_of(verdict.seed)}) broke {len(verdict.broken)} rule{'s' * (len(verdict.broken) > 1)}:")
     for why in verdict.broken:
         print(f"  {why}")
     print(f"the whole history again: make simulate SEED={verdict.seed}", flush=True)

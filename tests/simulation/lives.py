@@ -1,7 +1,6 @@
 """The life of one seed: jobs, operators and nodes by chance, some minutes of faults, then quiet until all is settled."""
 
 import asyncio
-import gc
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple, TypeVar
@@ -15,9 +14,7 @@ from simulation.containers import Programs
 from simulation.judge import Judge
 from simulation.loop import START_SECONDS
 from simulation.probes import probe
-from simulation.stubs import StubPrograms
 from simulation.world import World
-from support.sidecar_fakes import credentials
 
 LONGEST_SECONDS = 1500.0  # of quiet until everything must be settled: each single wait of the product is less
 SETTLED_SECONDS = 3.0
@@ -34,13 +31,6 @@ class Verdict(NamedTuple):
     jobs: int
     seconds: float
     happened: Mapping[str, int]
-
-
-def live(seed: int, programs: Programs | None = None) -> Verdict:
-    """The life of `seed`; with `programs` in the pods, else the real sidecars."""
-    verdict = Life(seed, programs or StubPrograms(credentials().certificate)).run()
-    gc.collect()
-    return verdict
 
 
 class Life:
