@@ -165,6 +165,8 @@ class ApiServer:
             lambda watch: self._watches.pop(watch, None),
         )
         self._watches[watch] = None
+        if int(call.query.get("resourceVersion") or self.store.version) < self.store.compacted:
+            self.answered[410] = self.answered.get(410, 0) + 1  # in the stream, not as the answer's status
         return Reply(200, b"", watch=watch)
 
     def _create(self, call: Call) -> Reply:

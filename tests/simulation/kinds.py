@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from simulation.lives import Life, Verdict
 from simulation.programs import WholeLife
+from simulation.sidecars import certificates
 from simulation.stubs import StubPrograms
 from simulation.worker_lives import WorkerLife
 from support.sidecar_fakes import credentials
@@ -23,6 +24,7 @@ def kind_of(seed: int) -> str:
 
 
 def live(seed: int) -> Verdict:
+    certificates()  # made once, before there is a seed: keys are never the same
     verdict = KINDS[kind_of(seed)](seed).run()
     gc.collect()  # now, and not at some moment of the next life
     return verdict

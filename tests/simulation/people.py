@@ -303,7 +303,8 @@ def tidy(world: World) -> None:
             ask(world, "DELETE", path_of("pods", meta["name"]), {"gracePeriodSeconds": 0})
     for plural in GRANTS:
         for stored in list(world.server.store.all(plural, NAMESPACE)):
-            if BY_HAND in (stored.body["metadata"].get("labels") or {}):
+            meta = stored.body["metadata"]
+            if BY_HAND in (meta.get("labels") or {}) or not meta.get("ownerReferences"):
                 ask(world, "DELETE", path_of(plural, stored.body["metadata"]["name"]), {})
 
 
