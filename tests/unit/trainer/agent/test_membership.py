@@ -289,7 +289,7 @@ def test_a_successor_in_the_pod_is_one_sentence(sidecar):
 
 
 def test_one_that_was_replaced_in_its_round_is_told_that_the_round_is_over(sidecar, member):
-    """Perhaps it was stopped for a while. Its last view would stand for ever, and it would train on beside the other."""
+    """Perhaps it was stopped for a while; by its last view it would train on for ever, beside the other."""
     enter(sidecar, member, 1)
     sidecar.stop()
     sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
