@@ -128,12 +128,16 @@ class StubSidecar:
 
     async def _beat(self) -> bool:
         body = {"status": {"heartbeat": self.heartbeat + 1}}
-        status, _ = await self._ask("PATCH", f"/elasticworkers/{self.pod.name}/status", body)
+        status, found = await self._ask("PATCH", f"/elasticworkers/{self.pod.name}/status", body)
         if status < 300:
             self.heartbeat += 1
-        elif status == 404:
+        if status == 404 or (status < 300 and not self._is_marked(found["metadata"])):
             await self._establish()
         return status < 300
+
+    def _is_marked(self, meta: Object) -> bool:
+        """Somebody may have written to it."""
+        return meta.get("labels", {}).get(JOB_LABEL) == self.job and bool(meta.get("ownerReferences"))
 
     async def _look(self) -> bool:
         status, job = await self._ask("GET", f"/elasticjobs/{self.job}")
