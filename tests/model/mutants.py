@@ -81,11 +81,18 @@ def tried(mutation: Mutation, everything: bool) -> Verdict:
         path = root / mutation.file
         path.write_text(path.read_text().replace(mutation.old, mutation.new))
         for name in sorted(CHECKS, key=lambda name: name != mutation.by):  # the others keep their order
-            if said := _run(root, CHECKS[name]):
+            if said := _run(root, _command(name, mutation)):
                 caught[name] = said
                 if not everything:
                     break
     return Verdict(mutation, caught, time.perf_counter() - began)
+
+
+def _command(check: str, mutation: Mutation) -> tuple[str, ...]:
+    """Of the kinds of lives the one that is mostly about what the mutation is in."""
+    if check != "simulation":
+        return CHECKS[check]
+    return (*CHECKS[check], "--kind", "operator" if mutation.file.startswith("operator/") else "workers")
 
 
 def _copy(root: Path) -> None:

@@ -4,7 +4,9 @@
 
 - `loop`, `clocks`: time and chance, the same for the same seed.
 - `store`, `api_server`, `validity`, `watches`, `garbage`: the API server. `network`: the way to it, with its faults.
-- `kubelets`, `containers`: nodes, pods and their processes. `sidecars`, `trainers`, `pipes`: what runs in them.
+- `kubelets`, `pods`, `containers`: nodes, pods and their processes. `sidecars`, `trainers`, `workers`: what runs in
+  them, `pipes` between them; `stubs` in their place.
 - `operators`: the operator's processes. `people`, `faults`: what happens to all of these.
-- `world`: one seed's. `lives`: what is tried. `judge`, `claims`: whether all went well.
+- `world`: one seed's. `lives`, `worker_lives`, `kinds`: what is tried. `judge`, `views`, `claims`, `probes`: whether
+  all went well.
 """

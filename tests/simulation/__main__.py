@@ -79,7 +79,7 @@ def report(verdict: Verdict) -> int:
     """Prints what was broken, and how to see it again; the exit code."""
     shown = [line for line in verdict.history if " leases/" not in line]
     print("\n".join(shown[-SHOWN_LINES:]))
-    print(f"\nseed {verdict.seed} ({kind_of(verdict.seed)}) broke {len(verdict.broken)} rule{'s' * (len(verdict.broken) > 1)}:")
+    print(f"\nseed {verdict.seed} ({kind_of(verdict.seed)}) broke {len(verdict.broken)} of the rules:")
     for why in verdict.broken:
         print(f"  {why}")
     print(f"the whole history again: make simulate SEED={verdict.seed}", flush=True)
@@ -93,7 +93,8 @@ def _well(verdict: Verdict) -> int:
 
 def _progress(seeds: int, lives: int, virtual: float, seconds: float) -> str:
     pace = lives / max(seconds, 1e-9) * 60
-    return f"{seeds:,} seeds, {lives:,} jobs, {virtual / 3600:.1f} h of their time in {seconds:.0f} s: {pace:,.0f} a minute"
+    told = f"{seeds:,} seeds, {lives:,} jobs, {virtual / 3600:.1f} h of their time"
+    return f"{told} in {seconds:.0f} s: {pace:,.0f} jobs a minute"
 
 
 def _prepare() -> None:
@@ -115,5 +116,6 @@ def _in_order(done: set[Future[list[Verdict]]]) -> Iterator[Verdict]:
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of words are in one order then, in each process
-        os.execve(sys.executable, [sys.executable, "-m", "simulation", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+        again = [sys.executable, "-m", "simulation", *sys.argv[1:]]
+        os.execve(sys.executable, again, os.environ | {"PYTHONHASHSEED": "0"})
     sys.exit(main(sys.argv[1:]))

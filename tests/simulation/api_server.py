@@ -1,6 +1,6 @@
 """A Kubernetes API server in memory: what the clients of this project ask of it, with the answers of the real one.
 
-Every request sees a copy, as JSON. Nothing here waits: time is the network's, and of what takes long the answer says so.
+Every request sees a copy, as JSON. Nothing here waits: time is the network's, and an answer says how long it takes.
 """
 
 import json
@@ -187,7 +187,7 @@ class ApiServer:
         found = self._found(call)
         old, meta = found.body, body["metadata"]
         if meta.get("uid") not in (None, old["metadata"]["uid"]):
-            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['metadata']['uid']}"
+            why = f"Precondition failed: UID in precondition: {meta['uid']}, in object meta: {old['metadata']['uid']}"
             raise Refusal(409, "Conflict", f"Operation cannot be fulfilled on {call.plural} {call.name!r}: {why}")
         if meta.get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
             why = "the object has been modified; please apply your changes to the latest version and try again"
@@ -274,9 +274,9 @@ class ApiServer:
         body = json.loads(found.raw)
         meta = body["metadata"]
         name = (meta["namespace"], meta["name"])
-        if finalizer := {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy):
-            if finalizer not in meta.get("finalizers", []):
-                meta["finalizers"] = [*meta.get("finalizers", []), finalizer]
+        finalizer = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy)
+        if finalizer and finalizer not in meta.get("finalizers", []):
+            meta["finalizers"] = [*meta.get("finalizers", []), finalizer]
         seconds = 0
         if plural == "pods":
             seconds = body["spec"]["terminationGracePeriodSeconds"] if grace is None else grace

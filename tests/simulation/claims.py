@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.pods import default_account
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
-from simulation.kubelets import BAD_IMAGE, FAILING_IMAGE
+from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
 
@@ -43,7 +43,7 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
             yield f"{name} is suspended, and its status says {status.phase}"
         return
     if invalid != _is_invalid(spec):
-        yield f"{name} has a template that is {'' if _is_invalid(spec) else 'not '}invalid, and its status says otherwise"
+        yield f"{name} has {'an invalid' if _is_invalid(spec) else 'a valid'} template, and its status says otherwise"
     if invalid:
         return
     yield from _of_access(world, job, spec, name)
@@ -54,7 +54,8 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
     if plan.seconds is not None or plan.doomed:
         yield f"{name} trains to an end, and stands at {status.phase}: {agreed.phase} {agreed.reason}"
     elif agreed.phase is RendezvousPhase.FORMING:
-        yield f"{name} is not formed: {next(iter(one.message for one in status.conditions if one.type == 'Rendezvoused'), '')}"
+        why = next((one.message for one in status.conditions if one.type == "Rendezvoused"), "")
+        yield f"{name} is not formed: {why}"
     elif agreed.phase is RendezvousPhase.FORMED and agreed.world_size + len(agreed.finished) < spec.replicas:
         yield f"{name} trains with {agreed.world_size} of {spec.replicas} workers"
     elif agreed.phase is RendezvousPhase.FORMED and status.reason:

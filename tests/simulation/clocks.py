@@ -1,4 +1,4 @@
-"""Puts the simulation's clock and dice in the place of those that the product's modules take from the standard library."""
+"""Puts the simulation's clock and dice in the place of those that product code takes from the standard library."""
 
 import datetime as real_datetime
 import random

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from elasticjob_operator.objects.pods import SIDECAR
-from simulation.kubelets import Node, PodRun
+from simulation.kubelets import Node
 from simulation.network import Weather
 from simulation.operators import Operator
+from simulation.pods import PodRun
 from simulation.world import World
 
 Fault = Callable[[World], Awaitable[None]]

@@ -66,7 +66,8 @@ class Judge:
         return decision
 
     def _check_status(self, change: Change) -> None:
-        assert change.old is not None and change.new is not None
+        assert change.old is not None
+        assert change.new is not None
         before, after = change.old.get("status") or {}, change.new.get("status") or {}
         if before == after:
             return
@@ -142,9 +143,10 @@ class Judge:
             left = any(member.index == index for member in state.leaving)
             if number == agreed and not (left or state.ended or self._is_gone(owner["uid"])):
                 self.complain(f"{told} was deleted by the operator, and it is the one that counts")
-        elif change.new["spec"].get("activeDeadlineSeconds") != change.old["spec"].get("activeDeadlineSeconds"):
-            if not (state.ended or index in state.done):
-                self.complain(f"{told} was ended by the operator, and no status says why")
+            return
+        was, is_now = (body["spec"].get("activeDeadlineSeconds") for body in (change.old or {}, change.new or {}))
+        if was != is_now and not (state.ended or index in state.done):
+            self.complain(f"{told} was ended by the operator, and no status says why")
 
     def _check_access(self, job: Object, when: float) -> None:
         """A pod is made when its job has its access, as far as could be seen some seconds before."""
@@ -161,9 +163,9 @@ class Judge:
         new = change.new["spec"] if change.new is not None else {}
         old = change.old["spec"] if change.old is not None else {}
         holder, before = new.get("holderIdentity", ""), old.get("holderIdentity", "")
-        if holder and before != holder and change.type == "MODIFIED":
-            if new["leaseTransitions"] <= old["leaseTransitions"]:
-                self.complain(f"{holder} leads in term {new['leaseTransitions']}, which was another's")
+        taken = holder and before != holder and change.type == "MODIFIED"
+        if taken and new["leaseTransitions"] <= old["leaseTransitions"]:
+            self.complain(f"{holder} leads in term {new['leaseTransitions']}, which was another's")
         if change.new is None:
             self._lease_gone_at = now  # by people: who has led finds that out at its next renewal
         self._leases.append((now, holder))
@@ -178,9 +180,7 @@ class Judge:
         if not ended or spec.get("ttlSecondsAfterFinished") is None:
             self.complain(f"the operator has deleted job {meta['name']}, whose time had not begun to run out")
             return
-        since = next(
-            (when for when, body in self._statuses[meta["uid"]] if _has_ended(body)), self.world.loop.time()
-        )
+        since = next((when for when, body in self._statuses[meta["uid"]] if _has_ended(body)), self.world.loop.time())
         if self.world.loop.time() - since < spec["ttlSecondsAfterFinished"] - CLOCKS_APART_SECONDS:
             self.complain(f"the operator has deleted job {meta['name']} before its time")
 

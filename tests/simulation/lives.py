@@ -1,4 +1,4 @@
-"""The life of one seed: jobs, operators and nodes by chance, some minutes of faults, then quiet until all is settled."""
+"""The life of one seed: jobs, operators and nodes by chance, some minutes of faults, then quiet until all is well."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""An event loop without input or output: time stands still while anything is left to do, then jumps to what is due next.
+"""An event loop without input or output: time stands still while anything is left to do, then jumps to what is next.
 
 What one process of the simulation does runs in a context of its own, which every task and callback that it makes
 inherits. So the loop knows whose each callback is, and a process can be frozen or killed between any two of them.

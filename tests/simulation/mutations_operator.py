@@ -199,7 +199,8 @@ MUTATIONS = (
         "work that is asked for while it runs is forgotten",
         QUEUE,
         "                delay, failed = await self._attempt(key, failures)\n",
-        "                delay, failed = await self._attempt(key, failures)\n                self._due.pop(key, None)\n",
+        "                delay, failed = await self._attempt(key, failures)\n"
+        "                self._due.pop(key, None)\n",
         "simulation",
     ),
     Mutation(
@@ -247,7 +248,7 @@ MUTATIONS = (
     Mutation(
         "what an earlier job of the name has left is in the way for ever",
         GRANTS,
-        "    return any((one[\"apiVersion\"], one[\"kind\"], one[\"name\"]) == former for one in owners)\n",
+        '    return any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)\n',
         "    return False\n",
         "simulation",
     ),

@@ -43,7 +43,9 @@ for name in ("kopf", "kopf._cogs", "kopf._core"):
 class Operator:
     """One start of the operator's container, in the pod `identity`."""
 
-    def __init__(self, loop: VirtualLoop, identity: str, network: Network, skew: float, *, network_policy: bool) -> None:
+    def __init__(
+        self, loop: VirtualLoop, identity: str, network: Network, skew: float, *, network_policy: bool
+    ) -> None:
         self.identity, self.network = identity, network
         self.process = Process(loop, identity, skew=skew)
         self.process.on_end.append(network.close)

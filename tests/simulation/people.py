@@ -14,7 +14,7 @@ from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
 from simulation.api_server import Reply
 from simulation.containers import Plan
 from simulation.judge import BY_HAND, GRANTS
-from simulation.kubelets import BAD_IMAGE, FAILING_IMAGE
+from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
 

@@ -83,21 +83,16 @@ class Store:
         self.log.clear()
 
     def since(self, version: int) -> Iterator[Change]:
-        for change in reversed_until(self.log, version):
-            yield change
+        """What is known of the time after `version`; watches mostly begin near the end."""
+        found = len(self.log)
+        while found and self.log[found - 1].version > version:
+            found -= 1
+        yield from self.log[found:]
 
     def _note(self, change: Change) -> None:
         self.log.append(change)
         for observer in self.observers:
             observer(change)
-
-
-def reversed_until(log: list[Change], version: int) -> list[Change]:
-    """The part of the log after `version`; watches mostly begin near its end."""
-    found = len(log)
-    while found and log[found - 1].version > version:
-        found -= 1
-    return log[found:]
 
 
 REQUIREMENT = re.compile(r"([^=,( ]+)(?: in \(([^)]*)\)|=([^,]*))?")

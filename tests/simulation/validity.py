@@ -40,7 +40,9 @@ class Admission:
         account = body["spec"].get("serviceAccountName", "default")
         forbidden = f'pods "{meta["name"]}" is forbidden: '
         if account != "default" and store.find("serviceaccounts", (meta["namespace"], account)) is None:
-            why = f'error looking up service account {meta["namespace"]}/{account}: serviceaccount "{account}" not found'
+            why = (
+                f'error looking up service account {meta["namespace"]}/{account}: serviceaccount "{account}" not found'
+            )
             raise self._count("account", Refusal(403, "Forbidden", forbidden + why))
         if self.denies:
             why = 'admission webhook "pods.example.com" denied the request: not today'
@@ -116,7 +118,9 @@ def _check_transition(old: Object, new: Object) -> None:
 def _check_template(template: Any, kind: str = "PodTemplate") -> None:
     pod = template["spec"]
     if "unknownField" in json.dumps(pod):
-        why = f'{kind} in version "v1" cannot be handled as a {kind}: strict decoding error: unknown field "unknownField"'
+        why = (
+            f'{kind} in version "v1" cannot be handled as a {kind}: strict decoding error: unknown field "unknownField"'
+        )
         raise Refusal(400, "BadRequest", why)
     for container in pod.get("containers") or [{}]:
         if not container.get("image"):

@@ -75,9 +75,7 @@ class World:
         """A start of the operator's container in the pod `identity`."""
         starts = sum(one.identity == identity for one in self.operators)
         network = self.network(f"{identity}.{starts}")
-        operator = Operator(
-            self.loop, identity, network, self.dice.uniform(-2, 2), network_policy=network_policy
-        )
+        operator = Operator(self.loop, identity, network, self.dice.uniform(-2, 2), network_policy=network_policy)
         self.operators.append(operator)
         self.say(identity, "starts", f"network policy {network_policy}")
         operator.start()
@@ -98,10 +96,11 @@ class World:
             with self.clock.in_place(), simulated(self.operators):
                 yield
         finally:
+            for one, _, _ in known:
+                one.removeHandler(handler)
             self._bury()
             asyncio.set_event_loop(None)
             for one, level, propagate in known:
-                one.removeHandler(handler)
                 one.setLevel(level)
                 one.propagate = propagate
 
@@ -159,7 +158,8 @@ def summary(change: Change) -> str:
         return "; ".join(parts) + going
     if change.plural == "pods":
         status = body.get("status", {})
-        states = (_state(one) for one in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())))
+        containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+        states = (_state(one) for one in containers)
         return f"{status.get('phase', '')} on {body['spec'].get('nodeName', '-')} {' '.join(states)}{going}"
     if change.plural == "elasticworkers":
         request = body["spec"].get("request") or {}

@@ -19,7 +19,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def simulation(*arguments: str, code: str = "") -> tuple[int, str]:
-    """Exit code and what is printed, by a process of its own: what is under way at the end of a life is left as it is."""
+    """Exit code and what is printed, by a process of its own: what is under way at a life's end is left as it is."""
     path = os.pathsep.join(str(ROOT / name) for name in ("core", "operator", "sidecar", "trainer", "tests"))
     command = [sys.executable, *(("-c", code) if code else ("-m", "simulation")), *arguments]
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_all_that_can_go_wrong_does() -> None:
     assert failed == 0
     happened = told.splitlines()[-1]
     expected = "storm, watches_lag, history_forgotten, operator_frozen, operator_cut_off, node_dies, container_killed"
-    expected += ", scale, suspend, edit_template, delete_job, delete_pod, delete_grant, delete_lease, drain, foreign_pod"
+    expected += ", scale, suspend, edit_template, delete_job, delete_pod, delete_grant, delete_lease, drain"
     expected += ", answer 400, answer 403, answer 404, answer 409, answer 410, answer 422, answer 500"
     expected += ", answer lost, request lost, request late, connection reset, server error, watch broken"
     expected += ", refused: quota, refused: webhook denies, refused: webhook hangs"
