@@ -56,10 +56,11 @@ WIRE_TESTS = (  # the sidecar's input and output, and the plug-in's
     "tests/unit/trainer/agent/test_membership.py",
 )
 EXPLORE = ("-m", "model.explore", "--quick", "--alone")
-SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "280", "--processes", "1")
+SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "200", "--processes", "1")
 CHECKS = {
     "unit": UNIT_TESTS,
     "wire": WIRE_TESTS,
+    "operator tests": (*PYTEST, "tests/unit/operator"),
     "operator": (*EXPLORE, "operator"),
     "composed": (*EXPLORE, "composed"),
     "simulation": SIMULATE,
@@ -80,7 +81,7 @@ def tried(mutation: Mutation, everything: bool) -> Verdict:
         _copy(root)
         path = root / mutation.file
         path.write_text(path.read_text().replace(mutation.old, mutation.new))
-        for name in sorted(CHECKS, key=lambda name: name != mutation.by):  # the others keep their order
+        for name in (mutation.by, *(name for name in CHECKS if name != mutation.by)):
             if said := _run(root, _command(name, mutation)):
                 caught[name] = said
                 if not everything:
@@ -90,6 +91,8 @@ def tried(mutation: Mutation, everything: bool) -> Verdict:
 
 def _command(check: str, mutation: Mutation) -> tuple[str, ...]:
     """Of the kinds of lives the one that is mostly about what the mutation is in."""
+    if check.startswith("tests/"):
+        return (*PYTEST, check)
     if check != "simulation":
         return CHECKS[check]
     return (*CHECKS[check], "--kind", "operator" if mutation.file.startswith("operator/") else "workers")

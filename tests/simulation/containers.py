@@ -35,6 +35,7 @@ class Plan:
     doomed: bool = False
     sidecar_crashes: float = 0.0
     saves: float = 0.0
+    spread: float = 0.0  # seconds that one member may take longer than another to its end
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from elasticjob.rendezvous.history import history_violations
 from elasticjob_operator import reconciler
 from elasticjob_operator.job.status import state_of
 from elasticjob_operator.objects.access import render_access
-from elasticjob_operator.objects.pods import default_account, pod_key_of
+from elasticjob_operator.objects.pods import default_account, pod_key_of, pod_name
 from simulation.api_server import Call
 from simulation.operators import Operator
 from simulation.store import Change, Object
@@ -79,10 +79,22 @@ class Judge:
             return
         if is_now.term < was.term:
             self.complain(f"job {meta['name']}: term {is_now.term} wrote over the status of term {was.term}")
+        if is_now.rendezvous.reason != was.rendezvous.reason and is_now.rendezvous.reason.endswith("its pod is gone"):
+            self._check_gone(meta, was, is_now)
         clocks = Clocks(opened=0.0, formed=0.0)
         for why in history_violations(state_of(was, clocks), state_of(is_now, clocks)):
             self.complain(f"job {meta['name']}: two statuses that follow each other break a rule: {why}")
         self.writes[meta["uid"]] = self.writes.get(meta["uid"], 0) + 1
+
+    def _check_gone(self, job: Object, was: ElasticJobStatus, is_now: ElasticJobStatus) -> None:
+        """A pod of which the status says that it is gone is."""
+        for index, number in is_now.replacements.items():
+            before = was.replacements.get(index, 0)
+            if number <= before or f"worker {index} lost" not in is_now.rendezvous.reason:
+                continue
+            pod = self.world.server.get("pods", job["namespace"], pod_name(job["name"], index, before))
+            if pod is not None and any(one["uid"] == job["uid"] for one in owners_of(pod)):
+                self.complain(f"job {job['name']} says that pod {pod['metadata']['name']} is gone, and it is there")
 
     # --- what is stored
 
@@ -155,6 +167,9 @@ class Judge:
         for path, body in render_access(job, spec):
             plural = path.rsplit("/", 1)[1]
             found = self.world.server.get(plural, job["metadata"]["namespace"], name)
+            owned = found is None or any(one["uid"] == job["metadata"]["uid"] for one in owners_of(found))
+            if not owned and not self._is_gone(job["metadata"]["uid"]):
+                self.complain(f"a pod of job {job['metadata']['name']} was made with another's {body['kind']}")
             if found is None and when - self._gone_at.get((plural, name), 0.0) > GRANTS_SEEN_SECONDS:
                 self.complain(f"a pod of job {job['metadata']['name']} was made before its {body['kind']}")
 
@@ -193,10 +208,19 @@ class Judge:
         operator = self._by_operator(call.client)
         if operator is None or self._woken(call.client, call.sent_at):
             return
+        self._check_guard(call, operator)
         holder = next(holder for when, holder in reversed(self._leases) if when <= call.sent_at)
         if holder not in ("", operator.identity) and call.sent_at - self._lease_gone_at > WOKEN_SECONDS:
             what = f"{call.method} {call.plural} {call.name}"
             self.complain(f"{operator.identity} acts while {holder} holds the Lease: {what}")
+
+    def _check_guard(self, call: Call, operator: Operator) -> None:
+        """An operator names by its uid what it takes away or ends: another may have the name when that arrives."""
+        body = call.body or {}
+        named = body.get("preconditions", {}) if call.method == "DELETE" else body.get("metadata", {})
+        guarded = call.method == "DELETE" or (call.method, call.plural) == ("PATCH", "pods")
+        if guarded and not named.get("uid"):
+            self.complain(f"{operator.identity} asks for {call.method} {call.plural} {call.name} and names no uid")
 
     def _woken(self, client: str, sent_at: float) -> bool:
         operator = self._by_operator(client)
@@ -208,6 +232,10 @@ class Judge:
 
     def _is_gone(self, uid: str) -> bool:
         return uid not in self.world.server.store.uids
+
+
+def owners_of(body: Object) -> list[Object]:
+    return body["metadata"].get("ownerReferences") or []
 
 
 def _has_ended(job: Object) -> bool:

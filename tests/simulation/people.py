@@ -86,6 +86,7 @@ def new_job(dice: Random, name: str) -> tuple[Object, Plan]:
 
 def new_plan(dice: Random) -> Plan:
     plan = Plan(seconds=dice.choice((1.0, 5.0, 20.0, 40.0)) if dice.random() < 0.75 else None)
+    plan.spread = dice.choice((0.0, 0.0, 3.0, 10.0))
     kind = dice.random()
     if kind < 0.04:
         plan.doomed = True

@@ -183,7 +183,7 @@ class StubTrainer:
             verdict = await self._train(sidecar, held)
             if verdict == "done":
                 sidecar.ask(type="Finish", round=held)
-                await asyncio.sleep(2)
+                await asyncio.sleep(dice.uniform(0, 2))
                 return 0
             if verdict == "fails":
                 cause, after = "WorkerFailed", held
@@ -215,7 +215,7 @@ class StubTrainer:
     async def _train(self, sidecar: StubSidecar, held: int) -> str:
         pod, dice, loop = self._pod, self._pod.dice, asyncio.get_running_loop()
         began, plan = loop.time(), pod.plan
-        ends = began + (plan.seconds if plan.seconds is not None else 1e9)
+        ends = began + (plan.seconds if plan.seconds is not None else 1e9) + dice.uniform(0, plan.spread)
         fails = began + dice.uniform(1, 20) if plan.doomed or dice.random() < plan.fails else 1e12
         dies = began + dice.uniform(1, 20) if dice.random() < plan.killed else 1e12
         while not self._stop:

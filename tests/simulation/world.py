@@ -96,11 +96,11 @@ class World:
             with self.clock.in_place(), simulated(self.operators):
                 yield
         finally:
-            for one, _, _ in known:
-                one.removeHandler(handler)
+            handler.setLevel(logging.CRITICAL + 1)
             self._bury()
             asyncio.set_event_loop(None)
             for one, level, propagate in known:
+                one.removeHandler(handler)
                 one.setLevel(level)
                 one.propagate = propagate
 
