@@ -175,8 +175,8 @@ class Agent:
 
         self.events = Events(HOST, PORT, trainer)
         self.events.silent = self._silent
-        calls = VirtualCalls(HOST, PORT, trainer, settings.sidecar_timeout)
-        self.course = VirtualCourse(settings, calls, self.events, scene.loop.time, asyncio.sleep)
+        self.calls = VirtualCalls(HOST, PORT, trainer, settings.sidecar_timeout)
+        self.course = VirtualCourse(settings, self.calls, self.events, scene.loop.time, asyncio.sleep)
         self.process.call(scene.internet.settle, pod.sandbox.ip)
 
     def do(self, steps: Steps[Any]) -> "asyncio.Task[Any]":

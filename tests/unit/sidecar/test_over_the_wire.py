@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -168,6 +168,20 @@ async def test_an_answer_that_was_lost(scene: Scene) -> None:
     await asyncio.sleep(7)
     scene.weather.unanswered = 0.0
     assert await pod.agent.do(pod.agent.course.finishing())
+
+
+@played
+async def test_requests_put_off_no_heartbeats(scene: Scene) -> None:
+    pod = Pod(scene)
+    agent = await pod.start()
+    scene.tell("Forming", 1)
+    for _ in range(20):
+        joining = agent.do(agent.course.joining(None))
+        await asyncio.sleep(1)
+        joining.cancel()
+        await agent.process.start(cast("Any", agent.calls.leave("TrainerLeft", 5.0)))
+        await asyncio.sleep(1)
+    assert pod.record.get("status", {}).get("heartbeat", 0) >= 40 / 10 - 1  # each is put off once at most
 
 
 @played
