@@ -84,9 +84,7 @@ class Scene:
             assert pod.agent.handed.number == round
             pod.agent.course.use(pod.agent.handed)
         if serve:
-            first, port = pods[0].agent, 30000 + round
-            await first.process.start(self.loop.create_server(asyncio.Protocol, HOST, port))
-            await first.do(first.course.posting_store(first.handed, port))
+            await pods[0].agent.serve_store()
 
 
 class Pod:
@@ -181,6 +179,12 @@ class Agent:
 
     def do(self, steps: Steps[Any]) -> "asyncio.Task[Any]":
         return self.process.start(self.course.go(steps))
+
+    async def serve_store(self) -> None:
+        """As rank 0 of the round that it was handed."""
+        port = 30000 + self.handed.number
+        await self.process.start(asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, port))
+        await self.do(self.course.posting_store(self.handed, port))
 
     def _silent(self) -> None:
         self.silences += 1

@@ -292,3 +292,25 @@ async def test_the_store_of_each_round_is_reached_and_no_other(scene: Scene) -> 
     await scene.until(lambda: ended() == [True, True, False], "the ends of old connections")
     for _, writer in connections:
         writer.close()
+
+
+@played
+async def test_a_member_is_let_in_once_its_certificate_is_there(scene: Scene) -> None:
+    """Rank 0 asks for the records before the round forms, and again while one lacks."""
+    zero, one = Pod(scene, 0), Pod(scene, 1)
+    await zero.start()
+    scene.tell("Forming", 1)
+    first = zero.agent.do(zero.agent.course.joining(None))
+    await scene.until(lambda: zero.asks("Join"), "the first join")
+    await asyncio.sleep(1)
+    await one.start()
+    second = one.agent.do(one.agent.course.joining(None))
+    await scene.until(lambda: one.asks("Join"), "the second join")
+    found = scene.server.store.find("elasticworkers", ("ml", one.name))
+    assert found is not None
+    scene.server.delete("elasticworkers", found, "people")
+    scene.tell("Formed", 1, zero, one)
+    for pod, join in ((zero, first), (one, second)):
+        pod.agent.handed = await join
+    await zero.agent.serve_store()
+    await one.agent.do(one.agent.course.awaiting_store(one.agent.handed, scene.loop.time() + 19))
