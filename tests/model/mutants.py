@@ -35,6 +35,7 @@ COPIED = (
     "tests/model",
     "tests/simulation",
     "trainer",
+    "docs",
     "pyproject.toml",
 )
 PROCESSES = 2

@@ -36,6 +36,7 @@ class Judge:
         self.world, self.found = world, []  # type: World, list[str]
         self.writes: dict[str, int] = {}  # of statuses, by the job's uid
         self._statuses: dict[str, list[tuple[float, Object]]] = {}  # by the job's uid, with when each was stored
+        self._made_at: dict[tuple[str, str], float] = {}  # when a grant was made
         self._gone_at: dict[tuple[str, str], float] = {}  # when a grant was deleted
         self._lease_gone_at = -WOKEN_SECONDS
         self._leases: list[tuple[float, str]] = [(0.0, "")]
@@ -113,6 +114,8 @@ class Judge:
                 self._check_lease(change, now)
             case "pods" if self._by_operator(change.by):
                 self._check_pod(change)
+            case plural if plural in GRANTS and change.type == "ADDED":
+                self._made_at[plural, change.body["metadata"]["name"]] = now
             case plural if plural in GRANTS and change.type == "DELETED":
                 self._gone_at[plural, change.body["metadata"]["name"]] = now
                 if self._by_operator(change.by) and BY_HAND in (change.body["metadata"].get("labels") or {}):
@@ -168,7 +171,8 @@ class Judge:
             plural = path.rsplit("/", 1)[1]
             found = self.world.server.get(plural, job["metadata"]["namespace"], name)
             owned = found is None or any(one["uid"] == job["metadata"]["uid"] for one in owners_of(found))
-            if not owned and not self._is_gone(job["metadata"]["uid"]):
+            old = when - self._made_at.get((plural, name), 0.0) > GRANTS_SEEN_SECONDS
+            if not owned and old and not self._is_gone(job["metadata"]["uid"]):
                 self.complain(f"a pod of job {job['metadata']['name']} was made with another's {body['kind']}")
             if found is None and when - self._gone_at.get((plural, name), 0.0) > GRANTS_SEEN_SECONDS:
                 self.complain(f"a pod of job {job['metadata']['name']} was made before its {body['kind']}")

@@ -90,6 +90,7 @@ def _pods(world: World, job: Object) -> list[Object]:
         if any(one["uid"] == uid for one in stored.body["metadata"].get("ownerReferences", ()))
         and stored.body.get("status", {}).get("phase") == "Running"
         and "deletionTimestamp" not in stored.body["metadata"]
+        and any(one["name"] == SIDECAR for one in stored.body["spec"].get("initContainers", ()))
     ]
 
 
