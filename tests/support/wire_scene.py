@@ -24,6 +24,7 @@ from simulation.sidecars import SidecarProgram
 from simulation.trainers import AgentStream
 
 NAMESPACE, JOB, HOST, PORT = "ml", "job", "127.0.0.1", 29401
+LONGEST_SECONDS = 1000.0  # of virtual time, for a whole test
 Json = dict[str, Any]
 
 
@@ -45,12 +46,20 @@ class Scene:
 
     def run(self, play: Callable[["Scene"], Coroutine[Any, Any, None]]) -> None:
         with self.programs.in_place(), self.clock.in_place():
-            self.loop.run_until_complete(play(self))
-            for task in asyncio.all_tasks(self.loop):
-                if (work := task.get_coro()) is not None:
-                    with suppress(Exception):  # no loop runs any more
-                        work.close()
+            try:
+                self.loop.run_until_complete(asyncio.wait_for(play(self), LONGEST_SECONDS))
+            finally:
+                self._bury()
         assert not self.loop.failures, self.loop.failures
+
+    def _bury(self) -> None:
+        """What is still under way ends here, and connections with it."""
+        for task in asyncio.all_tasks(self.loop):
+            if (work := task.get_coro()) is not None:
+                with suppress(Exception):  # no loop runs any more
+                    work.close()
+        for program in list(self.internet._programs.values()):
+            program.kill()
 
     def tell(self, phase: str, round: int, *members: "Pod", **more: Any) -> None:
         """The operator writes the job's status."""
