@@ -54,7 +54,7 @@ def new_job(dice: Random, name: str) -> tuple[Object, Plan]:
         trainer["unknownField"] = 1
     elif oddity < 0.10:
         trainer["env"] = [{"name": "PET_NNODES", "value": "2"}]  # our own rule
-    if dice.random() < 0.15:
+    if dice.random() < 0.3:
         pod["containers"].append({"name": "logs", "image": "example/logs"})
     if dice.random() < 0.1:
         image = FAILING_IMAGE if dice.random() < 0.1 else "example/init"

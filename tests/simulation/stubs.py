@@ -183,7 +183,7 @@ class StubTrainer:
             verdict = await self._train(sidecar, held)
             if verdict == "done":
                 sidecar.ask(type="Finish", round=held)
-                await asyncio.sleep(dice.uniform(0, 2))
+                await asyncio.sleep(dice.choice((0.05, 0.3, 2.0)))
                 return 0
             if verdict == "fails":
                 cause, after = "WorkerFailed", held
