@@ -35,7 +35,7 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 	@hack/cluster/up.sh demo
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit fuzz api contract explore explore-quick mutants e2e faults faults-c10d soak
+.PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d soak
 .PHONY: bench bench-profile bench-c10d-cluster bench-steady bench-store lint
 test:  ## everything that CI runs
 	@hack/test.sh
@@ -52,7 +52,11 @@ explore:  ## every state of two models of the rendezvous, deep; a quarter of an 
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore
 explore-quick:  ## the same to a depth that takes some seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore --quick
-mutants:  ## seeded mistakes in the rendezvous, each of which must be caught (K=words of their sentences)
+simulate:  ## lives of jobs over a simulated cluster, for SECONDS=60 (FROM=0 is the first seed; SEED=7 shows that one)
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation $(if $(SEED),--seed $(SEED) --verbose,--seconds $(or $(SECONDS),60) --from $(or $(FROM),0))
+simulate-quick:  ## the same for 20 seconds
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seconds 20
+mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
 e2e: install-for-tests  ## tests on the cluster (K=expression selects, PROCESSES=4, RECORD=1 notes what each takes)
 	@$(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),4) --dist loadgroup --no-loadscope-reorder \

@@ -8,12 +8,12 @@ import asyncio
 import logging
 from typing import Any
 
-from elasticjob.api import Cause, RendezvousStatus
+from elasticjob.api import Cause, RendezvousStatus, RequestType
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits
 from elasticjob_sidecar.membership.modes import Mode
-from elasticjob_sidecar.membership.output import Output
+from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
@@ -22,16 +22,19 @@ log = logging.getLogger(__name__)
 
 
 class Driver:
-    """`standing`: where the worker stands, by the machine's last output."""
-
     def __init__(self, membership: Membership, scripts: Scripts, record: WorkerRecord, metrics: Metrics) -> None:
         self._machine, self.scripts = membership, scripts
         self._record, self._metrics = record, metrics
-        self.standing = membership.take().standing
+        self._output = membership.take()
         self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._logged = ""
         self._holding = False
+
+    @property
+    def standing(self) -> Standing:
+        """Where the worker stands, by the machine's last output."""
+        return self._output.standing
 
     @property
     def ready(self) -> bool:
@@ -91,16 +94,16 @@ class Driver:
 
     async def leave(self, trainer: str, cause: Cause, seconds: float) -> None:
         self._machine.leave(trainer, cause)
-        await self._settled("leave", seconds)
+        await self._settled(RequestType.LEAVE, seconds)
 
     async def finish(self, trainer: str, round: int, seconds: float) -> None:
         self._machine.finish(trainer, round)
         self._record.end()
-        await self._settled("finish", seconds)
+        await self._settled(RequestType.FINISH, seconds)
 
     async def close(self, trainer: str, seconds: float) -> None:
         self._machine.close(trainer)
-        await self._settled("close", seconds)
+        await self._settled(RequestType.CLOSE, seconds)
 
     def watch(self, script: str, saves: bool) -> int:
         """A training script looks on. Raises Refused."""
@@ -135,23 +138,29 @@ class Driver:
 
     # --- outputs
 
-    async def _settled(self, what: str, seconds: float) -> None:
+    async def _settled(self, what: RequestType, seconds: float) -> None:
         """As `_settle`, and wait until the API server has the request."""
         self._settle()
         try:
             async with asyncio.timeout(seconds):
+                while what is not RequestType.CLOSE and self._asks_to_close():  # that is first, until the job is closed
+                    await self._next_change.wait()
                 await self._record.written()
         except TimeoutError:
-            message = f"the API server did not take the {what} within {seconds:g} s; it is still to be sent"
+            message = f"the API server did not take the {what.lower()} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
+
+    def _asks_to_close(self) -> bool:
+        request = self._output.request
+        return request is not None and request.type is RequestType.CLOSE
 
     def _settle(self) -> Output:
         """Carry out what follows from an input."""
-        output = self._machine.take()
+        before, self._output = self.standing, self._machine.take()
+        output = self._output
         for ticket, answer in output.answers:
             self._answer(ticket, answer)
         self._record.want(output.request)
-        before, self.standing = self.standing, output.standing
         if self.standing.mode is not before.mode:
             log.info("worker is %s (was %s)", self.standing.mode.value, before.mode.value)
         self._look_at_scripts()

@@ -1,9 +1,10 @@
 """Shows that the checks can fail: each mutation is one seeded mistake, and something has to catch it.
 
 `make mutants`, or `python -m model.mutants [--all] [word ...]`: only mutations in whose sentence each word occurs. A
-mutation is made in a copy of the sources, and there the unit tests of the rendezvous and a quick exploration of each
-model run, that one first which is known to catch it; the first catch ends it. `--all` lets all run, and tells of each.
-A mutation that survives, or whose text is not in the sources exactly once any more, ends the run with exit code 1.
+mutation is made in a copy of the sources, and there the unit tests of the rendezvous, a quick exploration of each
+model and some lives of the simulation run, that one first which is known to catch it; the first catch ends it. `--all`
+lets all run, and tells of each. A mutation that survives, or whose text is not in the sources exactly once any more,
+ends the run with exit code 1.
 """
 
 import os
@@ -18,25 +19,53 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from model.mutations import MUTATIONS, Mutation
+from model.mutations import MUTATIONS as OF_RULES
+from model.mutations import Mutation
+from simulation.mutations_operator import MUTATIONS as OF_OPERATOR
+from simulation.mutations_sidecar import MUTATIONS as OF_SIDECAR
 
+MUTATIONS = (*OF_RULES, *OF_OPERATOR, *OF_SIDECAR)
 ROOT = Path(__file__).parents[2]
-COPIED = ("core", "operator", "sidecar", "trainer", "tests/support", "tests/unit", "tests/model", "pyproject.toml")
+COPIED = (
+    "core",
+    "operator",
+    "sidecar",
+    "tests/support",
+    "tests/unit",
+    "tests/model",
+    "tests/simulation",
+    "trainer",
+    "docs",
+    "pyproject.toml",
+)
 PROCESSES = 2
 LONGEST_SECONDS = 300  # a mutant may run in circles
+PYTEST = ("-m", "pytest", "--exitfirst", "-q", "--no-header", "-p", "no:cacheprovider")
 UNIT_TESTS = (
-    "-m",
-    "pytest",
-    "--exitfirst",
-    "-q",
-    "--no-header",
-    "-p",
-    "no:cacheprovider",
+    *PYTEST,
     "tests/unit/core/rendezvous/test_rendezvous.py",
     "tests/unit/sidecar/membership/test_membership.py",
 )
+WIRE_TESTS = (  # the sidecar's input and output, and the plug-in's
+    *PYTEST,
+    "tests/unit/sidecar/test_over_the_wire.py",
+    "tests/unit/sidecar/test_driver.py",
+    "tests/unit/sidecar/kubernetes/test_worker_record.py",
+    "tests/unit/sidecar/kubernetes/test_job_watch.py",
+    "tests/unit/trainer/sidecar/test_events.py",
+    "tests/unit/trainer/sidecar/test_client.py",
+    "tests/unit/trainer/agent/test_membership.py",
+)
 EXPLORE = ("-m", "model.explore", "--quick", "--alone")
-CHECKS = {"unit": UNIT_TESTS, "operator": (*EXPLORE, "operator"), "composed": (*EXPLORE, "composed")}
+SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "200", "--processes", "1")
+CHECKS = {
+    "unit": UNIT_TESTS,
+    "wire": WIRE_TESTS,
+    "operator tests": (*PYTEST, "tests/unit/operator"),
+    "operator": (*EXPLORE, "operator"),
+    "composed": (*EXPLORE, "composed"),
+    "simulation": SIMULATE,
+}
 
 
 class Verdict(NamedTuple):
@@ -53,12 +82,21 @@ def tried(mutation: Mutation, everything: bool) -> Verdict:
         _copy(root)
         path = root / mutation.file
         path.write_text(path.read_text().replace(mutation.old, mutation.new))
-        for name in sorted(CHECKS, key=lambda name: name != mutation.by):  # the others keep their order
-            if said := _run(root, CHECKS[name]):
+        for name in (mutation.by, *(name for name in CHECKS if name != mutation.by)):
+            if said := _run(root, _command(name, mutation)):
                 caught[name] = said
                 if not everything:
                     break
     return Verdict(mutation, caught, time.perf_counter() - began)
+
+
+def _command(check: str, mutation: Mutation) -> tuple[str, ...]:
+    """Of the kinds of lives the one that is mostly about what the mutation is in."""
+    if check.startswith("tests/"):
+        return (*PYTEST, check)
+    if check != "simulation":
+        return CHECKS[check]
+    return (*CHECKS[check], "--kind", "operator" if mutation.file.startswith("operator/") else "workers")
 
 
 def _copy(root: Path) -> None:
@@ -86,7 +124,12 @@ def _run(root: Path, arguments: tuple[str, ...]) -> str:
 
 def _essence(output: str) -> str:
     """The one line of a failed check that says what it is about."""
-    patterns = (r"^FAILED \S+/(\S+::\S+)", r"^.*?: after [\d,]+ states: (.*)", r"^E? *(\w+(?:Error|Move|Refused)\b.*)")
+    patterns = (
+        r"^seed \d+ .*broke .*\n  (.*)",
+        r"^FAILED \S+/(\S+::\S+)",
+        r"^.*?: after [\d,]+ states: (.*)",
+        r"^E? *(\w+(?:Error|Move|Refused)\b.*)",
+    )
     for pattern in patterns:
         if found := re.search(pattern, output, re.MULTILINE):
             return found[1]

@@ -78,20 +78,12 @@ class KubeApi(Protocol):
 class Kube:
     """KubeApi over HTTP. To be made inside the event loop, and closed."""
 
-    def __init__(self, namespace: str, server: InCluster) -> None:
+    def __init__(self, namespace: str, server: InCluster, http: aiohttp.ClientSession | None = None) -> None:
         """Raises ConfigError."""
         self._token = Token(server.token)
         base = f"{server.url}/apis/{GROUP}/{VERSION}/namespaces/{namespace}"
         self._workers, self._jobs = f"{base}/{WORKERS}", f"{base}/{JOBS}"
-        connector = aiohttp.TCPConnector(ssl=server.tls(), socket_factory=_socket, keepalive_timeout=IDLE_SECONDS)
-        # trust_env: else a thread looks for a .netrc before each request, and a proxy may be put in between
-        self._http = aiohttp.ClientSession(
-            connector=connector,
-            headers={"Accept": JSON, "User-Agent": "elasticjob-sidecar"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=EVENT_BYTES,
-            trust_env=False,
-        )
+        self._http = _session(server) if http is None else http
 
     async def close(self) -> None:
         await self._http.close()
@@ -176,6 +168,17 @@ class Kube:
         except (ValueError, KeyError, TypeError):
             message = body[:256].decode(errors="replace")
         return BY_STATUS.get(status, Unreachable)(f"the API server answered {status}: {message}", status)
+
+
+def _session(server: InCluster) -> aiohttp.ClientSession:
+    # trust_env: else a thread looks for a .netrc before each request, and a proxy may be put in between
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=server.tls(), socket_factory=_socket, keepalive_timeout=IDLE_SECONDS),
+        headers={"Accept": JSON, "User-Agent": "elasticjob-sidecar"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=EVENT_BYTES,
+        trust_env=False,
+    )
 
 
 def _socket(info: aiohttp.AddrInfoType) -> socket.socket:

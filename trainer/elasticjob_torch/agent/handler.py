@@ -27,6 +27,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from elasticjob_torch import wire
+from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.failures import Failures
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
@@ -34,7 +35,7 @@ from elasticjob_torch.agent.hooks import (
     ranks_come_through_the_store,
     stop_processes_within,
 )
-from elasticjob_torch.agent.membership import CannotRunHere, Membership
+from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import end_orphans, leave_mark
 from elasticjob_torch.agent.settings import STOP_SECONDS, Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stopping import hear_signals

@@ -2,7 +2,8 @@
 
 Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a
 round means. Each call may be repeated without harm, and is repeated here when the sidecar restarts. Each has
-a deadline, repetitions included.
+a deadline, repetitions included. What is asked, how an answer is read and when a call is made again is pure
+(`Calls`, `Tries`); `SidecarClient` sends and waits.
 
 Errors::
 
@@ -24,9 +25,10 @@ import http.client
 import json
 import select
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from elasticjob_torch import wire
@@ -35,10 +37,13 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
+T = TypeVar("T")
+
 _CONNECT_SECONDS = 5.0
 _SERVED_SECONDS = 1.0  # after a call of this length the sidecar was there
 _LOG_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
 
 
 class SidecarError(Exception):
@@ -120,26 +125,65 @@ class Round:
     store: StoreAddress
 
 
-class SidecarClient:
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """What is asked of the sidecar. `within`: seconds that one answer may take; `patience`: that it may be away."""
+
+    method: str
+    target: str
+    body: dict[str, Any] | None
+    read: Callable[[dict[str, Any]], T]  # raises `SidecarUnavailable` when the answer makes no sense
+    within: float
+    patience: float
+
+
+class Tries:
+    """When a call is made again. `now` is of one clock, in seconds."""
+
+    def __init__(self, call: Call[Any], now: float) -> None:
+        self._within, self._patience = call.within, call.patience
+        self._began = self._away = now  # away: since when nothing answers
+        self._deadline = now + call.within + call.patience  # however often the sidecar restarts
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def begin(self, now: float) -> float:
+        """The call is made; return how many seconds the answer may take."""
+        self._began = now
+        return max(min(self._within, self._deadline - now), self._pause)
+
+    def failed(self, error: SidecarUnavailable, now: float) -> float:
+        """Return the seconds until the next try. Raises `SidecarUnavailable` when there is none."""
+        if now - self._began > _SERVED_SECONDS:
+            self._away, self._pause = now, _FIRST_PAUSE_SECONDS
+        if not error.passing:
+            raise error
+        if now + self._pause > min(self._away + self._patience, self._deadline):
+            raise SidecarUnavailable(f"{error}, for {now - self._away:.1f} s") from error
+        pause, self._pause = self._pause, min(self._pause * 2, _MAX_PAUSE_SECONDS)
+        return pause
+
+
+class Calls(ABC):
     """The trainer's side of the sidecar's API.
 
     Args:
-        host, port: where the sidecar listens.
         trainer: the id of this torchrun, made up once per process.
         patience: seconds for which the sidecar may be unreachable before a call gives up.
 
     Every method raises `SidecarUnavailable` after that time, and `SidecarRefusal` as the sidecar says.
     """
 
-    def __init__(self, host: str, port: int, trainer: str, patience: float) -> None:
-        self.host = host
-        self.port = port
+    def __init__(self, trainer: str, patience: float) -> None:
         self.trainer = trainer
         self.patience = patience
 
+    @abstractmethod
+    def _make(self, call: Call[T], still_waiting: Callable[[float], None] | None = None) -> T:
+        """Make the call; while the sidecar restarts, make it again."""
+
     def view(self) -> dict[str, Any]:
         """Return the current view of the rendezvous."""
-        return self._call("GET", wire.VIEW.path)
+        return self._make(Call("GET", wire.VIEW.path, None, _anything, wire.ANSWER_SECONDS, self.patience))
 
     def join(
         self,
@@ -159,91 +203,64 @@ class SidecarClient:
         body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
         body |= {"detail": detail} if detail else {}
         within = timeout + wire.MARGIN_SECONDS
-        answer = self._call("POST", wire.JOIN.path, body, answer_within=within, still_waiting=still_waiting)
-        try:
-            return Round(
-                number=int(answer["round"]),
-                rank=int(answer["rank"]),
-                world_size=int(answer["worldSize"]),
-                run_id=str(answer["runId"]),
-                store=_address(answer["store"]),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error
+        return self._make(Call("POST", wire.JOIN.path, body, _round, within, self.patience), still_waiting)
 
     def post_store(self, round_number: int, port: int) -> None:
         """Tell that this agent, rank 0 of the round, serves the round's store at a loopback port."""
-        self._call("POST", wire.POST_STORE.path, {"trainer": self.trainer, "round": round_number, "port": port})
+        return self.post(
+            wire.POST_STORE.path, {"trainer": self.trainer, "round": round_number, "port": port}, self.patience
+        )
 
     def await_store(self, round_number: int, timeout: float) -> StoreAddress:
         """Wait, at most ``timeout`` seconds, until the round's store answers; return where."""
         query = urlencode({"round": round_number, "timeout": timeout})
-        answer = self._call("GET", f"{wire.ASK_STORE.path}?{query}", answer_within=timeout + wire.MARGIN_SECONDS)
-        try:
-            return _address(answer)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise SidecarUnavailable(f"the sidecar's answer about the store lacks {error}", passing=False) from error
+        within = timeout + wire.MARGIN_SECONDS
+        return self._make(Call("GET", f"{wire.ASK_STORE.path}?{query}", None, _store, within, self.patience))
 
     def leave(self, cause: str, timeout: float) -> None:
         """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
-        self._record(wire.LEAVE.path, {"cause": cause}, timeout)
+        return self._record(wire.LEAVE.path, {"cause": cause}, timeout)
 
     def finish(self, round_number: int, timeout: float) -> None:
         """Tell that this agent's work of the round is done; return when it is recorded."""
-        self._record(wire.FINISH.path, {"round": round_number}, timeout)
+        return self._record(wire.FINISH.path, {"round": round_number}, timeout)
 
     def close(self, timeout: float) -> None:
         """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
-        self._record(wire.CLOSE.path, {}, timeout)
+        return self._record(wire.CLOSE.path, {}, timeout)
 
     def post(self, path: str, body: dict[str, Any], patience: float) -> None:
-        """Send what a training script has to say; it is no trainer."""
-        self._call("POST", path, body, patience=patience)
+        """Send what needs no answer but that it was taken; training scripts, which are no trainers, say all so."""
+        return self._make(Call("POST", path, body, _nothing, wire.ANSWER_SECONDS, patience))
 
     def _record(self, path: str, body: dict[str, Any], timeout: float) -> None:
         timeout = min(timeout, wire.LONGEST_SECONDS)
         within = timeout + wire.MARGIN_SECONDS  # before that the sidecar says that the API server does not take it
         body = {"trainer": self.trainer, "timeout": timeout, **body}
-        self._call("POST", path, body, answer_within=within, patience=min(timeout, self.patience))
+        return self._make(Call("POST", path, body, _nothing, within, min(timeout, self.patience)))
 
-    def _call(
-        self,
-        method: str,
-        target: str,
-        body: dict[str, Any] | None = None,
-        *,
-        answer_within: float = wire.ANSWER_SECONDS,
-        patience: float | None = None,
-        still_waiting: Callable[[float], None] | None = None,
-    ) -> dict[str, Any]:
-        """Make the call; while the sidecar restarts, make it again."""
-        patience = self.patience if patience is None else patience
-        began = away = time.monotonic()  # away: since when nothing answers
-        deadline = began + answer_within + patience  # however often it restarts
-        pause = 0.05
+
+class SidecarClient(Calls):
+    """Makes the calls over HTTP, to where the sidecar listens, and waits for the answer."""
+
+    def __init__(self, host: str, port: int, trainer: str, patience: float) -> None:
+        super().__init__(trainer, patience)
+        self.host = host
+        self.port = port
+
+    def _make(self, call: Call[T], still_waiting: Callable[[float], None] | None = None) -> T:
+        tries = Tries(call, time.monotonic())
         while True:
             try:
-                left = max(min(answer_within, deadline - began), pause)
-                return self._call_once(method, target, body, left, still_waiting)
+                answer = self._try(call, tries.begin(time.monotonic()), still_waiting)
             except SidecarUnavailable as error:
-                now = time.monotonic()
-                if now - began > _SERVED_SECONDS:
-                    away, pause = now, 0.05
-                if not error.passing:
-                    raise
-                if now + pause > min(away + patience, deadline):
-                    raise SidecarUnavailable(f"{error}, for {now - away:.1f} s") from error
+                pause = tries.failed(error, time.monotonic())
+            else:
+                return call.read(answer)
             time.sleep(pause)
-            pause = min(pause * 2, 0.5)
-            began = time.monotonic()
 
-    def _call_once(
-        self,
-        method: str,
-        target: str,
-        body: dict[str, Any] | None,
-        answer_within: float,
-        still_waiting: Callable[[float], None] | None,
+    def _try(
+        self, call: Call[Any], answer_within: float, still_waiting: Callable[[float], None] | None
     ) -> dict[str, Any]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=_CONNECT_SECONDS)
         where, within = f"{self.host}:{self.port}", _CONNECT_SECONDS
@@ -252,20 +269,48 @@ class SidecarClient:
             within = answer_within
             connection.sock.settimeout(within)
             headers = {"Connection": "close", "Content-Type": "application/json"}
-            payload = None if body is None else json.dumps(body).encode()
-            connection.request(method, target, body=payload, headers=headers)
+            payload = None if call.body is None else json.dumps(call.body).encode()
+            connection.request(call.method, call.target, body=payload, headers=headers)
             if still_waiting is not None:
                 _await_answer(connection.sock, within, still_waiting)
                 connection.sock.settimeout(wire.ANSWER_SECONDS)
             with connection.getresponse() as response:  # an error that is kept must not keep the connection open
-                return _read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
+                return read_answer(response.status, response.read(_MAX_ANSWER_BYTES))
         except TimeoutError as error:
-            message = f"{where} did not answer {method} {target} within {within:g} s"
+            message = f"{where} did not answer {call.method} {call.target} within {within:g} s"
             raise SidecarUnavailable(message, passing=False) from error
         except (OSError, http.client.HTTPException) as error:
             raise SidecarUnavailable(f"nothing answers at {where} ({str(error) or type(error).__name__})") from error
         finally:
             connection.close()
+
+
+def _anything(answer: dict[str, Any]) -> dict[str, Any]:
+    return answer
+
+
+def _nothing(_: dict[str, Any]) -> None:
+    return None
+
+
+def _round(answer: dict[str, Any]) -> Round:
+    try:
+        return Round(
+            number=int(answer["round"]),
+            rank=int(answer["rank"]),
+            world_size=int(answer["worldSize"]),
+            run_id=str(answer["runId"]),
+            store=_address(answer["store"]),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error
+
+
+def _store(answer: dict[str, Any]) -> StoreAddress:
+    try:
+        return _address(answer)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise SidecarUnavailable(f"the sidecar's answer about the store lacks {error}", passing=False) from error
 
 
 def _address(said: dict[str, Any]) -> StoreAddress:
@@ -284,7 +329,8 @@ def _await_answer(connection: socket.socket, within: float, still_waiting: Calla
         still_waiting(waited)
 
 
-def _read_answer(status: int, payload: bytes) -> dict[str, Any]:
+def read_answer(status: int, payload: bytes) -> dict[str, Any]:
+    """The answer's JSON. Raises `SidecarRefusal`, and `SidecarUnavailable` when it is none of a sidecar's."""
     if status == 204:
         return {}
     try:

@@ -29,11 +29,10 @@ from elasticjob_torch import wire
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable, Iterator
 
 log = logging.getLogger(__name__)
 
-_MAX_PAUSE_SECONDS = 1.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
 _LOG_SECONDS = 60.0
 
 
@@ -78,6 +77,42 @@ class View:
         ``changed`` counts only when it speaks of this round; a later round says it by itself.
         """
         return self.leaving or self.round > number or (self.changed and self.handed == number)
+
+
+class Lines:
+    """Puts the lines of a stream together to events."""
+
+    def __init__(self) -> None:
+        self._data: list[str] = []
+
+    def take(self, raw: bytes) -> str | None:
+        """Return the data of the event that this line ends, if it ends one; comments and other fields do not count."""
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if line.startswith("data:"):
+            text = line[len("data:") :]
+            self._data.append(text[1:] if text.startswith(" ") else text)
+        if line or not self._data:
+            return None
+        event, self._data = "\n".join(self._data), []
+        return event
+
+
+class Reopening:
+    """When a stream is opened again, and when its absence is told. `now` is of one clock, in seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._heard = self._told = now
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def ended(self, was_open: bool, why: str, now: float) -> float:
+        """The stream ended, or did not open; return the seconds until it is tried again."""
+        if was_open:
+            self._heard, self._told, self._pause = now, now, _FIRST_PAUSE_SECONDS
+        if now - self._told >= _LOG_SECONDS:
+            log.warning("no events from the sidecar for %.0f s, trying on: %s", now - self._heard, why)
+            self._told = now
+        pause, self._pause = self._pause, min(self._pause * 2, _MAX_PAUSE_SECONDS)
+        return pause
 
 
 class Stream(ABC):
@@ -128,25 +163,34 @@ class Stream(ABC):
             # close() alone would keep the descriptor while the response still refers to the socket
             os.close(held.detach())
 
+    def opens(self, seconds: float) -> bool:
+        """Wait at most so long until the stream is open; return whether it is."""
+        return self.connected.wait(seconds)
+
+    def refused(self, status: int, payload: bytes) -> str:
+        """The sidecar answered with an error; return it in words."""
+        self.superseded = _names_superseded(payload)
+        return f"it answered {status}"
+
+    def read(self, event: str) -> None:
+        """Take in an event's data, whatever it is."""
+        try:
+            self.take(json.loads(event))
+        except (ValueError, RecursionError) as error:
+            log.warning("ignored an event that makes no sense: %s", error)
+
     def _run(self) -> None:
-        pause = 0.05
-        heard = logged = time.monotonic()
+        reopening = Reopening(time.monotonic())
         while not self._stopping.is_set():
             try:
                 why = self._follow()
             except (OSError, http.client.HTTPException, ValueError) as error:
                 why = str(error) or type(error).__name__
-            now = time.monotonic()
-            if self.connected.is_set():  # it was open until now
-                heard, logged, pause = now, now, 0.05
+            was_open = self.connected.is_set()
             self.connected.clear()
             if self.superseded:
                 return
-            if now - logged >= _LOG_SECONDS:
-                log.warning("no events from the sidecar for %.0f s, trying on: %s", now - heard, why)
-                logged = now
-            self._stopping.wait(pause)
-            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+            self._stopping.wait(reopening.ended(was_open, why, time.monotonic()))
 
     def _follow(self) -> str:
         """Read one connection to its end; return why it ended."""
@@ -160,8 +204,7 @@ class Stream(ABC):
             connection.request("GET", self.target(), headers=headers)
             response = connection.getresponse()
             if response.status != 200:
-                self.superseded = _names_superseded(response.read(4096))
-                return f"it answered {response.status}"
+                return self.refused(response.status, response.read(4096))
             self.connected.set()
             self._read(response)
             return "it closed the stream"
@@ -170,11 +213,11 @@ class Stream(ABC):
             connection.close()
 
     def _read(self, response: http.client.HTTPResponse) -> None:
-        for data in parse_events(iter(response.readline, b"")):
-            try:
-                self.take(json.loads(data))
-            except (ValueError, RecursionError) as error:
-                log.warning("ignored an event that makes no sense: %s", error)
+        lines = Lines()
+        for line in iter(response.readline, b""):
+            event = lines.take(line)
+            if event is not None:
+                self.read(event)
 
 
 class EventStream(Stream):
@@ -197,20 +240,6 @@ class EventStream(Stream):
 
     def take(self, data: Any) -> None:
         self.view = View.from_json(data)
-
-
-def parse_events(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield the data of each server-sent event; comments and other fields are passed over."""
-    data: list[str] = []
-    for raw in lines:
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if not line:
-            if data:
-                yield "\n".join(data)
-            data = []
-        elif line.startswith("data:"):
-            text = line[len("data:") :]
-            data.append(text[1:] if text.startswith(" ") else text)
 
 
 def _names_superseded(payload: bytes) -> bool:

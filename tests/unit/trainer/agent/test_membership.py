@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from elasticjob_torch.agent.membership import CannotRunHere, Membership
+from elasticjob_torch.agent.course import CannotRunHere
+from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.client import Closed, JoinTimeout, Leaving, RoundBroken, SidecarUnavailable
@@ -151,6 +152,22 @@ def test_success_that_was_not_recorded_is_told_again(sidecar, member):
     assert len(sidecar.said("POST /v1/finish")) == 2
 
 
+@pytest.mark.parametrize(("end", "path"), [("finish", "POST /v1/finish"), ("end", "POST /v1/leave")])
+def test_the_end_is_told_to_a_sidecar_that_has_just_started(sidecar, member, end, path):
+    """It knows this trainer as soon as the stream is open again."""
+    enter(sidecar, member, 4)
+    sidecar.answers[path] = [refusal(409, "NoTrainer"), refusal(409, "NoTrainer")]
+    assert getattr(member, end)()
+    assert len(sidecar.said(path)) == 3
+
+
+def test_the_end_of_one_that_was_replaced_is_told_once(sidecar, member):
+    enter(sidecar, member, 4)
+    sidecar.answers["POST /v1/finish"] = [refusal(409, "Superseded")]
+    assert not member.finish()
+    assert len(sidecar.said("POST /v1/finish")) == 1
+
+
 def test_success_is_only_what_was_told(sidecar, member):
     """A later round is another work, and no exception tells of its failure."""
     enter(sidecar, member, 4)
@@ -267,6 +284,21 @@ def test_a_successor_in_the_pod_is_one_sentence(sidecar):
     sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
     member = make(sidecar)
     member.open()
+    with pytest.raises(CannotRunHere, match="a newer torchrun"):
+        member.join(None)
+
+
+def test_one_that_was_replaced_in_its_round_is_told_that_the_round_is_over(sidecar, member):
+    """Perhaps it was stopped for a while; by its last view it would train on for ever, beside the other."""
+    enter(sidecar, member, 1)
+    sidecar.stop()
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
+    sidecar.start()
+    give_up = time.monotonic() + DEADLINE
+    while not member.has_ended(1):
+        assert time.monotonic() < give_up, "waited for the end of the round"
+        time.sleep(0.005)
+    assert member.notice_change() == 1
     with pytest.raises(CannotRunHere, match="a newer torchrun"):
         member.join(None)
 

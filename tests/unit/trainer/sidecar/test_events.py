@@ -13,7 +13,7 @@ import pytest
 
 import elasticjob_torch
 from elasticjob_torch.sidecar import events as module
-from elasticjob_torch.sidecar.events import EventStream, View, parse_events
+from elasticjob_torch.sidecar.events import EventStream, Lines, View
 from support.trainer_sidecar import DEADLINE, refusal
 
 
@@ -104,9 +104,10 @@ def test_a_killed_agent_is_noticed_though_its_forked_child_lives(sidecar):
             os.kill(child, signal.SIGKILL)
 
 
-def test_parse_events():
+def test_lines():
     lines = [b": still here\n", b"\n", b"data: one\n", b"data:two\r\n", b"id: 7\n", b"\n", b"data: cut off\n"]
-    assert list(parse_events(lines)) == ["one\ntwo"]
+    stream = Lines()
+    assert [event for line in lines if (event := stream.take(line)) is not None] == ["one\ntwo"]
 
 
 @pytest.mark.parametrize(

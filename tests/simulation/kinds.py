@@ -1,0 +1,30 @@
+"""The kinds of lives: the whole, the workers' half under more trouble, and the operator's half, which is quickest."""
+
+import gc
+from collections.abc import Callable
+
+from simulation.lives import Life, Verdict
+from simulation.programs import WholeLife
+from simulation.sidecars import certificates
+from simulation.stubs import StubPrograms
+from simulation.worker_lives import WorkerLife
+from support.sidecar_fakes import credentials
+
+
+def _operator_life(seed: int) -> Life:
+    return Life(seed, StubPrograms(credentials().certificate))
+
+
+KINDS: dict[str, Callable[[int], Life]] = {"whole": WholeLife, "workers": WorkerLife, "operator": _operator_life}
+
+
+def kind_of(seed: int) -> str:
+    """Each seed is of one kind, the next of the next."""
+    return list(KINDS)[seed % len(KINDS)]
+
+
+def live(seed: int) -> Verdict:
+    certificates()  # made once, before there is a seed: keys are never the same
+    verdict = KINDS[kind_of(seed)](seed).run()
+    gc.collect()  # now, and not at some moment of the next life
+    return verdict

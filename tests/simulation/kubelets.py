@@ -1,0 +1,177 @@
+"""Nodes and the scheduler, and what becomes of pods when a node is lost or drained."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from simulation.api_server import ApiServer
+from simulation.containers import Plan, Programs
+from simulation.loop import NOBODY, VirtualLoop
+from simulation.network import Network
+from simulation.pods import PodRun
+from simulation.store import Change, Object
+
+TAINT_SECONDS = (40.0, 75.0)  # until the pods of a lost node are deleted
+FORCE_SECONDS = (5.0, 120.0)  # and until somebody removes those that no kubelet does
+
+
+class Node:
+    """`alive`: it has power; `cut`: nobody hears of it, and what runs there hears of nobody."""
+
+    def __init__(self, name: str, capacity: int, skew: float) -> None:
+        self.name, self.capacity, self.skew = name, capacity, skew
+        self.alive, self.cut, self.cordoned = True, False, False
+        self.pods: dict[str, PodRun] = {}  # by uid
+
+
+class Cluster:
+    """All nodes. `networks` makes the way from a pod to the API server; `plan_of` tells what a job's training does."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        server: ApiServer,
+        dice: Random,
+        programs: Programs,
+        networks: Callable[[str], Network],
+        plan_of: Callable[[str], Plan],
+        say: Callable[[str, str, str], None],
+        on_crash: Callable[[str, BaseException], None],
+    ) -> None:
+        self.loop, self.server, self.dice, self.programs = loop, server, dice, programs
+        self.networks, self.plan_of, self.say, self.on_crash = networks, plan_of, say, on_crash
+        self.nodes: list[Node] = []
+        self.addresses: dict[str, Any] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
+        self.slowness = 1.0
+        self.scheduling = True
+        self._ips = 0
+        server.store.observers.append(self._see)
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        return self.loop.create_task(work, context=NOBODY)
+
+    def later(self, least: float, most: float) -> float:
+        return self.slowness * self.dice.uniform(least, most)
+
+    def address(self) -> str:
+        self._ips += 1
+        return f"10.{self._ips // 65536}.{self._ips // 256 % 256}.{self._ips % 256}"
+
+    def run_of(self, uid: str) -> "PodRun | None":
+        return next((node.pods[uid] for node in self.nodes if uid in node.pods), None)
+
+    def _see(self, change: Change) -> None:
+        if change.plural != "pods":
+            return
+        uid = change.body["metadata"]["uid"]
+        if change.type == "ADDED":
+            self.do(self._schedule(change.body))
+        elif (run := self.run_of(uid)) is not None:
+            self.loop.call_outside(self.later(0.01, 0.3), run.look)
+
+    async def _schedule(self, pod: Object) -> None:
+        """Finds a node, for as long as it takes."""
+        meta = pod["metadata"]
+        place = (meta["namespace"], meta["name"])
+        told = False
+        await asyncio.sleep(self.later(0.02, 0.3))
+        while True:
+            found = self.server.get("pods", *place)
+            if found is None or found["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in found["metadata"]:
+                return
+            free = [node for node in self.nodes if self._takes(node)] if self.scheduling else []
+            if free:
+                break
+            if self.scheduling and not told:
+                told = True
+                self.server.change("pods", *place, _unschedulable, "scheduler", meta["uid"])
+            await asyncio.sleep(self.later(1, 3))
+        avoided = _avoided(found)
+        node = self.dice.choice([one for one in free if one.name not in avoided] or free)
+        run = PodRun(self, node, found)
+        node.pods[meta["uid"]] = run
+        self.server.change("pods", *place, lambda body: _bound(body, node.name), "scheduler", meta["uid"])
+        self.do(run.run())
+
+    def _takes(self, node: Node) -> bool:
+        return node.alive and not node.cut and not node.cordoned and len(node.pods) < node.capacity
+
+    # --- what happens to nodes
+
+    def kill_node(self, node: Node) -> None:
+        """Its processes are gone, and nobody says so."""
+        node.alive = False
+        for run in list(node.pods.values()):
+            run.power_off()
+        self.do(self._taint(node, list(node.pods.values())))
+
+    def revive_node(self, node: Node) -> None:
+        """It starts again; what runs there starts again too."""
+        node.alive = True
+        for run in list(node.pods.values()):
+            self.do(run.power_on())
+
+    def cut_node(self, node: Node) -> None:
+        node.cut = True
+        for run in node.pods.values():
+            run.sandbox.network.partition()
+        self.do(self._taint(node, list(node.pods.values())))
+
+    def heal_node(self, node: Node) -> None:
+        node.cut = False
+        for run in list(node.pods.values()):
+            run.sandbox.network.heal()
+            run.tell()
+            run.look()
+
+    async def _taint(self, node: Node, runs: "list[PodRun]") -> None:
+        """The node's pods are deleted once it has been away for a while; the last trace of them goes later."""
+        await asyncio.sleep(self.dice.uniform(*TAINT_SECONDS))
+        if node.alive and not node.cut:
+            return
+        for run in runs:
+            self.evict(run, "DeletionByTaintManager")
+        await asyncio.sleep(self.dice.uniform(*FORCE_SECONDS))
+        if node.alive and not node.cut:
+            return
+        for run in runs:
+            found = self.server.store.find("pods", run.place)
+            if found is not None and found.body["metadata"]["uid"] == run.uid:
+                self.server.delete("pods", found, "pod garbage collector", grace=0)
+            if not node.alive:
+                node.pods.pop(run.uid, None)
+
+    def evict(self, run: "PodRun", reason: str = "EvictionByEvictionAPI") -> None:
+        """As a drain does: the pod says that it is the cluster's will, and is deleted."""
+
+        def disrupt(body: Object) -> None:
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+            body["status"]["conditions"] = [*body["status"].get("conditions", ()), condition]
+
+        self.server.change("pods", *run.place, disrupt, "eviction", run.uid)
+        found = self.server.store.find("pods", run.place)
+        if found is not None and found.body["metadata"]["uid"] == run.uid:
+            self.server.delete("pods", found, "eviction")
+
+
+def _unschedulable(pod: Object) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0 nodes have room"}
+    pod["status"]["conditions"] = [condition]
+
+
+def _bound(pod: Object, node: str) -> None:
+    pod["spec"]["nodeName"] = node
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
+
+
+def _avoided(pod: Object) -> set[str]:
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+    return {
+        value
+        for one in preferred
+        for field in one["preference"].get("matchFields", ())
+        for value in (field["values"] if field["operator"] == "NotIn" else ())
+    }

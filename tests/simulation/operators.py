@@ -1,0 +1,170 @@
+"""An operator: `elasticjob_operator.app.run` as it is, over a simulated network, with kopf's own lists and watches.
+
+kopf's habits matter: what vanished while its watch was away it tells nobody. Not run is what it does with each event
+before it calls a handler.
+"""
+
+import asyncio
+import copy
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+import kopf
+from kopf._cogs.clients import auth, watching
+from kopf._cogs.structs import credentials, references
+from kubernetes.aio.client import ApiClient, Configuration
+
+from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
+from elasticjob_operator import app
+from elasticjob_operator.cluster.cache import Key
+from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.options import Options
+from elasticjob_operator.reconciler import Reconciler
+from simulation.loop import PROCESS, Process, VirtualLoop
+from simulation.network import Network, Session
+
+LEASE_NAMESPACE, LEASE = "ops", "elasticjob-operator"
+SERVER = "https://api"
+WATCHED = {
+    JOBS: references.Resource(GROUP, VERSION, JOBS, namespaced=True),
+    "pods": references.Resource("", "v1", "pods", namespaced=True),
+    WORKERS: references.Resource(GROUP, VERSION, WORKERS, namespaced=True),
+}
+
+for name in ("kopf", "kopf._cogs", "kopf._core"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+class Operator:
+    """One start of the operator's container, in the pod `identity`."""
+
+    def __init__(
+        self, loop: VirtualLoop, identity: str, network: Network, skew: float, *, network_policy: bool
+    ) -> None:
+        self.identity, self.network = identity, network
+        self.process = Process(loop, identity, skew=skew)
+        self.process.on_end.append(network.close)
+        self.mistakes: list[str] = []  # what the operator has met that nobody foresaw
+        self.options = Options(
+            sidecar_image="sidecar",
+            sidecar_pull_policy="IfNotPresent",
+            sidecar_resources={},
+            worker_network_policy=network_policy,
+            namespaces=(),
+            lease_namespace=LEASE_NAMESPACE,
+            lease_name=LEASE,
+            health_port=8080,
+            log_level="info",
+            identity=identity,
+        )
+
+    def start(self) -> None:
+        self.process.start(self._run())
+
+    def stop(self) -> None:
+        self.process.signal(signal.SIGTERM)
+
+    async def _run(self) -> None:
+        if await app.run(self.options) != 0:
+            self.mistakes.append("the operator ended by itself, as its watches failed")
+        self.process.kill()
+
+
+@contextmanager
+def simulated(operators: list[Operator]) -> Iterator[None]:
+    """Meanwhile `app.run` finds the simulation where it looks for the machine, its signals apart."""
+
+    def this() -> Operator:
+        return next(one for one in reversed(operators) if one.process is PROCESS.get())
+
+    async def connect(_: Any = None) -> Kube:
+        return _client(this().network)
+
+    async def serve(_: int) -> "_Closed":
+        return _Closed()
+
+    async def operator(*, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, **_: Any) -> None:
+        await _watch_all(registry, settings, this().network)
+
+    def watched(reconciler: Reconciler, key: Key) -> Any:
+        return _foreseen(reconcile(reconciler, key), this())
+
+    reconcile = Reconciler.reconcile
+    with ExitStack() as stack:
+        for target, attribute, stand_in in (
+            (app.Kube, "connect", connect),
+            (app.health, "serve", serve),
+            (app.kopf, "operator", operator),
+            (app.os, "_exit", lambda _: this().process.kill()),
+            (Reconciler, "reconcile", watched),
+        ):
+            stack.enter_context(patch.object(target, attribute, stand_in))
+        yield
+
+
+async def _foreseen(work: Any, operator: Operator) -> Any:
+    """The queue tries anything again: what is no failure of the API server is a mistake of ours."""
+    try:
+        return await work
+    except FAILURES:
+        raise
+    except Exception as error:
+        operator.mistakes.append(f"the reconciler raised {type(error).__name__}: {error}")
+        raise
+
+
+class _Closed:
+    """In the place of the server of health and metrics."""
+
+    def close(self) -> None:
+        pass
+
+
+async def _watch_all(registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, network: Network) -> None:
+    auth.vault_var.set(_Vault(network))  # type: ignore[arg-type]
+    found = {one.selector.plural or one.selector.any_name: one.fn for one in registry._watching.get_all_handlers()}
+    async with asyncio.TaskGroup() as group:
+        for plural, resource in WATCHED.items():
+            group.create_task(_watch(settings, resource, found[plural]))
+
+
+async def _watch(settings: kopf.OperatorSettings, resource: references.Resource, handler: Any) -> None:
+    async for event in watching.infinite_watch(settings=settings, resource=resource, namespace=None):
+        if not isinstance(event, watching.Bookmark) and event["type"] != "BOOKMARK":
+            await handler(event=event)
+
+
+class _Vault:
+    """In the place of kopf's credentials: one session, that of the operator's network."""
+
+    def __init__(self, network: Network) -> None:
+        self._context = auth.APIContext.__new__(auth.APIContext)
+        self._context.session = Session(network)  # type: ignore[assignment]
+        self._context.server, self._context.default_namespace = SERVER, None
+
+    async def extended(self, *_: Any) -> Any:
+        yield credentials.VaultKey("simulated"), credentials.ConnectionInfo(server=SERVER), self._context
+
+    async def invalidate(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+@cache
+def _bare_client() -> ApiClient:
+    """To make one reads certificates from files."""
+    configuration = Configuration()
+    configuration.host = SERVER
+    return ApiClient(configuration)
+
+
+def _client(network: Network) -> Kube:
+    """The operator's own client over the Kubernetes client library, and below it the simulated network."""
+    client = copy.copy(_bare_client())
+    client.rest_client = copy.copy(client.rest_client)
+    client.rest_client.pool_manager = Session(network)
+    return Kube(client)

@@ -1,0 +1,244 @@
+"""A pod on its node, as its kubelet keeps it: its containers, its end, and what is told of both in its status."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from elasticjob_operator.objects.pods import SIDECAR
+from simulation.containers import Container, Sandbox, Sleeper
+from simulation.loop import NOBODY
+from simulation.store import Object
+
+if TYPE_CHECKING:
+    from simulation.kubelets import Cluster, Node
+
+WHO = "kubelet"
+BAD_IMAGE, FAILING_IMAGE = "nowhere/none", "init/fails"
+
+
+class PodRun:
+    """One pod on one node, until its kubelet has done with it."""
+
+    def __init__(self, cluster: "Cluster", node: "Node", pod: Object) -> None:
+        meta = pod["metadata"]
+        self.cluster, self.node, self.uid = cluster, node, meta["uid"]
+        self.place = (meta["namespace"], meta["name"])
+        job = next((one["uid"] for one in meta.get("ownerReferences", ())), "")
+        self.sandbox = Sandbox(
+            cluster.loop,
+            cluster.dice,
+            cluster.networks(f"pod {meta['name']}"),
+            meta["namespace"],
+            meta["name"],
+            meta["uid"],
+            cluster.address(),
+            node.name,
+            pod["spec"],
+            cluster.plan_of(job),
+            addresses=cluster.addresses,
+            facts=cluster.facts.setdefault(job, {}),
+            say=lambda what, detail: cluster.say(meta["name"], what, detail),
+        )
+        self.containers: dict[str, Container] = {}
+        self.phase, self.reason = "Pending", ""
+        self.stopping = False
+        self.ready = False
+        self._spec = pod["spec"]
+        self._telling = self._done = False
+        self._deadline = False
+        self._power = asyncio.Event()
+        self._power.set()
+        self._stopped: asyncio.Task[Any] | None = None
+
+    async def run(self) -> None:
+        cluster = self.cluster
+        await asyncio.sleep(cluster.later(0.05, 0.8))
+        init = [one for one in self._spec.get("initContainers", ()) if one["name"] != SIDECAR]
+        for one in (*self._spec.get("initContainers", ()), *self._spec["containers"]):
+            self.containers[one["name"]] = self._container(one)
+        self.tell()
+        images = [one["image"] for one in self._spec["containers"]]
+        while BAD_IMAGE in images and not self.stopping:
+            for one in self._spec["containers"]:
+                self.containers[one["name"]].state = {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}
+            self.tell()
+            await asyncio.sleep(5)
+        for one in init:
+            if self.stopping:
+                return
+            await self.containers[one["name"]].keep(lambda code: code != 0)
+        if self.stopping:
+            return
+        if SIDECAR in self.containers:
+            cluster.do(self.containers[SIDECAR].keep(lambda _: True))
+        await asyncio.sleep(cluster.later(0.1, 0.6))
+        if self.stopping:
+            return
+        self.phase = "Running"
+        cluster.loop.call_outside(cluster.later(0.5, 5), self._become_ready)
+        mains = [self.containers[one["name"]] for one in self._spec["containers"]]
+        codes = await asyncio.gather(*(one.keep(lambda code: code != 0) for one in mains))
+        if self.stopping:
+            return
+        await self._stop_sidecar(30)
+        if not self.stopping:
+            self.phase = "Succeeded" if not any(codes) else "Failed"
+            self._forget()
+
+    def _container(self, spec: Object) -> Container:
+        cluster, name = self.cluster, spec["name"]
+
+        def make() -> Any:
+            if name == SIDECAR:
+                return cluster.programs.sidecar(self.sandbox)
+            if name == "trainer":
+                return cluster.programs.trainer(self.sandbox)
+            if name == "init":
+                return Sleeper(cluster.later(0.1, 2), int(spec["image"] == FAILING_IMAGE))
+            return Sleeper(1e6)
+
+        return Container(
+            cluster.loop,
+            cluster.dice,
+            name,
+            self.place[1],
+            make,
+            self.node.skew,
+            self.tell,
+            cluster.on_crash,
+            self._power.wait,
+        )
+
+    def _become_ready(self) -> None:
+        self.ready = True
+        self.tell()
+
+    # --- what others have written to the pod
+
+    def look(self) -> None:
+        """Sees what has become of the pod, unless the node cannot."""
+        if self.node.cut or not self.node.alive:
+            return
+        pod = self.cluster.server.get("pods", *self.place)
+        if pod is None or pod["metadata"]["uid"] != self.uid:
+            if not self.stopping:
+                self._end(0, lambda: self._forget())
+            return
+        if "deletionTimestamp" in pod["metadata"]:
+            self._end(pod["metadata"].get("deletionGracePeriodSeconds", 30), self._remove)
+            return
+        deadline = pod["spec"].get("activeDeadlineSeconds")
+        if deadline is not None and not self._deadline:
+            self._deadline = True
+            self.cluster.loop.call_outside(self.cluster.later(0, deadline), self._exceed)
+
+    def _exceed(self) -> None:
+        def fail() -> None:
+            self.phase, self.reason = "Failed", "DeadlineExceeded"
+            self._forget()
+
+        if self.phase not in ("Succeeded", "Failed") and self.node.alive:
+            self._end(30, fail)
+
+    def _end(self, grace: float, then: Callable[[], None]) -> None:
+        if self.phase in ("Succeeded", "Failed"):
+            then()
+            return
+        if self._stopped is None:
+            self.stopping = True
+            self._stopped = self.cluster.do(self._stop(grace))
+            self._stopped.add_done_callback(lambda _: then(), context=NOBODY)
+        elif self._stopped.done():
+            then()
+
+    async def _stop(self, grace: float) -> None:
+        """SIGTERM to all but the sidecar, then to the sidecar, and SIGKILL to what is left at the end of `grace`."""
+        loop = self.cluster.loop
+        end = loop.time() + grace
+        mains = [one for name, one in self.containers.items() if name != SIDECAR]
+        for one in mains:
+            one.terminate()
+        while any(one.running for one in mains) and loop.time() < end:
+            await asyncio.sleep(0.2)
+        for one in mains:
+            one.kill(for_good=True)
+        await self._stop_sidecar(max(2.0, end - loop.time()))
+
+    async def _stop_sidecar(self, seconds: float) -> None:
+        loop, sidecar = self.cluster.loop, self.containers.get(SIDECAR)
+        if sidecar is None:
+            return
+        await asyncio.sleep(self.cluster.later(0.1, 0.8))
+        sidecar.terminate()
+        end = loop.time() + seconds
+        while sidecar.running and loop.time() < end:
+            await asyncio.sleep(0.2)
+        sidecar.kill(for_good=True)
+
+    def _remove(self) -> None:
+        """The kubelet's last word: the pod is no more."""
+        self._write()
+        found = self.cluster.server.store.find("pods", self.place)
+        if found is not None and found.body["metadata"]["uid"] == self.uid:
+            self.cluster.server.delete("pods", found, WHO, grace=0)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.ready = False
+        self.sandbox.network.close()
+        self._done = True
+        self.tell()
+
+    # --- power
+
+    def power_off(self) -> None:
+        self._power.clear()
+        for one in self.containers.values():
+            one.kill()
+            one.process.kill()
+        self.sandbox.network.close()
+
+    async def power_on(self) -> None:
+        await asyncio.sleep(self.cluster.later(0.5, 3))
+        if not self.node.alive:
+            return
+        self._power.set()
+        self.look()
+        self.tell()
+
+    # --- its status
+
+    def tell(self) -> None:
+        """Soon: several changes are told at once."""
+        if not self._telling:
+            self._telling = True
+            self.cluster.loop.call_outside(self.cluster.later(0.01, 0.6), self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        if self.node.alive and not self.node.cut:
+            self._write()
+            if self._done:  # and everybody has been told
+                self.node.pods.pop(self.uid, None)
+
+    def _write(self) -> None:
+        self.cluster.server.change("pods", *self.place, self._describe, WHO, self.uid)
+
+    def _describe(self, pod: Object) -> None:
+        init = {one["name"] for one in self._spec.get("initContainers", ())}
+        status = pod["status"]
+        if self.phase == "Failed" or status.get("phase") not in ("Succeeded", "Failed"):
+            status["phase"] = self.phase
+        status["podIPs"] = [{"ip": self.sandbox.ip}]
+        if self.reason:
+            status["reason"] = self.reason
+        status["initContainerStatuses"] = [one.status() for name, one in self.containers.items() if name in init]
+        status["containerStatuses"] = [one.status() for name, one in self.containers.items() if name not in init]
+        sidecar = self.containers.get(SIDECAR)
+        ready = self.ready and sidecar is not None and sidecar.running and self.phase == "Running"
+        others = [one for one in status.get("conditions", ()) if one["type"] not in ("Ready", "PodScheduled")]
+        status["conditions"] = [
+            {"type": "PodScheduled", "status": "True"},
+            {"type": "Ready", "status": "True" if ready else "False"},
+            *others,
+        ]

@@ -1,0 +1,98 @@
+"""One more fault when all is quiet, which has to be mended in a time that people would wait for.
+
+What is slow in a storm is hidden by it: an event that was overlooked is found by the next listing, minutes later.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from elasticjob_operator.objects.pods import SIDECAR, default_account
+from simulation.people import ask, path_of
+from simulation.store import Object
+from simulation.world import NAMESPACE, World
+
+
+class Probe(NamedTuple):
+    """`mended` says whether what was done is mended, `seconds` how long that may take."""
+
+    what: str
+    mended: Callable[[], bool]
+    seconds: float
+
+
+def probe(world: World, jobs: list[Object]) -> Probe | None:
+    """Does something to one of the jobs that train; None where there is none."""
+    training = [job for job in jobs if job.get("status", {}).get("phase") == "Running" and _pods(world, job)]
+    if not training:
+        return None
+    job = world.dice.choice(training)
+    return world.dice.choice((_delete_pod, _silence, _grow, _take_role, _end_trainer))(world, job)
+
+
+def _delete_pod(world: World, job: Object) -> Probe:
+    pod = world.dice.choice(_pods(world, job))
+    ask(world, "DELETE", path_of("pods", pod["metadata"]["name"]), {})
+    return Probe(f"{pod['metadata']['name']} was deleted", lambda: _is_gone(world, pod), 150.0)
+
+
+def _silence(world: World, job: Object) -> Probe:
+    """A sidecar that says nothing more, for ever."""
+    pod = world.dice.choice(_pods(world, job))
+    run = world.cluster.run_of(pod["metadata"]["uid"])
+    if run is not None:
+        run.containers[SIDECAR].process.freeze()
+    return Probe(f"the sidecar of {pod['metadata']['name']} fell silent", lambda: _is_gone(world, pod), 240.0)
+
+
+def _grow(world: World, job: Object) -> Probe:
+    name, replicas = job["metadata"]["name"], job["spec"]["replicas"] + 1
+    ask(world, "PATCH", path_of("elasticjobs", name), {"spec": {"replicas": replicas}})
+
+    def grown() -> bool:
+        found = world.server.get("elasticjobs", NAMESPACE, name)
+        status = found.get("status", {}) if found else {}
+        return status.get("rendezvous", {}).get("replicas") == replicas or status.get("phase") != "Running"
+
+    return Probe(f"{name} was scaled to {replicas}", grown, 150.0)
+
+
+def _take_role(world: World, job: Object) -> Probe:
+    name = default_account(job["metadata"]["name"])
+    ask(world, "DELETE", path_of("roles", name), {})
+    return Probe(f"the role {name} was deleted", lambda: world.server.get("roles", NAMESPACE, name) is not None, 700.0)
+
+
+def _end_trainer(world: World, job: Object) -> Probe:
+    """It is killed, and its sidecar knows."""
+    pod = world.dice.choice(_pods(world, job))
+    run = world.cluster.run_of(pod["metadata"]["uid"])
+    before = job["status"]["rendezvous"]["round"]
+    name = job["metadata"]["name"]
+    if run is not None and "trainer" in run.containers:
+        run.containers["trainer"].kill()
+
+    def mended() -> bool:
+        found = world.server.get("elasticjobs", NAMESPACE, name)
+        status = found.get("status", {}) if found else {}
+        return status.get("phase") != "Running" or status.get("rendezvous", {}).get("round", 0) > before
+
+    return Probe(f"the trainer of {pod['metadata']['name']} was killed", mended, 400.0)
+
+
+def _pods(world: World, job: Object) -> list[Object]:
+    """Those of its workers that are there for certain."""
+    uid, finished = job["metadata"]["uid"], job["status"]["rendezvous"].get("finished", "")
+    if finished:
+        return []
+    return [
+        stored.body
+        for stored in world.server.store.all("pods", NAMESPACE)
+        if any(one["uid"] == uid for one in stored.body["metadata"].get("ownerReferences", ()))
+        and stored.body.get("status", {}).get("phase") == "Running"
+        and "deletionTimestamp" not in stored.body["metadata"]
+        and any(one["name"] == SIDECAR for one in stored.body["spec"].get("initContainers", ()))
+    ]
+
+
+def _is_gone(world: World, pod: Object) -> bool:
+    return pod["metadata"]["uid"] not in world.server.store.uids

@@ -1,0 +1,261 @@
+"""torchrun, as far as the sidecar sees of it.
+
+An agent's course is the plug-in's own. What torch and the handler around it do is done here as they do it: to join,
+serve or reach the store, look every five seconds at the processes and for waiting nodes, restart, the exit barrier.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from elasticjob.api import STORE_PORT, Member
+from elasticjob_torch.agent.course import CannotRunHere
+from elasticjob_torch.agent.settings import parse_settings
+from elasticjob_torch.sidecar.client import (
+    Closed,
+    JoinTimeout,
+    Leaving,
+    NoTrainer,
+    Round,
+    RoundBroken,
+    SidecarError,
+    SidecarUnavailable,
+    Superseded,
+)
+from elasticjob_torch.sidecar.events import EventStream
+from simulation.containers import KILLED, Sandbox
+from simulation.loop import PROCESS
+from simulation.pipes import LOOPBACK, Internet
+from simulation.plugin import Reader, VirtualCalls, VirtualCourse, VirtualStream, Writer, open_connection
+from simulation.views import Views
+from simulation.workers import Store, Workers, line_of
+
+MONITOR_SECONDS = 5.0  # torch's monitor interval
+EXIT_SECONDS, BARRIER_SECONDS = 30.0, 300.0  # the plug-in's and torch's limits of the exit barrier
+
+
+class Exit(Exception):
+    """The agent ends, with this code."""
+
+    def __init__(self, code: int, why: object = "") -> None:
+        super().__init__(str(why))
+        self.code = code
+
+
+class AgentStream(VirtualStream, EventStream):
+    """An agent's events."""
+
+
+class TrainerProgram:
+    """The trainer's container: a torchrun, and perhaps another one after it or beside it."""
+
+    def __init__(self, pod: Sandbox, internet: Internet, views: Views) -> None:
+        self._pod, self._internet, self._views = pod, internet, views
+        self._agents: list[Agent] = []
+        self._stopping = False
+
+    def terminate(self) -> None:
+        self._stopping = True
+        for agent in self._agents:
+            agent.process.call(agent.stop)
+
+    async def run(self) -> int:
+        pod, dice = self._pod, self._pod.dice
+        self._internet.settle(pod.ip, lambda: pod.network.cut)
+        if dice.random() < pod.plan.crashes:
+            await asyncio.sleep(dice.uniform(0, 3))
+            return 1
+        agent = self._start()
+        if dice.random() < pod.plan.killed:
+            await asyncio.wait({agent.work}, timeout=dice.uniform(1, 40))
+            if not agent.work.done():
+                agent = await self._struck(agent)
+        done, _ = await asyncio.wait({agent.work})
+        return done.pop().result()
+
+    def _start(self) -> "Agent":
+        pod = self._pod
+        number = pod.files["agents"] = pod.files.get("agents", 0) + 1
+        agent = Agent(pod, self._internet, self._views, f"{pod.name}.{number}")
+        self._agents.append(agent)
+        return agent
+
+    async def _struck(self, agent: "Agent") -> "Agent":
+        """It is killed, with its container or under a shell that starts another; or hangs beside another."""
+        pod, dice = self._pod, self._pod.dice
+        loop, how = asyncio.get_running_loop(), dice.random()
+        if how < 0.3:
+            pod.say("torchrun is stopped for a while, and another started", agent.name)
+            agent.process.freeze()
+            loop.call_later(dice.uniform(0.1, 90), agent.process.thaw)
+        else:
+            pod.say("torchrun is killed", agent.name)
+            agent.process.kill()
+            check = (agent.name, agent.trainer, pod)
+            pod.loop.call_outside(2.5, lambda: self._views.gone(*check, loop.time()))
+            if how < 0.6:
+                raise_code = asyncio.get_running_loop().create_task(asyncio.sleep(dice.uniform(0, 1), KILLED))
+                agent.work = raise_code
+                return agent
+        await asyncio.sleep(dice.uniform(0, 8))
+        if self._stopping:
+            agent.work = loop.create_task(asyncio.sleep(0.1, 1))
+            return agent
+        return self._start()
+
+
+class Agent:
+    """One torchrun process."""
+
+    def __init__(self, pod: Sandbox, internet: Internet, views: Views, name: str) -> None:
+        self.pod, self.name, self.trainer, self.views = pod, name, f"{name}-trainer", views
+        env = pod.env("trainer")
+        sidecar = pod.env("elasticjob-sidecar")
+        self.settings = parse_settings(env["PET_RDZV_ENDPOINT"], env["PET_RDZV_ID"], {})
+        self.index, self.job = int(sidecar["ELASTICJOB_INDEX"]), env["PET_RDZV_ID"]
+        self.process = internet.fork(f"{name}/torchrun")
+        self.facts = pod.facts
+        self.loop, self.dice = pod.loop, pod.dice
+        self.store: Store | None = None
+        self.stopped = False
+        self._task: asyncio.Task[Any] | None = None
+        self.work: asyncio.Task[int] = self.process.start(self.run())
+
+    def stop(self) -> None:
+        """SIGTERM: torch raises in the main thread."""
+        self.stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> int:
+        host, port = self.settings.host, self.settings.port
+        events = self.events = AgentStream(host, port, self.trainer)
+        events.silent = lambda: self.views.silent(self.name, self.process, self.pod, self.loop.time())
+        calls = VirtualCalls(host, port, self.trainer, self.settings.sidecar_timeout, self._told)
+        course = self.course = VirtualCourse(self.settings, calls, events, self.loop.time, asyncio.sleep)
+        try:
+            await course.go(course.opening())
+        except CannotRunHere as error:
+            self.pod.say("torchrun finds no sidecar", str(error))
+            return 1
+        self._task = asyncio.create_task(self._work())
+        try:
+            code = await self._task
+        except asyncio.CancelledError:
+            code = 1
+        except Exit as exit:
+            code = exit.code
+            self.pod.say(f"{self.name} ends with code {code}", str(exit))
+        recorded = await course.go(course.ending(stopped=self.stopped))
+        self._drop_store()
+        if recorded and course._succeeded and not self.stopped:
+            self.views.success(self.name, self.pod, course._succeeded)
+        return code
+
+    async def _work(self) -> int:
+        """As torch's agent runs: its exit code."""
+        failure = ""
+        while True:
+            handed = await self._next_rendezvous(failure)
+            workers = Workers(self, handed)
+            try:
+                verdict = await self._monitor(workers)
+                if verdict == "succeeded":
+                    await self._exit_barrier(handed)
+                    return 0
+                failure = "local rank 0, exit code 1" if verdict == "failed" else ""
+            finally:
+                workers.stop()
+            await asyncio.sleep(self.dice.uniform(0, 1.5))  # until its processes have ended
+
+    async def _monitor(self, workers: "Workers") -> str:
+        """torch looks at its processes, then at the rendezvous."""
+        while True:
+            await asyncio.sleep(MONITOR_SECONDS * self.dice.uniform(0.9, 1.1))
+            if workers.state != "healthy":
+                return workers.state
+            if self.course.notice_change():
+                return "changed"
+            if not self.stopped:
+                round = workers.handed.number
+                self.views.trains_on(self.job, round, self.process.woken_at, self.loop.time(), self.name)
+
+    # --- as the handler
+
+    async def _next_rendezvous(self, failure: str) -> Round:
+        course = self.course
+        while True:
+            self._drop_store()
+            handed = await self._join(failure)
+            failure = ""
+            me = Member(self.index, self.pod.files["sidecar"].id)
+            self.views.handed(self.job, self.name, me, handed)
+            self.pod.say(f"{self.name} is handed round {handed.number}", f"rank {handed.rank} of {handed.world_size}")
+            try:
+                await self._enter(handed)
+            except (RoundBroken, NoTrainer) as error:
+                self.pod.say(f"{self.name} passes over round {handed.number}", str(error))
+                course.give_up(handed)
+            except Superseded as error:
+                raise Exit(1, error) from None
+            except SidecarError as error:
+                raise Exit(1, error) from None
+            else:
+                return handed
+
+    async def _join(self, failure: str) -> Round:
+        try:
+            handed: Round = await self.course.go(self.course.joining(None, failure))
+        except Leaving as error:
+            raise Exit(0, error) from None
+        except Closed as error:
+            raise Exit(0 if error.outcome == "Complete" else 1, error) from None
+        except (CannotRunHere, JoinTimeout, SidecarUnavailable, SidecarError) as error:
+            raise Exit(1, error) from None
+        return handed
+
+    async def _enter(self, handed: Round) -> None:
+        course = self.course
+        if handed.rank == 0:
+            self.store = Store(handed.world_size)
+            await asyncio.sleep(self.dice.uniform(0, 0.2))
+            port = await self.store.serve(self.facts)
+            await course.go(course.posting_store(handed, port))
+        elif self.dice.random() < 0.3:  # ranks come through the store
+            await course.go(course.awaiting_store(handed, self.loop.time() + BARRIER_SECONDS))
+        course.use(handed)
+
+    async def _exit_barrier(self, handed: Round) -> None:
+        """Told first that this agent is done; then the others are waited for, as long as any may come."""
+        course = self.course
+        if await course.go(course.finishing()):
+            self.views.success(self.name, self.pod, handed.number)
+        limit = BARRIER_SECONDS if self.store is None else 1e9
+        with suppress(SidecarError, OSError, TimeoutError, EOFError):
+            await course.go(course.awaiting_store(handed, self.loop.time() + EXIT_SECONDS))
+            async with asyncio.timeout(EXIT_SECONDS):
+                reader, writer = await open_connection(LOOPBACK, STORE_PORT)
+            try:
+                async with asyncio.timeout(limit):
+                    await self._wait_for_all(reader, writer, handed)
+            finally:
+                writer.close()
+
+    async def _wait_for_all(self, reader: Reader, writer: Writer, handed: Round) -> None:
+        course, pause = self.course, 0.05
+        while not (course.has_ended(handed.number) or course.is_over()):
+            writer.write(f"exit {handed.rank}\n".encode())
+            if int(await line_of(reader)) >= handed.world_size:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
+    def _drop_store(self) -> None:
+        if self.store is not None:
+            self.store.close()
+            self.store = None
+
+    def _told(self, call: Any, began: float, error: BaseException | None) -> None:
+        process = PROCESS.get()
+        if process is not None and not isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.views.ended(call, began, self.loop.time(), process, self.name)

@@ -1,0 +1,97 @@
+"""What trainers were told, judged: by what the API server had at the time, and by the clock."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from elasticjob.api import Member, Members
+from elasticjob_torch.sidecar.client import Call, Round
+from simulation.containers import Sandbox
+from simulation.loop import Process
+from simulation.store import Change, Object
+
+CALL_MARGIN_SECONDS = 7.0  # a connection and a pause more than its deadlines name
+TOLD_SECONDS = 100.0  # of a calm world: until a round's end is known to each member's agent
+GONE_SECONDS = 2.0  # until a sidecar knows that its trainer was killed
+
+
+class Views:
+    """`complain` takes each problem. Statuses are read as they are written, at the server."""
+
+    def __init__(self) -> None:
+        self.complain: Callable[[str], None] = print
+        self.calm_since = inf
+        self._formed: dict[
+            tuple[str, int], tuple[Member, ...]
+        ] = {}  # by the job's uid and the round: who has which rank
+        self._held: defaultdict[tuple[str, int], dict[int, str]] = defaultdict(dict)
+        self._over: dict[tuple[str, int], float] = {}  # since when a round is over
+        self._finished: set[tuple[str, int]] = set()  # names of records, and the rounds of which they said Finish
+
+    def see(self, change: Change, now: float) -> None:
+        if change.plural == "elasticworkers" and change.new is not None:
+            request = change.new["spec"].get("request") or {}
+            if request.get("type") == "Finish":
+                self._finished.add((change.new["metadata"]["name"], request.get("round")))
+        elif change.plural == "elasticjobs":
+            self._see_job(change.body, now)
+
+    def _see_job(self, job: Object, now: float) -> None:
+        agreed = job.get("status", {}).get("rendezvous", {})
+        uid, round, phase = job["metadata"]["uid"], agreed.get("round", 1), agreed.get("phase", "Forming")
+        if phase == "Formed":
+            self._formed.setdefault((uid, round), tuple(Members.read(agreed.get("participants", ""))))
+        elif phase == "Forming":
+            self._over.setdefault((uid, round - 1), now)
+
+    def handed(self, job: str, who: str, me: Member, round: Round) -> None:
+        """An agent was told of its round."""
+        what = f"{who} was handed round {round.number} with rank {round.rank} of {round.world_size}"
+        members = self._formed.get((job, round.number))
+        if members is None:
+            self.complain(f"{what}, which was never formed")
+        elif round.rank >= len(members) or members[round.rank] != me:
+            self.complain(f"{what}, but its members are {members}, and this is {me}")
+        elif len(members) != round.world_size:
+            self.complain(f"{what}, but it has {len(members)} members")
+        other = self._held[job, round.number].setdefault(round.rank, who)
+        if other != who:
+            self.complain(f"{what}, which {other} has")
+
+    def ended(self, call: Call[Any], began: float, now: float, process: Process, who: str) -> None:
+        """A call of the plug-in's has ended; its process may have been frozen meanwhile."""
+        most = call.within + call.patience + CALL_MARGIN_SECONDS
+        if now - began > most and process.woken_at < began:
+            self.complain(f"{who}: {call.method} {call.target} took {now - began:.1f} s, more than {most:.1f}")
+
+    def silent(self, who: str, listener: Process, pod: Sandbox, now: float) -> None:
+        """A stream of the sidecar's was given up as silent."""
+        sidecar = pod.files.get("sidecar")
+        process = sidecar.process if sidecar is not None else None
+        if (
+            process is not None
+            and process.runs
+            and max(process.woken_at, listener.woken_at) < now - 60
+            and sidecar.began < now - 60
+        ):
+            self.complain(f"{who}: the stream of a sidecar that runs fell silent")
+
+    def success(self, who: str, pod: Sandbox, round: int) -> None:
+        """An agent was told that its success is recorded."""
+        if (pod.name, round) not in self._finished:
+            self.complain(f"{who} was told that its finish of round {round} is recorded, and no record has said so")
+
+    def trains_on(self, job: str, round: int, woken_at: float, now: float, who: str) -> None:
+        """An agent looks whether its round goes on, and has heard nothing else."""
+        over = self._over.get((job, round))
+        if over is not None and now - max(over, woken_at, self.calm_since) > TOLD_SECONDS:
+            self.complain(f"{who} is not told, after {now - over:.0f} s, that round {round} is over")
+
+    def gone(self, who: str, trainer: str, pod: Sandbox, now: float) -> None:
+        """A trainer was killed a moment ago."""
+        sidecar = pod.files.get("sidecar")
+        if sidecar is None or sidecar.sidecar is None or not sidecar.process.runs:
+            return
+        if sidecar.process.woken_at < now - GONE_SECONDS and sidecar.sidecar.driver.membership.trainer == trainer:
+            self.complain(f"{who}: the sidecar has not noticed that its trainer was killed")

@@ -1,0 +1,218 @@
+"""What an agent starts for a round: its training processes, which train only together, and, as rank 0, the store."""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from elasticjob.api import STORE_PORT
+from elasticjob_torch.agent.course import CannotRunHere
+from elasticjob_torch.script.client import HEARD_SECONDS, ScriptStream
+from elasticjob_torch.sidecar.client import Round, SidecarError
+from simulation.pipes import LOOPBACK
+from simulation.plugin import Reader, VirtualCalls, VirtualStream, Writer, open_connection
+
+if TYPE_CHECKING:
+    from simulation.trainers import Agent
+
+STEP_SECONDS = 1.0
+STUCK_SECONDS = 300.0  # until processes that wait for others fail
+
+
+class WatchStream(VirtualStream, ScriptStream):
+    """A script's events."""
+
+
+class Group:
+    """The training processes of one round, in all pods: none goes on without the others."""
+
+    def __init__(self, size: int, left: float | None) -> None:
+        self.left = left
+        self._missing = size
+        self.all_here = asyncio.Event()
+        self.broken = asyncio.Event()
+
+    def come(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self.all_here.set()
+
+
+class Workers:
+    """The processes that an agent starts for a round: they reach the store, train with the others, and tell."""
+
+    def __init__(self, agent: "Agent", handed: Round) -> None:
+        self.agent, self.handed, self.state = agent, handed, "healthy"
+        self._pod, self._dice, plan = agent.pod, agent.dice, agent.pod.plan
+        groups = agent.facts.setdefault("groups", {})
+        left = None if plan.seconds is None else max(0.5, plan.seconds - agent.facts.get("trained", 0.0))
+        self.group = groups.setdefault(handed.number, Group(handed.world_size, left))
+        self._began = 0.0
+        self._stream: WatchStream | None = None
+        self._failing = plan.doomed or agent.dice.random() < plan.fails
+        self._hanging = agent.dice.random() < plan.hangs
+        self._closing = agent.dice.random() < plan.closes
+        self._saves = agent.dice.random() < plan.saves
+        self._reports = agent.dice.choice((0.0, 0.0, 0.4, 3.0))  # seconds between two reports, 0 for none
+        self._task = asyncio.create_task(self._run())
+
+    def stop(self) -> None:
+        """They are ended by the agent, or have ended; the others notice."""
+        agent = self.agent
+        self._task.cancel()
+        if self._stream is not None:
+            self._stream.stop()
+        if self._began and self.state == "healthy" and self.group.left is not None and self.handed.rank == 0:
+            agent.facts["trained"] = agent.facts.get("trained", 0.0) + 0.7 * (agent.loop.time() - self._began)
+        if self.state != "succeeded":
+            self.group.broken.set()
+
+    async def _run(self) -> None:
+        try:
+            await self._train()
+            self.state = "succeeded"
+        except (OSError, EOFError, TimeoutError, SidecarError) as error:
+            self._pod.say(f"{self.agent.name}'s processes fail", str(error))
+            self.state = "failed"
+            self.group.broken.set()
+
+    async def _train(self) -> None:
+        agent, dice = self.agent, self._dice
+        await asyncio.sleep(dice.uniform(0.1, 2))  # imports
+        reader, writer = await self._connect()
+        try:
+            self.group.come()
+            writer.write(b"hello\n")
+            async with asyncio.timeout(STUCK_SECONDS):
+                await line_of(reader)
+                await self._while_whole(self.group.all_here.wait())
+            self._began = agent.loop.time()
+            if self._saves or self._reports:
+                self._open_stream()
+            await self._while_whole(self._steps())
+            await asyncio.sleep(dice.uniform(0, 0.5))
+        finally:
+            writer.close()
+
+    async def _connect(self) -> tuple[Reader, Writer]:
+        """torch's TCPStore tries on, for a while."""
+        give_up = self.agent.loop.time() + STUCK_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(15):
+                    reader, writer = await open_connection(LOOPBACK, STORE_PORT)
+                    writer.write(b"hello\n")
+                    await line_of(reader)
+                    return reader, writer
+            except (OSError, EOFError, TimeoutError):
+                if self.agent.loop.time() > give_up:
+                    raise
+            await asyncio.sleep(0.5)
+
+    async def _while_whole(self, work: Any) -> None:
+        """As collectives go: when one member is gone, the others fail soon, or hang until they are stopped."""
+        doing = asyncio.ensure_future(work)
+        broken = asyncio.ensure_future(self.group.broken.wait())
+        try:
+            await asyncio.wait({doing, broken}, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+                return
+            if self._dice.random() < 0.4:
+                await asyncio.sleep(self._dice.uniform(30, STUCK_SECONDS))
+            await asyncio.sleep(self._dice.uniform(0.1, 3))
+            raise ConnectionResetError("a peer is gone")
+        finally:
+            doing.cancel()
+            broken.cancel()
+
+    async def _steps(self) -> None:
+        agent, dice = self.agent, self._dice
+        ends = 1e12 if self.group.left is None else agent.loop.time() + self.group.left
+        fails = agent.loop.time() + dice.uniform(0.5, 20)
+        calls = VirtualCalls(agent.settings.host, agent.settings.port, f"{agent.name}-script", 5.0, agent._told)
+        step, late, saved = 0, False, 0
+        while (now := agent.loop.time()) < ends:
+            if self._failing and now >= fails:
+                raise ConnectionResetError("an exception in the script")
+            if self._hanging and now >= fails:
+                await asyncio.sleep(dice.uniform(30, STUCK_SECONDS))
+                raise TimeoutError("a collective took too long")
+            if self._closing and now >= fails:
+                self._closing = False
+                with suppress(CannotRunHere, SidecarError):
+                    await agent.course.go(agent.course.closing())
+            step += 1
+            await asyncio.sleep(min(self._reports or STEP_SECONDS, max(ends - now, 0.01)))
+            if self._reports:
+                body = {"local_rank": 0, "step": step, "total": None, "metrics": {}}
+                with suppress(SidecarError):
+                    await calls.post("/v1/progress", body, 5.0)
+            view = self._stream.view if self._stream is not None else None
+            if not self._saves or view is None or not view.ending:
+                late = False
+                continue
+            if late and saved != view.round:
+                saved = view.round
+                with suppress(SidecarError):
+                    await calls.post("/v1/saved", {"script": f"{agent.name}-script", "round": saved}, 5.0)
+            late = agent.loop.time() - view.since >= HEARD_SECONDS
+
+    def _open_stream(self) -> None:
+        agent = self.agent
+        stream = self._stream = WatchStream(agent.settings.host, agent.settings.port, f"{agent.name}-script")
+        stream.saves = self._saves
+        stream.silent = lambda: agent.views.silent(
+            f"{agent.name}'s script", agent.process, self._pod, agent.loop.time()
+        )
+        stream.start()
+
+
+class Store:
+    """The round's TCPStore, as far as it counts: who has come to the exit barrier."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._exited: set[str] = set()
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.BaseTransport] = set()
+
+    async def serve(self, facts: dict[str, Any]) -> int:
+        port: int = facts.get("port", 30000) % 50000 + 1
+        facts["port"] = port
+        self._server = await asyncio.get_running_loop().create_server(lambda: _StoreClient(self), LOOPBACK, port)
+        return port
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._open):
+            connection.close()
+
+    def answer(self, line: bytes) -> bytes:
+        if line.startswith(b"exit "):
+            self._exited.add(line[5:].decode())
+        return f"{len(self._exited)}\n".encode()
+
+
+class _StoreClient(asyncio.Protocol):
+    def __init__(self, store: Store) -> None:
+        self._store, self._left = store, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._store._open.add(transport)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._store._open.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._left = (self._left + data).split(b"\n")
+        for line in lines:
+            self._transport.write(self._store.answer(line))  # type: ignore[attr-defined]
+
+
+async def line_of(reader: Reader) -> bytes:
+    line = await reader.readline()
+    if not line:
+        raise EOFError("the store closed the connection")
+    return line

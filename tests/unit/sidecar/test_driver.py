@@ -1,0 +1,71 @@
+"""What the driver tells a trainer is so: its word is recorded, or it is told that it is not. In virtual time."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from elasticjob.api import Cause, Member, Members, RendezvousPhase, RendezvousStatus
+from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
+from elasticjob_sidecar.membership.machine import Membership
+from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.scripts import Scripts
+from elasticjob_sidecar.metrics import Metrics
+from support.sidecar_fakes import FakeKube
+
+pytestmark = pytest.mark.looptime
+
+ME = Member(0, "0")
+IDENTITY = Identity(pod_name="job-0-0", pod_uid="1", job="job", index=0, id="0", certificate="", address="10.0.0.7:1")
+
+
+@contextlib.asynccontextmanager
+async def in_round(kube: FakeKube) -> AsyncIterator[Driver]:
+    """The driver of a worker whose trainer holds round 1."""
+    metrics = Metrics()
+    record = WorkerRecord(kube, IDENTITY, metrics.api_failed)
+    driver = Driver(Membership(ME), Scripts(), record, metrics)
+    writing = asyncio.create_task(record.run())
+    driver.job_seen(status(RendezvousPhase.FORMING))
+    driver.attach("t", 0)
+    joining = asyncio.create_task(driver.join("t", 0, Cause.STARTED, 60.0))
+    await asyncio.sleep(1)
+    driver.job_seen(status(RendezvousPhase.FORMED))
+    await joining
+    yield driver
+    writing.cancel()
+
+
+def status(phase: RendezvousPhase) -> RendezvousStatus:
+    return RendezvousStatus(phase=phase, round=1, participants=Members([ME]), world_size=1)
+
+
+def said(kube: FakeKube) -> str:
+    request = kube.request("job-0-0")
+    assert request is not None
+    return str(request["type"])
+
+
+@pytest.mark.parametrize("end", ["Finish", "Leave"])
+async def test_a_word_behind_a_close_is_recorded_before_it_is_answered(end: str) -> None:
+    """The record asks Close until the rendezvous is closed, and one thing at a time."""
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        await driver.close("t", 5.0)
+        ending = driver.finish("t", 1, 60.0) if end == "Finish" else driver.leave("t", Cause.TRAINER_LEFT, 60.0)
+        answered = asyncio.create_task(ending)
+        await asyncio.sleep(10)
+        assert (answered.done(), said(kube)) == (False, "Close")
+        driver.job_seen(status(RendezvousPhase.CLOSED))
+        await answered
+        assert said(kube) == end
+
+
+async def test_a_word_that_stays_behind_a_close_is_not_told_as_recorded() -> None:
+    async with in_round(FakeKube()) as driver:
+        await driver.close("t", 5.0)
+        with pytest.raises(Refused) as refused:
+            await driver.finish("t", 1, 5.0)
+        assert refused.value.code is Code.API_AWAY

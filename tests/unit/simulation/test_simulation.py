@@ -1,0 +1,64 @@
+"""The simulation itself: the same seed is the same history, everything happens, and a mistake is told with its seed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LONGEST_SECONDS = 300
+WITHOUT_EXPIRY = """
+import sys
+from elasticjob_operator import reconciler
+from simulation.__main__ import main
+reconciler.seconds_left = lambda *_: None
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def simulation(*arguments: str, code: str = "") -> tuple[int, str]:
+    """Exit code and what is printed, by a process of its own: what is under way at a life's end is left as it is."""
+    path = os.pathsep.join(str(ROOT / name) for name in ("core", "operator", "sidecar", "trainer", "tests"))
+    command = [sys.executable, *(("-c", code) if code else ("-m", "simulation")), *arguments]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_seed_is_the_same_history(seed: int) -> None:
+    first, second = (simulation("--seed", str(seed), "--verbose") for _ in range(2))
+    assert first == second
+    assert first[0] == 0
+    assert first[1].count("\n") > 100
+
+
+def test_all_that_can_go_wrong_does() -> None:
+    failed, told = simulation("--kind", "operator", "--seeds", "60", "--seconds", "250")
+    assert failed == 0
+    happened = told.splitlines()[-1]
+    expected = "storm, watches_lag, history_forgotten, operator_frozen, operator_cut_off, node_dies, container_killed"
+    expected += ", scale, suspend, edit_template, delete_job, delete_pod, delete_grant, delete_lease, drain"
+    expected += ", answer 400, answer 403, answer 404, answer 409, answer 410, answer 422, answer 500"
+    expected += ", answer lost, request lost, request late, connection reset, server error, watch broken"
+    expected += ", refused: quota, refused: webhook denies, refused: webhook hangs"
+    assert [what for what in expected.split(", ") if f" {what} " not in happened] == []
+
+
+def test_a_mistake_is_told_with_the_command_that_shows_it_again() -> None:
+    failed, told = simulation("--kind", "operator", "--seeds", "30", "--seconds", "250", code=WITHOUT_EXPIRY)
+    assert failed == 1
+    assert "has ended, and is not deleted after its time" in told
+    seed = told.rpartition("SEED=")[2].strip()
+    assert f"the whole history again: make simulate SEED={seed}" in told
+    again, shown = simulation("--seed", seed, code=WITHOUT_EXPIRY)
+    assert (again, "has ended, and is not deleted after its time" in shown) == (1, True)

@@ -1,0 +1,280 @@
+"""One agent's course through the rendezvous, from its start to its end, without torch, threads or sockets.
+
+Holds what the sidecar cannot know: which round this trainer has used, whether it was told of a change, and how it
+ends. It is written as steps that yield what is to be done next, a call that may take its time, and go on with what
+that returns or raises: `Membership` does it and waits, a simulator lets time pass. A signal's exception may surface
+in any line, so state changes are single assignments, made last.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from elasticjob_torch import wire
+from elasticjob_torch.sidecar.client import (
+    Calls,
+    Closed,
+    JoinTimeout,
+    Leaving,
+    NoTrainer,
+    Round,
+    RoundBroken,
+    SidecarError,
+    SidecarUnavailable,
+    StoreAddress,
+    StoreTimeout,
+    Superseded,
+)
+
+if TYPE_CHECKING:
+    from elasticjob_torch.agent.settings import Settings
+    from elasticjob_torch.sidecar.events import EventStream, View
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Steps = Generator[Callable[[], Any], Any, T]  # yields what is to be done, is sent its result, returns what came of it
+
+_STORE_SLICE_SECONDS = 20.0
+# While the API server is away, the word of success is worth waiting for: this process ends with it.
+_FINISH_SECONDS = wire.RECORDED_SECONDS
+
+
+class CannotRunHere(Exception):
+    """This process runs where it cannot work; the message is one sentence for the user."""
+
+
+class Course(ABC):
+    """What an agent does in the rendezvous, in steps; what they raise and return says `Membership`.
+
+    Args:
+        client, events: the sidecar; `Steps` wait for its answers, and here nothing does.
+        clock, sleep: the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Calls,
+        events: EventStream,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._events = events
+        self._clock = clock
+        self._sleep = sleep
+        self._used = 0  # the last round that this trainer has used or given up
+        self._told = False  # the agent was told that its round ended
+        self._departed = False  # told that there is no next round: the end is no failure of this worker
+        self._succeeded = 0  # the round whose work is done
+        self._recorded = 0  # the same, once it is recorded
+        self._ended: bool | None = None  # whether the end is recorded, once it was told
+
+    def opening(self) -> Steps[None]:
+        settings = self._settings
+        try:
+            view = yield self._client.view
+        except SidecarError as error:
+            raise CannotRunHere(
+                f"no ElasticJob sidecar at {settings.host}:{settings.port} ({error}); this backend works only "
+                "in a worker pod of an ElasticJob, elsewhere use another --rdzv-backend"
+            ) from error
+        self._check_run_id(str(view.get("runId") or settings.run_id))
+        self._events.start()
+
+    @property
+    def view(self) -> View | None:
+        """The newest view of the rendezvous, None before the first."""
+        return self._events.view
+
+    def notice_change(self) -> int:
+        """Return how many nodes to report as waiting: 0 while the round in use is the formed one."""
+        if not self._used or not self.has_ended(self._used):
+            return 0
+        view = self._events.view
+        if not self._told:
+            log.info("round %d is over: %s", self._used, self._why_over())
+        self._told = True
+        return 1 if view is None else max(1, view.waiting)
+
+    def has_ended(self, number: int) -> bool:
+        """Say whether the round ``number`` is known to be over for this agent."""
+        view = self._events.view
+        return self._events.superseded or (view is not None and view.ends_round(number))
+
+    def _why_over(self) -> str:
+        view = self._events.view
+        if self._events.superseded or view is None:
+            return "a newer torchrun in this pod has taken this one's place"
+        return "told to leave" if view.leaving else view.reason
+
+    def is_over(self) -> bool:
+        """Say whether the whole job has ended, so that no agent has to be waited for."""
+        view = self._events.view
+        return view is not None and view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED)
+
+    def joining(self, deadline: float | None, failure: str = "") -> Steps[Round]:
+        yield from self._stream_opens()  # first, as it may bring the news that decides the cause
+        cause = self._cause()
+        detail = failure if cause is wire.JoinCause.WORKER_FAILED else ""
+        refused_until = 0.0
+        while True:
+            yield from self._stream_opens()
+            left = wire.LONGEST_SECONDS if deadline is None else max(0.1, deadline - self._clock())
+            seconds = min(left, wire.LONGEST_SECONDS)
+            ask = partial(
+                self._client.join, self._used, cause, seconds, self._still_waiting, self._settings.limits, detail
+            )
+            try:
+                handed: Round = yield ask
+            except NoTrainer as error:  # the stream is opening again, or the pod is stopping
+                now = self._clock()
+                refused_until = refused_until or now + self._settings.sidecar_timeout
+                if now > refused_until:
+                    seconds = self._settings.sidecar_timeout
+                    raise SidecarUnavailable(f"the sidecar refuses a join, for {seconds:g} s: {error}") from error
+                yield partial(self._sleep, 0.1)
+                continue
+            except JoinTimeout:
+                refused_until = 0.0
+                if deadline is None or self._clock() < deadline:
+                    continue
+                raise
+            except Superseded as error:
+                raise CannotRunHere(str(error)) from error
+            except (Closed, Leaving):
+                self._departed = True
+                raise
+            self._check_run_id(handed.run_id)
+            self._events.handed = handed.number
+            return handed
+
+    def use(self, handed: Round) -> None:
+        """Take the round into use; from now on its end is reported by `notice_change`."""
+        self._told = False
+        self._used = handed.number
+
+    def give_up(self, handed: Round) -> None:
+        """Ask for a later round next time: this one's store did not come or broke."""
+        self._told = self.has_ended(handed.number)
+        self._used = handed.number
+
+    def posting_store(self, handed: Round, port: int) -> Steps[None]:
+        yield partial(self._client.post_store, handed.number, port)
+
+    def awaiting_store(self, handed: Round, deadline: float) -> Steps[StoreAddress]:
+        why = "no time is left"
+        while True:
+            if self.has_ended(handed.number):
+                raise RoundBroken(wire.Code.ROUND_BROKEN, f"round {handed.number} ended before its store served")
+            left = deadline - self._clock()
+            if left <= 0:
+                raise RoundBroken(wire.Code.ROUND_BROKEN, f"the store of round {handed.number} did not come: {why}")
+            try:
+                address: StoreAddress = yield partial(
+                    self._client.await_store, handed.number, min(left, _STORE_SLICE_SECONDS)
+                )
+            except StoreTimeout as error:
+                why = str(error)
+                log.info("still waiting: %s", why)
+            else:
+                return address
+
+    def finishing(self, seconds: float | None = None) -> Steps[bool]:
+        self._succeeded = self._used
+        if self._recorded == self._used:
+            return True
+        seconds = seconds or self._settings.close_timeout
+        try:
+            yield from self._telling(partial(self._client.finish, self._used, seconds), seconds)
+        except (SidecarError, CannotRunHere) as error:
+            log.warning("could not record the success of round %d: %s", self._used, error)
+            return False
+        self._recorded = self._used
+        return True
+
+    def closing(self) -> Steps[None]:
+        seconds = self._settings.close_timeout
+        yield from self._telling(partial(self._client.close, seconds), seconds)
+
+    def ending(self, *, stopped: bool = False) -> Steps[bool]:
+        if self._ended is None:
+            try:
+                self._ended = stopped or (yield from self._telling_end())
+            finally:
+                self._events.stop()
+        return self._ended
+
+    def _telling_end(self) -> Steps[bool]:
+        if self._used and self._succeeded == self._used:
+            return (yield from self.finishing(_FINISH_SECONDS))
+        cause = wire.LeaveCause.POD_STOPPING if self._departed else wire.LeaveCause.TRAINER_LEFT
+        seconds = self._settings.close_timeout
+        try:
+            yield from self._telling(partial(self._client.leave, cause, seconds), seconds)
+        except (SidecarError, CannotRunHere) as error:
+            log.warning("could not record the leave: %s", error)
+            return False
+        return True
+
+    def _telling(self, tell: Callable[[], Any], seconds: float) -> Steps[None]:
+        """Make a call that the sidecar takes of a trainer it knows: a new one does once the stream is open again."""
+        patience = min(seconds, self._settings.sidecar_timeout)
+        give_up = self._clock() + patience
+        while True:
+            yield from self._stream_opens(patience)
+            try:
+                yield tell
+            except NoTrainer:
+                if self._clock() > give_up:
+                    raise
+                yield partial(self._sleep, 0.1)
+            else:
+                return
+
+    def _cause(self) -> wire.JoinCause:
+        if not self._used:
+            return wire.JoinCause.STARTED
+        if self._told or self.notice_change():
+            return wire.JoinCause.MEMBERSHIP_CHANGED
+        # The loss of a peer may show in broken connections first: the operator judges when it knows of both.
+        log.info("round %d is over for this worker: its processes failed", self._used)
+        return wire.JoinCause.WORKER_FAILED
+
+    @abstractmethod
+    def _go(self, steps: Steps[T]) -> T:
+        """Do the steps."""
+
+    def _still_waiting(self, seconds: float) -> None:
+        """Say what a join waits for; raises `SidecarUnavailable` when the sidecar has fallen silent meanwhile."""
+        return self._go(self._asking_on(seconds))
+
+    def _asking_on(self, seconds: float) -> Steps[None]:
+        yield from self._stream_opens()
+        view = self._events.view
+        at = "unknown to the sidecar yet" if view is None else f"at {view.phase} {view.round}"
+        reason = "" if view is None or not view.reason else f", {view.reason}"
+        log.info("waiting for a round for %.0f s: the job is %s%s", seconds, at, reason)
+
+    def _stream_opens(self, seconds: float | None = None) -> Steps[None]:
+        seconds = self._settings.sidecar_timeout if seconds is None else seconds
+        give_up = self._clock() + seconds
+        while not (yield partial(self._events.opens, 0.1)):
+            if self._events.superseded:
+                raise CannotRunHere("a newer torchrun in this pod has taken this one's place")
+            if self._clock() > give_up:
+                raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s", passing=False)
+
+    def _check_run_id(self, run_id: str) -> None:
+        if run_id != self._settings.run_id:
+            raise CannotRunHere(
+                f"this pod's ElasticJob has the run id {run_id}, but torchrun was started with "
+                f"--rdzv-id={self._settings.run_id}; leave that option out"
+            )
