@@ -57,9 +57,18 @@ def _grow(world: World, job: Object) -> Probe:
 
 
 def _take_role(world: World, job: Object) -> Probe:
+    """Or empty it."""
     name = default_account(job["metadata"]["name"])
-    ask(world, "DELETE", path_of("roles", name), {})
-    return Probe(f"the role {name} was deleted", lambda: world.server.get("roles", NAMESPACE, name) is not None, 700.0)
+    if gone := world.dice.random() < 0.5:
+        ask(world, "DELETE", path_of("roles", name), {})
+    else:
+        ask(world, "PATCH", path_of("roles", name), {"rules": []})
+
+    def mended() -> bool:
+        role = world.server.get("roles", NAMESPACE, name)
+        return role is not None and role["rules"] != []
+
+    return Probe(f"the role {name} was {'deleted' if gone else 'emptied'}", mended, 700.0)
 
 
 def _end_trainer(world: World, job: Object) -> Probe:
