@@ -8,11 +8,11 @@ from simulation.programs import WholeLife
 from simulation.sidecars import certificates
 from simulation.stubs import StubPrograms
 from simulation.worker_lives import WorkerLife
-from support.sidecar_fakes import credentials
+from support.pod_life import new_credentials
 
 
 def _operator_life(seed: int) -> Life:
-    return Life(seed, StubPrograms(credentials().certificate))
+    return Life(seed, StubPrograms(new_credentials().certificate))
 
 
 KINDS: dict[str, Callable[[int], Life]] = {"whole": WholeLife, "workers": WorkerLife, "operator": _operator_life}

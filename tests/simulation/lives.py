@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
 
-from elasticjob_operator import reconciler
+from elasticjob_operator import memory
 from elasticjob_operator.cluster import client
 from simulation import faults, people
 from simulation.claims import claims, jobs
@@ -49,9 +49,9 @@ class Life:
                 world.running(),
                 self.judge.watching(),
                 patch.object(client, "PAGE", pages),
-                patch.object(reconciler, "RELIST_SECONDS", relist),
-                patch.object(reconciler, "PODS_AT_ONCE", at_once[0]),
-                patch.object(reconciler, "PODS_OF_A_JOB_AT_ONCE", at_once[1]),
+                patch.object(memory, "RELIST_SECONDS", relist),
+                patch.object(memory, "PODS_AT_ONCE", at_once[0]),
+                patch.object(memory, "PODS_OF_A_JOB_AT_ONCE", at_once[1]),
             ):
                 stack.enter_context(context)
             world.run(self._live())

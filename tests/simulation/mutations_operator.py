@@ -6,10 +6,12 @@ answers to a `create_pod` that are not noted (the name is taken at the next try,
 
 from model.mutations import Mutation
 
-RECONCILER, APP, CLIENT, LEADER, CACHE, LISTING, QUEUE, HANDLERS, GRANTS, PODS, TEMPLATE, SLOTS = (
+RECONCILER, MEMORY, STATUS, APP, CLIENT, LEADER, CACHE, LISTING, QUEUE, HANDLERS, GRANTS, PODS, TEMPLATE, SLOTS = (
     f"operator/elasticjob_operator/{name}.py"
     for name in (
         "reconciler",
+        "memory",
+        "actions/status_writer",
         "app",
         "cluster/client",
         "cluster/leader",
@@ -27,18 +29,18 @@ RECONCILER, APP, CLIENT, LEADER, CACHE, LISTING, QUEUE, HANDLERS, GRANTS, PODS, 
 MUTATIONS = (
     Mutation(
         "a status of a later term is written over",
-        RECONCILER,
+        STATUS,
         "        if report.before.term > self._leadership.term:\n"
         "            await self._leadership.outgrow(report.before.term)\n"
-        "            return 0.0\n",
+        "            return Retry(0.0)\n",
         "",
         "simulation",
     ),
     Mutation(
         "pods are ended by a status that is not written yet",
-        RECONCILER,
-        "        if delay.seconds > 0 and delay.actions_wait:\n            return delay.seconds\n",
-        "",
+        STATUS,
+        "        if not isinstance(pace, Due):\n            return pace\n",
+        "        if not isinstance(pace, Due):\n            return Unchanged()\n",
         "simulation",
     ),
     Mutation(
@@ -51,27 +53,27 @@ MUTATIONS = (
     Mutation(
         "an ended job is never deleted",
         RECONCILER,
-        "        if left is None or left > 0:\n            return left\n",
-        "        if left is None or left > 0 or left <= 0:\n            return None\n",
+        "        if not isinstance(expiry, Expired):\n            return expiry\n",
+        "        if not isinstance(expiry, Expired):\n            return expiry\n        return Done()\n",
         "simulation",
     ),
     Mutation(
         "what an operator of other options gave is not renewed",
         RECONCILER,
-        "        if new or (memory.settled and not decision.state.ended):",
+        "        if new or (memory.settled and not state.ended):",
         "        if new:",
         "simulation",
     ),
     Mutation(
         "a status that met a newer one counts as written",
-        RECONCILER,
-        "            self._cache.note_job(await self._kube.job(*key))\n            return 0.0\n",
-        "            self._cache.note_job(await self._kube.job(*key))\n            return None\n",
+        STATUS,
+        'meta["name"]))\n            return Retry(0.0)\n',
+        'meta["name"]))\n            return Written()\n',
         "simulation",
     ),
     Mutation(
         "nothing is listed anew",
-        RECONCILER,
+        MEMORY,
         "        if memory is None or time.monotonic() - memory.listed_at >= RELIST_SECONDS:",
         "        if memory is None:",
         "simulation",
@@ -79,20 +81,20 @@ MUTATIONS = (
     Mutation(
         "what time alone brings about is not waited for",
         RECONCILER,
-        "            wakes.append(decision.wake_at - self._leadership.clock.now())\n",
-        "            pass\n",
+        "Done() if decision.wake_at is None else LookAgain(decision.wake_at - self._leadership.clock.now())",
+        "Done()",
         "simulation",
     ),
     Mutation(
         "what was measured is forgotten at each step",
         RECONCILER,
-        "        memory.clocks = decision.state.clocks\n",
+        "        memory.clocks = report.decision.state.clocks\n",
         "",
         "simulation",
     ),
     Mutation(
         "a job of the same name inherits what was known of the one before",
-        RECONCILER,
+        MEMORY,
         '(memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch)',
         "memory.epoch != epoch",
         "simulation",
@@ -100,8 +102,8 @@ MUTATIONS = (
     Mutation(
         "pods are made before their access",
         RECONCILER,
-        "within=within):\n                return again\n",
-        "within=within):\n                pass\n",
+        "            if isinstance(given, Retry):\n                return given\n",
+        "",
         "simulation",
     ),
     Mutation(

@@ -53,7 +53,7 @@ MUTATIONS = (
     Mutation(
         "a stream that was replaced goes on",
         ROUTES,
-        "                lambda: driver.membership.is_current(stream),  # a newer one takes over\n",
+        "                lambda: driver.standing.stream == stream,  # a newer one takes over\n",
         "                lambda: True,\n",
         "wire",
     ),
@@ -249,8 +249,8 @@ MUTATIONS = (
     Mutation(
         "an agent that fails in its round says that the membership changed",
         COURSE,
-        '        return "WorkerFailed"\n',
-        '        return "MembershipChanged"\n',
+        "        return wire.JoinCause.WORKER_FAILED\n",
+        "        return wire.JoinCause.MEMBERSHIP_CHANGED\n",
         "wire",
     ),
     Mutation(
@@ -270,7 +270,7 @@ MUTATIONS = (
     Mutation(
         "a finish behind a Close is told as recorded",
         DRIVER,
-        "while what is not RequestType.CLOSE and self._asks_close:",
+        "while what is not RequestType.CLOSE and self._asks_to_close():",
         "while False:",
         "wire",
     ),

@@ -10,10 +10,11 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from elasticjob_torch import wire
 from elasticjob_torch.agent.course import Course, Steps
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.client import Call, Calls, SidecarUnavailable, Tries, read_answer
-from elasticjob_torch.sidecar.events import SILENCE_SECONDS, Lines, Reopening, Stream
+from elasticjob_torch.sidecar.events import Lines, Reopening, Stream
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 Told = Callable[[Call[Any], float, BaseException | None], None]  # of a call that ended: when it began, and how
@@ -65,7 +66,7 @@ class VirtualCalls(Calls):
             writer.write(_request(call.method, call.target, call.body))
             if still_waiting is not None:
                 await _await_answer(reader, within, still_waiting)
-                within = client._ANSWER_SECONDS
+                within = wire.ANSWER_SECONDS
             async with asyncio.timeout(within):
                 status, headers = await _head(reader)
                 payload = b"" if status == 204 else await reader.readexactly(int(headers["content-length"]))
@@ -120,7 +121,7 @@ class VirtualStream(Stream):
     async def _followed(self) -> str:
         reader, writer = await open_connection(self._host, self._port)
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(wire.SILENCE_SECONDS):
                 writer.write(_request("GET", self.target(), None))
                 status, headers = await _head(reader)
                 if status != 200:
@@ -136,7 +137,7 @@ class VirtualStream(Stream):
         lines, left = Lines(), b""
         while True:
             try:
-                async with asyncio.timeout(SILENCE_SECONDS):
+                async with asyncio.timeout(wire.SILENCE_SECONDS):
                     left += await _chunk(reader)
             except TimeoutError:
                 self.silent()

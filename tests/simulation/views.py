@@ -93,5 +93,5 @@ class Views:
         sidecar = pod.files.get("sidecar")
         if sidecar is None or sidecar.sidecar is None or not sidecar.process.runs:
             return
-        if sidecar.process.woken_at < now - GONE_SECONDS and sidecar.sidecar.driver.membership.trainer == trainer:
+        if sidecar.process.woken_at < now - GONE_SECONDS and sidecar.sidecar.driver._machine.trainer == trainer:
             self.complain(f"{who}: the sidecar has not noticed that its trainer was killed")

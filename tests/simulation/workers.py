@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from elasticjob.api import STORE_PORT
+from elasticjob_torch import wire
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.script.client import HEARD_SECONDS, ScriptStream
 from elasticjob_torch.sidecar.client import Round, SidecarError
@@ -146,7 +147,7 @@ class Workers:
             if self._reports:
                 body = {"local_rank": 0, "step": step, "total": None, "metrics": {}}
                 with suppress(SidecarError):
-                    await calls.post("/v1/progress", body, 5.0)
+                    await calls.post(wire.PROGRESS.path, body, 5.0)
             view = self._stream.view if self._stream is not None else None
             if not self._saves or view is None or not view.ending:
                 late = False
@@ -154,7 +155,7 @@ class Workers:
             if late and saved != view.round:
                 saved = view.round
                 with suppress(SidecarError):
-                    await calls.post("/v1/saved", {"script": f"{agent.name}-script", "round": saved}, 5.0)
+                    await calls.post(wire.SAVED.path, {"script": f"{agent.name}-script", "round": saved}, 5.0)
             late = agent.loop.time() - view.since >= HEARD_SECONDS
 
     def _open_stream(self) -> None:

@@ -196,16 +196,20 @@ def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
 
 
 def breaks(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> list[Break]:
-    """Members of the last formed round, in rank order, that no longer train in it; `lost` says why, by index."""
-    present, done = current(state, workers), state.done
-    training = (member for member in state.participants if member.index not in done)
-    found = (_break_of(state, member, present.get(member.index), lost) for member in training)
+    """Members of the last formed round, in rank order, that no longer train in it; `lost` says why, by index.
+
+    A pod that was sent away in this very step counts no more, and is not gone.
+    """
+    newest_last = sorted(workers, key=lambda worker: worker.replacement)
+    seen = {worker.index: worker for worker in newest_last} | current(state, newest_last)
+    training = (member for member in state.participants if member.index not in state.done)
+    found = (_break_of(state, member, seen.get(member.index), lost) for member in training)
     return [one for one in found if one is not None]
 
 
 def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping[int, Lost]) -> Break | None:
     name = f"worker {member.index}"
-    if worker is None or worker.member != member:
+    if worker is None or worker.member != member or not is_current(state, worker):
         if member in state.leaving:
             return Break(member, f"{name} was told to leave", False)
         if loss := lost.get(member.index):
