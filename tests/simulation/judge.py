@@ -88,7 +88,9 @@ class Judge:
         self.writes[meta["uid"]] = self.writes.get(meta["uid"], 0) + 1
 
     def _check_gone(self, job: Object, was: ElasticJobStatus, is_now: ElasticJobStatus) -> None:
-        """A pod of which the status says that it is gone is."""
+        """A pod of which the status says that it is gone is, unless the spec has sent it away in the same step."""
+        if was.observed_generation != is_now.observed_generation:
+            return
         for index, number in is_now.replacements.items():
             before = was.replacements.get(index, 0)
             if number <= before or f"worker {index} lost" not in is_now.rendezvous.reason:
