@@ -39,11 +39,11 @@ def test_the_same_seed_is_the_same_history(seed: int) -> None:
     first, second = (simulation("--seed", str(seed), "--verbose") for _ in range(2))
     assert first == second
     assert first[0] == 0
-    assert first[1].count("\n") > 100
+    assert first[1].count("\n") > 50
 
 
 def test_all_that_can_go_wrong_does() -> None:
-    failed, told = simulation("--kind", "operator", "--seeds", "60", "--seconds", "250")
+    failed, told = simulation("--kind", "operator", "--seeds", "120", "--seconds", "250")
     assert failed == 0
     happened = told.splitlines()[-1]
     expected = "storm, watches_lag, history_forgotten, operator_frozen, operator_cut_off, node_dies, container_killed"
