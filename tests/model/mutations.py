@@ -293,7 +293,7 @@ MUTATIONS = (
     Mutation(
         "a restarted sidecar is taken for the member that it was",
         LOSSES,
-        "    if worker is None or worker.member != member:\n",
+        "    if worker is None or worker.member != member or not is_current(state, worker):\n",
         "    if worker is None:\n",
         "unit",
     ),

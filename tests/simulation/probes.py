@@ -49,8 +49,7 @@ def _grow(world: World, job: Object) -> Probe:
     ask(world, "PATCH", path_of("elasticjobs", name), {"spec": {"replicas": replicas}})
 
     def grown() -> bool:
-        found = world.server.get("elasticjobs", NAMESPACE, name)
-        status = found.get("status", {}) if found else {}
+        status = _status(world, name)
         return status.get("rendezvous", {}).get("replicas") == replicas or status.get("phase") != "Running"
 
     return Probe(f"{name} was scaled to {replicas}", grown, 150.0)
@@ -58,7 +57,7 @@ def _grow(world: World, job: Object) -> Probe:
 
 def _take_role(world: World, job: Object) -> Probe:
     """Or empty it."""
-    name = default_account(job["metadata"]["name"])
+    name, of_job = default_account(job["metadata"]["name"]), job["metadata"]["name"]
     if gone := world.dice.random() < 0.5:
         ask(world, "DELETE", path_of("roles", name), {})
     else:
@@ -66,7 +65,7 @@ def _take_role(world: World, job: Object) -> Probe:
 
     def mended() -> bool:
         role = world.server.get("roles", NAMESPACE, name)
-        return role is not None and role["rules"] != []
+        return _status(world, of_job).get("phase") != "Running" or (role is not None and role["rules"] != [])
 
     return Probe(f"the role {name} was {'deleted' if gone else 'emptied'}", mended, 700.0)
 
@@ -81,11 +80,16 @@ def _end_trainer(world: World, job: Object) -> Probe:
         run.containers["trainer"].kill()
 
     def mended() -> bool:
-        found = world.server.get("elasticjobs", NAMESPACE, name)
-        status = found.get("status", {}) if found else {}
+        status = _status(world, name)
         return status.get("phase") != "Running" or status.get("rendezvous", {}).get("round", 0) > before
 
     return Probe(f"the trainer of {pod['metadata']['name']} was killed", mended, 400.0)
+
+
+def _status(world: World, job: str) -> Object:
+    found = world.server.get("elasticjobs", NAMESPACE, job)
+    status: Object = found.get("status", {}) if found else {}
+    return status
 
 
 def _pods(world: World, job: Object) -> list[Object]:
