@@ -27,7 +27,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = START_SECONDS
         self._asked = 0
-        self.turns = 0
+        self.turns = self.tasks_made = 0
         self.set_task_factory(_kept_task)
         self.set_exception_handler(self._on_exception)
         self.failures: list[dict[str, Any]] = []  # what no task and no caller has caught
@@ -165,8 +165,21 @@ class Process:
             self._held.append(handle)
 
 
+class _Task(asyncio.Task):  # type: ignore[type-arg]
+    """Sets of tasks, as asyncio's own, are in the same order for the same seed: not in that of their addresses."""
+
+    def __init__(self, number: int, work: Any, **options: Any) -> None:
+        self.number = number
+        super().__init__(work, **options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 def _kept_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
-    task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+    assert isinstance(loop, VirtualLoop)
+    loop.tasks_made += 1
+    task: asyncio.Task[Any] = _Task(loop.tasks_made, work, loop=loop, **options)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     context = options.get("context")
     process = PROCESS.get() if context is None else context.get(PROCESS)

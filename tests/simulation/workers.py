@@ -175,7 +175,7 @@ class Store:
         self._size = size
         self._exited: set[str] = set()
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.BaseTransport] = set()
+        self._open: dict[asyncio.BaseTransport, None] = {}  # in their order: that of a set is chance
 
     async def serve(self, facts: dict[str, Any]) -> int:
         port: int = facts.get("port", 30000) % 50000 + 1
@@ -201,10 +201,10 @@ class _StoreClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._store._open.add(transport)
+        self._store._open[transport] = None
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._store._open.discard(self._transport)
+        self._store._open.pop(self._transport, None)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._left = (self._left + data).split(b"\n")
