@@ -74,7 +74,7 @@ alone() { # PART
 "$here/engine.sh"
 "$here/tools.sh" kubectl helm apiserver
 
-beside contract lint unit explore-quick api install
+beside contract lint api unit explore-quick install
 alone e2e
 printf '%s\n' "" "${times[@]}"
 say "test: all passed"
