@@ -71,10 +71,10 @@ alone() { # PART
 
 # what several parts would make at once
 "$root/hack/venv.sh" > "$logs/venv"
-"$here/engine.sh"
+"$here/up.sh" tests
 "$here/tools.sh" kubectl helm apiserver
 
-beside contract lint unit explore-quick api install-for-tests
+beside contract lint api simulate-quick unit explore-quick
 alone e2e
 printf '%s\n' "" "${times[@]}"
 say "test: all passed"

@@ -290,7 +290,9 @@ def test_rotated_token_is_read_anew(team: Team):
         config_map.read(0)
 
     def rotate():
-        (team.directory / "token").write_text(team.new_token())
+        new = team.directory / "token.new"
+        new.write_text(team.new_token())
+        new.replace(team.directory / "token")  # never half a token, as the kubelet does it
 
     later = threading.Timer(0.5, rotate)
     later.start()

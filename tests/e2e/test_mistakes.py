@@ -48,6 +48,12 @@ def never_gets_its_data(spec: Object) -> None:
     spec["maxRestarts"] = 0
 
 
+def mounts_no_such_map(spec: Object) -> None:
+    """A volume that nobody mounts is nothing to the kubelet."""
+    spec["template"]["spec"]["volumes"].append(MAP)
+    spec["template"]["spec"]["containers"][0]["volumeMounts"].append({"name": "data", "mountPath": "/data"})
+
+
 def made(kind: str, name: str, version: str = "v1", **spec: Any) -> Object:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
@@ -75,7 +81,7 @@ MISTAKES = {
         "ConfigMissing",
     ),
     "no configmap to mount": Mistake(
-        lambda spec: spec["template"]["spec"]["volumes"].append(MAP),
+        mounts_no_such_map,
         "PodStarting",
         "Rendezvoused",
         "should it last, kubectl describe pod says why",
