@@ -14,7 +14,7 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import Code, Refused, superseded
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
 
@@ -139,20 +139,24 @@ class Driver:
     # --- outputs
 
     async def _settled(self, what: RequestType, seconds: float) -> None:
-        """As `_settle`, and wait until the API server has the request."""
+        """As `_settle`, and wait until the API server has the request. Raises Refused."""
         self._settle()
         try:
             async with asyncio.timeout(seconds):
-                while what is not RequestType.CLOSE and self._asks_to_close():  # that is first, until the job is closed
+                while what is not RequestType.CLOSE and self._asks(
+                    RequestType.CLOSE
+                ):  # that is first, until the job is closed
                     await self._next_change.wait()
                 await self._record.written()
         except TimeoutError:
             message = f"the API server did not take the {what.lower()} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
+        if not self._asks(what):  # recorded is the word of a newer trainer
+            raise superseded()
 
-    def _asks_to_close(self) -> bool:
+    def _asks(self, what: RequestType) -> bool:
         request = self._output.request
-        return request is not None and request.type is RequestType.CLOSE
+        return request is not None and request.type is what
 
     def _settle(self) -> Output:
         """Carry out what follows from an input."""

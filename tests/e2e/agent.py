@@ -20,7 +20,8 @@ from pathlib import Path
 
 from group import SUMS
 
-from elasticjob_torch.agent.membership import CannotRunHere, Membership
+from elasticjob_torch.agent.course import CannotRunHere
+from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import leave_mark
 from elasticjob_torch.agent.settings import STOP_SECONDS, parse_settings
 from elasticjob_torch.agent.stopping import hear_signals

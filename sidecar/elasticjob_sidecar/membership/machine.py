@@ -15,7 +15,7 @@ from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus, Req
 from elasticjob_sidecar.membership.model import NO_LIMITS, Answer, Handed, Limits, Waiter
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import Code, Refused, superseded
 
 SUCCESSOR_SECONDS = 5.0
 
@@ -58,9 +58,9 @@ class Membership:
     def attached(self, trainer: str, round: int, now: float) -> int:
         """A trainer process opened its stream, holding `round`; returns its number for `detached`."""
         if trainer in self._replaced:
-            raise self._superseded()
+            raise superseded()
         if self.trainer != trainer:
-            self._lose_trainer(self._superseded(), now)
+            self._lose_trainer(superseded(), now)
         self._replaced |= {self._latest} - {trainer}
         self.trainer = self._latest = trainer
         self._claimed = round
@@ -270,13 +270,9 @@ class Membership:
         if self._stopping:
             raise Refused(Code.NO_TRAINER, "the pod is being stopped")
         if trainer in self._replaced:
-            raise self._superseded()
+            raise superseded()
         if not trainer or trainer != self.trainer:
             raise Refused(Code.NO_TRAINER, "this trainer has no open events stream")
-
-    @staticmethod
-    def _superseded() -> Refused:
-        return Refused(Code.SUPERSEDED, "a newer trainer process of this pod has taken this one's place")
 
     def _answer(self, answer: Answer) -> None:
         assert self._waiter is not None

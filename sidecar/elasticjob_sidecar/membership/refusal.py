@@ -28,3 +28,7 @@ class Refused(Exception):
     def __init__(self, code: Code, message: str, outcome: str | None = None) -> None:
         super().__init__(message)
         self.code, self.message, self.outcome = code, message, outcome
+
+
+def superseded() -> Refused:
+    return Refused(Code.SUPERSEDED, "a newer trainer process of this pod has taken this one's place")

@@ -8,6 +8,7 @@ import pytest
 
 from elasticjob.api import Cause, Member, Members, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.kubernetes.client import Unreachable
 from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
@@ -61,6 +62,20 @@ async def test_a_word_behind_a_close_is_recorded_before_it_is_answered(end: str)
         driver.job_seen(status(RendezvousPhase.CLOSED))
         await answered
         assert said(kube) == end
+
+
+async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -> None:
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        kube.fail["patch_worker"] = [Unreachable("away")] * 3
+        finishing = asyncio.create_task(driver.finish("t", 1, 60.0))
+        await asyncio.sleep(0)
+        driver.attach("newer", 0)
+        joining = asyncio.create_task(driver.join("newer", 0, Cause.STARTED, 60.0))
+        with pytest.raises(Refused) as refused:
+            await finishing
+        assert (refused.value.code, said(kube)) == (Code.SUPERSEDED, "Join")
+        joining.cancel()
 
 
 async def test_a_word_that_stays_behind_a_close_is_not_told_as_recorded() -> None:

@@ -12,8 +12,9 @@ LONGEST_SECONDS = 300
 WITHOUT_EXPIRY = """
 import sys
 from elasticjob_operator import reconciler
+from elasticjob_operator.job.outcome import Done
 from simulation.__main__ import main
-reconciler.seconds_left = lambda *_: None
+reconciler.expiry_of = lambda *_: Done()
 sys.exit(main(sys.argv[1:]))
 """
 
