@@ -143,9 +143,7 @@ class Driver:
         self._settle()
         try:
             async with asyncio.timeout(seconds):
-                while what is not RequestType.CLOSE and self._asks(
-                    RequestType.CLOSE
-                ):  # that is first, until the job is closed
+                while what is not RequestType.CLOSE and self._asks(RequestType.CLOSE):  # until it is closed
                     await self._next_change.wait()
                 await self._record.written()
         except TimeoutError:

@@ -60,7 +60,7 @@ MUTATIONS = (
     Mutation(
         "who was replaced by a newer trainer is connected again",
         MACHINE,
-        "            raise self._superseded()\n        if self.trainer != trainer:\n",
+        "            raise superseded()\n        if self.trainer != trainer:\n",
         "            pass\n        if self.trainer != trainer:\n",
         "wire",
     ),
