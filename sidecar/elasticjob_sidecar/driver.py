@@ -141,15 +141,16 @@ class Driver:
     async def _settled(self, what: RequestType, seconds: float) -> None:
         """As `_settle`, and wait until the API server has the request. Raises Refused."""
         self._settle()
+        ends = what is not RequestType.CLOSE
         try:
             async with asyncio.timeout(seconds):
-                while what is not RequestType.CLOSE and self._asks(RequestType.CLOSE):  # until it is closed
+                while ends and self._asks(RequestType.CLOSE):  # which is first, until the job is closed
                     await self._next_change.wait()
                 await self._record.written()
         except TimeoutError:
             message = f"the API server did not take the {what.lower()} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
-        if not self._asks(what):  # recorded is the word of a newer trainer
+        if ends and not self._asks(what):  # what is recorded is the word of a newer trainer
             raise superseded()
 
     def _asks(self, what: RequestType) -> bool:

@@ -270,7 +270,7 @@ MUTATIONS = (
     Mutation(
         "a finish behind a Close is told as recorded",
         DRIVER,
-        "while what is not RequestType.CLOSE and self._asks(RequestType.CLOSE):",
+        "while ends and self._asks(RequestType.CLOSE):",
         "while False:",
         "wire",
     ),
