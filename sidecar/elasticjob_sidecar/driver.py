@@ -94,16 +94,16 @@ class Driver:
 
     async def leave(self, trainer: str, cause: Cause, seconds: float) -> None:
         self._machine.leave(trainer, cause)
-        await self._settled(RequestType.LEAVE, seconds)
+        await self._settled(trainer, RequestType.LEAVE, seconds)
 
     async def finish(self, trainer: str, round: int, seconds: float) -> None:
         self._machine.finish(trainer, round)
         self._record.end()
-        await self._settled(RequestType.FINISH, seconds)
+        await self._settled(trainer, RequestType.FINISH, seconds)
 
     async def close(self, trainer: str, seconds: float) -> None:
         self._machine.close(trainer)
-        await self._settled(RequestType.CLOSE, seconds)
+        await self._settled(trainer, RequestType.CLOSE, seconds)
 
     def watch(self, script: str, saves: bool) -> int:
         """A training script looks on. Raises Refused."""
@@ -138,7 +138,7 @@ class Driver:
 
     # --- outputs
 
-    async def _settled(self, what: RequestType, seconds: float) -> None:
+    async def _settled(self, trainer: str, what: RequestType, seconds: float) -> None:
         """As `_settle`, and wait until the API server has the request. Raises Refused."""
         self._settle()
         ends = what is not RequestType.CLOSE
@@ -150,7 +150,7 @@ class Driver:
         except TimeoutError:
             message = f"the API server did not take the {what.lower()} within {seconds:g} s; it is still to be sent"
             raise Refused(Code.API_AWAY, message) from None
-        if ends and not self._asks(what):  # what is recorded is the word of a newer trainer
+        if ends and self._machine.is_replaced(trainer) and not self._asks(what):  # recorded is the newer one's word
             raise superseded()
 
     def _asks(self, what: RequestType) -> bool:

@@ -31,7 +31,7 @@ def cleanup(
     """What becomes of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
 
     What goes on beside the trainer of a worker that has finished is ended at once, not with the job: the pod holds its
-    part of a node until then.
+    part of a node until then. Where the job has ended, so is a trainer that the kubelet would start for ever.
     """
     if state.ended and policy == "None":
         return Cleanup()
@@ -40,6 +40,7 @@ def cleanup(
         return Cleanup(delete=present)
     kept: set[PodKey] = set()
     if state.ended:
+        kept |= {one.pod_key for one in present if one.index in state.done and one.pod is PodState.CRASH_LOOP}
         kept |= {one.pod_key for one in served if is_current(state, one) and _is_placed(pods[one.pod_key])}
     done = state.done if policy != "None" else frozenset()
     kept |= {one.pod_key for one in present if one.index in done and _lingers(one, pods[one.pod_key], trainer)}

@@ -266,10 +266,14 @@ class Membership:
         if move.asks is not None:
             self._request = WorkerRequest(type=move.asks, **asked)
 
+    def is_replaced(self, trainer: str) -> bool:
+        """A newer one has taken its place."""
+        return trainer in self._replaced
+
     def _check(self, trainer: str) -> None:
         if self._stopping:
             raise Refused(Code.NO_TRAINER, "the pod is being stopped")
-        if trainer in self._replaced:
+        if self.is_replaced(trainer):
             raise superseded()
         if not trainer or trainer != self.trainer:
             raise Refused(Code.NO_TRAINER, "this trainer has no open events stream")

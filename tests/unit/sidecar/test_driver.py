@@ -78,6 +78,16 @@ async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -
         joining.cancel()
 
 
+async def test_who_has_finished_and_starts_again_may_leave() -> None:
+    """What was recorded stays; there is nothing that it could take back."""
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        await driver.finish("t", 1, 60.0)
+        driver.attach("again", 0)
+        await driver.leave("again", Cause.TRAINER_LEFT, 60.0)
+        assert said(kube) == "Finish"
+
+
 async def test_a_word_that_stays_behind_a_close_is_not_told_as_recorded() -> None:
     async with in_round(FakeKube()) as driver:
         await driver.close("t", 5.0)

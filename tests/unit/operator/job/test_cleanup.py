@@ -25,9 +25,10 @@ KINDS: dict[int, tuple[PodState, dict[str, Any]]] = {
     4: (PodState.SUCCEEDED, LINGERS),
     5: (PodState.SUCCEEDED, SPENT),
     6: (PodState.FAILED, FAILED),
+    9: (PodState.CRASH_LOOP, LOOPS),  # it had finished, and its container ended with another exit code
 }
 UNPLACED = (2, 0)
-FINISHED = tuple(Member(index, "a") for index in (3, 4, 5))
+FINISHED = tuple(Member(index, "a") for index in (3, 4, 5, 9))
 FORMED = State(clocks=Clocks(opened=0, formed=0), phase=RendezvousPhase.FORMED, finished=FINISHED, replacements={7: 1})
 ENDED = State(
     clocks=Clocks(opened=0, formed=0),
@@ -53,7 +54,7 @@ def swept(policy: str, state: State, changed: Object | None = None) -> tuple[lis
 
 @pytest.mark.parametrize(
     ("policy", "deleted", "ended"),
-    [("Running", [2, 7], [0, 1, 4]), ("All", [0, 1, 2, 3, 4, 5, 6, 7], []), ("None", [], [])],
+    [("Running", [2, 7], [0, 1, 4, 9]), ("All", [0, 1, 2, 3, 4, 5, 6, 7, 9], []), ("None", [], [])],
 )
 def test_when_the_job_has_ended_its_policy_says_which_pods_stay(
     policy: str, deleted: list[int], ended: list[int]
@@ -68,4 +69,4 @@ def test_while_the_job_runs_what_goes_on_beside_a_finished_trainer_is_ended(poli
 
 def test_a_pod_is_ended_once() -> None:
     body = pod(0, **RUNS) | {"spec": {"nodeName": "node-a", "activeDeadlineSeconds": DEADLINE_SECONDS}}
-    assert swept("Running", ENDED, body) == ([2, 7], [1, 4])
+    assert swept("Running", ENDED, body) == ([2, 7], [1, 4, 9])
