@@ -44,6 +44,10 @@ class Memory:
     listed_at: float = 0.0
     settled: bool = False
 
+    def fresh_for(self) -> float:
+        """Seconds until it is to be listed again."""
+        return self.listed_at + RELIST_SECONDS - time.monotonic()
+
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The one that pods made from `spec` are read by."""
         if self.observer.made_from != (made_from := template_hash(spec)):
@@ -86,7 +90,7 @@ class Memories:
         if memory is not None and (memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch):
             self._announcer.forget(memory.uid)
             memory = None
-        if memory is None or time.monotonic() - memory.listed_at >= RELIST_SECONDS:
+        if memory is None or memory.fresh_for() <= 0:
             if not await self._lister.list_one(key):
                 self._forget(key)
                 return None

@@ -5,6 +5,7 @@ and an operator that no longer leads stops at the write. Everything else can be 
 """
 
 import logging
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -103,7 +104,7 @@ class Reconciler:
         self._announce(memory, report)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
-        return agreed, made, await self._expire(view, report), self._wake(report.decision)
+        return agreed, made, await self._expire(view, report), *self._wake(memory, report.decision)
 
     def _announce(self, memory: Memory, report: Report) -> None:
         job, decision = report.job, report.decision
@@ -147,8 +148,12 @@ class Reconciler:
         await self._kube.delete_job(meta["namespace"], meta["name"], meta["uid"])
         return Done()
 
-    def _wake(self, decision: Decision) -> Done | LookAgain:
-        return Done() if decision.wake_at is None else LookAgain(decision.wake_at - self._leadership.clock.now())
+    def _wake(self, memory: Memory, decision: Decision) -> Iterator[LookAgain]:
+        """When time alone may change something, and when a job that goes on is to be listed again."""
+        if decision.wake_at is not None:
+            yield LookAgain(decision.wake_at - self._leadership.clock.now())
+        if not decision.state.ended:
+            yield LookAgain(memory.fresh_for())
 
 
 def _wall_clock() -> str:

@@ -76,15 +76,22 @@ MUTATIONS = (
     Mutation(
         "nothing is listed anew",
         MEMORY,
-        "        if memory is None or time.monotonic() - memory.listed_at >= RELIST_SECONDS:",
+        "        if memory is None or memory.fresh_for() <= 0:",
         "        if memory is None:",
         "simulation",
     ),
     Mutation(
+        "a job of which nothing is heard is not listed again",
+        RECONCILER,
+        "            yield LookAgain(memory.fresh_for())\n",
+        "            pass\n",
+        "tests/unit/operator/test_reconciler.py",
+    ),
+    Mutation(
         "what time alone brings about is not waited for",
         RECONCILER,
-        "Done() if decision.wake_at is None else LookAgain(decision.wake_at - self._leadership.clock.now())",
-        "Done()",
+        "            yield LookAgain(decision.wake_at - self._leadership.clock.now())\n",
+        "            pass\n",
         "simulation",
     ),
     Mutation(

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
@@ -106,6 +107,21 @@ async def test_an_ended_job_is_deleted_after_its_time_to_live(ttl: int | None, d
     cluster = Cluster(body)
     await reconciler(cluster).reconcile(KEY)
     assert (f"delete ml/digits {JOB_UID}" in cluster.done) is deleted
+
+
+async def test_a_job_of_which_nothing_is_heard_is_looked_at_when_its_listing_has_aged() -> None:
+    """None of its pods writes a heartbeat, and what was overlooked, or taken from its access, is to be found."""
+    made = reconciler(Cluster(job(suspend=True)))
+    for _ in range(3):
+        seconds = await made.reconcile(KEY)
+    assert seconds is not None
+    assert 0 < seconds <= memory.RELIST_SECONDS
+
+
+async def test_a_job_that_has_ended_is_left_alone() -> None:
+    rendezvous = {"phase": "Closed", "round": 1, "outcome": "Complete"}
+    made = reconciler(Cluster(job() | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}}))
+    assert [await made.reconcile(KEY) for _ in range(3)][-1] is None
 
 
 async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None:
