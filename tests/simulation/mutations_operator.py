@@ -102,6 +102,13 @@ MUTATIONS = (
         "simulation",
     ),
     Mutation(
+        "a job of the same name inherits what was known of the one before",
+        MEMORY,
+        '(memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch)',
+        "memory.epoch != epoch",
+        "tests/unit/operator/test_reconciler.py",
+    ),
+    Mutation(
         "pods are made before their access",
         RECONCILER,
         "            if isinstance(given, Retry):\n                return given\n",

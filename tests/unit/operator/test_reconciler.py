@@ -32,6 +32,8 @@ class Cluster:
     def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
         self.done.append(f"announce {reason}")
 
+    def forget(self, _: str) -> None: ...
+
     async def jobs(self, _: str | None) -> Listing:
         return Listing([self.body], "7")
 
@@ -116,6 +118,19 @@ async def test_a_job_of_which_nothing_is_heard_is_looked_at_when_its_listing_has
         seconds = await made.reconcile(KEY)
     assert seconds is not None
     assert 0 < seconds <= memory.RELIST_SECONDS
+
+
+async def test_a_job_of_the_same_name_inherits_nothing() -> None:
+    """Its access is its own, though that of the job before it has just been looked at."""
+    cluster = Cluster(job())
+    made = reconciler(cluster)
+    await made.reconcile(KEY)
+    cluster.body = job()
+    cluster.body["metadata"] |= {"uid": "another", "resourceVersion": "900"}
+    made._cache.note_job(cluster.body)
+    cluster.done.clear()
+    await made.reconcile(KEY)
+    assert cluster.done == ["status", *FOLLOWS]
 
 
 async def test_a_job_that_has_ended_is_left_alone() -> None:
