@@ -81,9 +81,18 @@ def _end_trainer(world: World, job: Object) -> Probe:
 
     def mended() -> bool:
         status = _status(world, name)
-        return status.get("phase") != "Running" or status.get("rendezvous", {}).get("round", 0) > before
+        over = status.get("phase") != "Running" or status.get("rendezvous", {}).get("round", 0) > before
+        return over or _comes_before(world, pod, before)
 
     return Probe(f"the trainer of {pod['metadata']['name']} was killed", mended, 400.0)
+
+
+def _comes_before(world: World, pod: Object, round: int) -> bool:
+    """Its sidecar had not heard of the round when the next trainer joined, which trains in it from its beginning."""
+    record = world.server.get("elasticworkers", NAMESPACE, pod["metadata"]["name"]) or {}
+    request = record.get("spec", {}).get("request") or {}
+    knew = record.get("status", {}).get("round") == round
+    return not knew and request.get("cause") == "Started" and request.get("after", 0) < round
 
 
 def _status(world: World, job: str) -> Object:
