@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.objects import Object
 from elasticjob.rendezvous import Decision, decide, pods_to_create, pods_to_delete
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
@@ -70,21 +71,22 @@ class Reconciler:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
             return ()
         await memory.template.check(job, spec, before)
-        report = self._report(memory, view, spec, before)
+        report = self._report(memory, job, view, spec, before)
         written = await memory.status.write(report)
         if isinstance(written, Retry):
             return written
         return await self._follow(memory, view, report, written)
 
-    def _report(self, memory: Memory, view: JobView, spec: ElasticJobSpec, before: ElasticJobStatus) -> Report:
-        """What is seen, and what is decided from it."""
-        assert view.job is not None
+    def _report(
+        self, memory: Memory, job: Object, view: JobView, spec: ElasticJobSpec, before: ElasticJobStatus
+    ) -> Report:
+        """What is seen, and what is decided from it. The view is that of now: the job may have left it since."""
         observer = memory.observer_of(spec)
         workers, ready = observer.observe(view)
         bounds = memory.bounds_of(spec, workers)
         decision = decide(bounds, state_of(before, memory.clocks), workers, self._leadership.clock.now())
         return Report(
-            job=view.job,
+            job=job,
             spec=spec,
             workers=workers,
             ready=ready,
