@@ -3,14 +3,11 @@
 Under torchrun it is torch's all-reduce. Under agent.py, where nothing has torch, rank 0's agent adds up.
 """
 
-import atexit
 import json
 import os
 import socket
-import threading
 
 SUMS = "SUMS_BY_AGENT"  # set by agent.py
-LEAVE_SECONDS = 15.0
 
 
 class TorchGroup:
@@ -29,13 +26,7 @@ class TorchGroup:
         return [int(one) for one in sums.tolist()]
 
     def leave(self) -> None:
-        """With torch 2.6 it does not always return when all leave at the same moment; the process then ends without."""
-        leaving = threading.Thread(target=self._dist.destroy_process_group, daemon=True)
-        leaving.start()
-        leaving.join(LEAVE_SECONDS)
-        if leaving.is_alive():
-            print("destroy_process_group has not returned", flush=True)
-            atexit.register(os._exit, 0)
+        self._dist.destroy_process_group()
 
 
 class PlainGroup:
