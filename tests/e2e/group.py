@@ -21,9 +21,10 @@ class TorchGroup:
 
     def sum(self, *values: int) -> list[int]:
         """Place by place, over all processes; it ends when all of them have come to the same call."""
-        sums = self._tensor([int(one) for one in values])
-        self._dist.all_reduce(sums)
-        return [int(one) for one in sums.tolist()]
+        # kept: one that torch's thread drops last needs the GIL, with which torch 2.6 waits for that thread at the end
+        self._sums = self._tensor([int(one) for one in values])
+        self._dist.all_reduce(self._sums)
+        return [int(one) for one in self._sums.tolist()]
 
     def leave(self) -> None:
         self._dist.destroy_process_group()
