@@ -61,7 +61,7 @@ SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "200", "--process
 CHECKS = {
     "unit": UNIT_TESTS,
     "wire": WIRE_TESTS,
-    "operator tests": (*PYTEST, "tests/unit/operator"),
+    "operator tests": (*PYTEST, *(f"tests/unit/operator/{room}" for room in ("actions", "cluster", "job"))),
     "operator": (*EXPLORE, "operator"),
     "composed": (*EXPLORE, "composed"),
     "simulation": SIMULATE,

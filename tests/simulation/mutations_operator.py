@@ -215,13 +215,6 @@ MUTATIONS = (
         "simulation",
     ),
     Mutation(
-        "that a pod is gone is overlooked",
-        HANDLERS,
-        'cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")',
-        'cache.note_pod(dict(event["object"]), deleted=False)',
-        "simulation",
-    ),
-    Mutation(
         "what somebody has changed of the access stays so",
         GRANTS,
         "        if own and change is None:\n",
