@@ -2,8 +2,8 @@
 
 Not here, as nothing can see a difference: work that `WorkQueue.stop` does not cancel (the process ends instead);
 answers to a `create_pod` that are not noted (the name is taken at the next try, and the watch tells of the pod); a
-delete that fails where the object is gone, and an overlooked end of a job or pod (the next try and the next listing mend
-both).
+delete that fails where the object is gone, and an overlooked end of a job or pod (the next try and the next listing
+mend both).
 """
 
 from model.mutations import Mutation
