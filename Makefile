@@ -5,7 +5,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 export ELASTICJOB_STARTED := $(shell date +%s)
-export PYTHONPATH := $(CURDIR)/core:$(CURDIR)/operator:$(CURDIR)/sidecar:$(CURDIR)/trainer
+export PYTHONPATH := $(CURDIR)/core:$(CURDIR)/operator:$(CURDIR)/sidecar:$(CURDIR)/trainer:$(CURDIR)/cli
 export PYTHONDONTWRITEBYTECODE := 1
 
 # `source` sets KUBECONFIG and PATH; `venv` puts the development environment first on PATH
@@ -36,7 +36,7 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
 .PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d soak
-.PHONY: bench bench-profile bench-c10d-cluster bench-steady bench-store lint
+.PHONY: bench bench-profile bench-c10d-cluster bench-restart bench-steady bench-joins bench-store lint
 test:  ## everything that CI runs
 	@hack/test.sh
 unit:  ## unit tests (K=expression selects)
@@ -58,8 +58,8 @@ simulate-quick:  ## the same for 20 seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seconds 20
 mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
-e2e: install-for-tests  ## tests on the cluster (K=expression selects, PROCESSES=4, RECORD=1 notes what each takes)
-	@$(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),4) --dist loadgroup --no-loadscope-reorder \
+e2e: install-for-tests  ## tests on the cluster (K=expression selects, PROCESSES=3, RECORD=1 notes what each takes)
+	@$(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
 	  $(if $(RECORD),--record-durations) $(select)
 faults: install  ## each fault at its full length, held to its target; writes build/faults.json (K=expression selects)
 	@$(cluster) $(venv) pytest tests/e2e/faults --whole --faults-json build/faults.json $(select)
@@ -74,31 +74,57 @@ bench-profile: install  ## where the time of a round goes, step by step (SIZES="
 bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, memory; writes build/bench-steady.json (SIZES="8 128")
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.steady $(if $(SIZES),--sizes $(SIZES))
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.fleet
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/lines.py
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/sidecar_container.py
 bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m cluster_rounds --runs $(or $(RUNS),3) $(if $(K),-k '$(K)')
+bench-restart: install  ## digits, from a change of the group to its first step: warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, K=part of "side cause")
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m restarts --runs $(or $(RUNS),5) --c10d-runs $(or $(C10D_RUNS),1) $(if $(K),-k '$(K)')
+bench-joins:  ## what a join costs the API server, by how it is written; no cluster
+	@hack/cluster/tools.sh apiserver
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/joins.py
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
-lint:  ## style, types, import rules, chart, generated files
+lint:  ## style, types, import rules, chart, generated files, workflows
+	@hack/cluster/tools.sh actionlint
+	@$(cluster) actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 	@$(venv) ruff check .
 	@$(venv) ruff format --check .
-	@$(venv) mypy core operator sidecar
+	@$(venv) mypy core operator sidecar cli
 	@$(venv) mypy --python-version 3.10 trainer
 	@$(venv) lint-imports --no-logo
 	@$(venv) python hack/crds.py --check
 	@$(venv) python hack/docs.py --check
+	@$(venv) python hack/chart_readme.py --check
+	@$(MAKE) site
 	@hack/cluster/tools.sh helm
-	@$(cluster) helm lint --strict --quiet charts/elasticjob
+	@$(cluster) helm lint --strict --quiet --kube-version $$kubernetes_version charts/elasticjob
 
-.PHONY: crds docs format lock
+.PHONY: crds docs site format lock
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
-docs:  ## write what docs/protocol.md and docs/trainer-api.md repeat from the code
+docs:  ## write what pages of docs/ and the chart's README repeat from code and values.yaml
 	@$(venv) python hack/docs.py
+	@$(venv) python hack/chart_readme.py
+site:  ## docs/ as a site in build/site; fails on a link that leads nowhere
+	@venv=$$(hack/venv.sh docs); NO_MKDOCS_2_WARNING=1 "$$venv/bin/mkdocs" build --quiet
 format:  ## reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 	@hack/lock.sh $(if $(UPGRADE),--upgrade)
+
+.PHONY: release release-check release-wheels release-chart release-sbom
+release: release-check release-wheels release-chart release-sbom  ## what a release is made of, into build/release, each tried; publishes nothing
+release-check:  ## whether all files name the same version, and CHANGELOG.md has notes (TAG=v0.1.0 is that of the release)
+	@$(venv) python hack/release/check_version.py $(TAG)
+release-wheels:  ## the wheels, each installed into a clean environment and called
+	@hack/release/wheels.sh build/release/wheels
+	@$(venv) python hack/release/try_wheels.py build/release/wheels
+release-chart:  ## the chart's package, pushed to a registry and pulled (docker-registry and skopeo, Debian's)
+	@hack/release/chart.sh build/release/chart
+	@hack/release/try_chart.sh build/release/chart/elasticjob-*.tgz build/release/chart-layout
+release-sbom:  ## SBOMs of what the images install from locks/
+	@hack/release/sbom.sh build/release/sbom
 
 .PHONY: clean-cluster clean-all
 clean-cluster:  ## delete the cluster and its checkpoints; what is slow to make stays

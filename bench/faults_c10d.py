@@ -94,6 +94,8 @@ class Trial:
         pods, logs = self.job.pods(), self.job.logs().values()
         entered = [complete_before(self.job.log(pod), f"group={group} ") for pod in pods]
         self.row.new_round_seconds = max(entered) - self.struck
+        took = [self.job.log(pod).when(f"group={group} ") for pod in pods]
+        self.row.first_step_seconds = max(filter(None, took)) - self.struck
         self.row.lost_work_steps = steps_taken_twice(logs)
         self.row.ok = True
 

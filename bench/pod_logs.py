@@ -1,6 +1,5 @@
 """What the trainers of a namespace's pods printed in all of their lives, also in pods that are gone by now."""
 
-import re
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from e2e.kube import Namespace, Object, Watch
 from e2e.trainer_log import Line, TrainerLog
 
 READ_SECONDS = 2.0  # between two looks at the logs, which take processor time from the trainers
-STAMP = re.compile(r"\d{4}-\d\d-\d\dT")
 
 
 @dataclass(slots=True)
@@ -37,7 +35,7 @@ class PodLogs:
             printed = self._printed.setdefault(name, set())
             printed.update(self._log(name))
             if deaths(pod):
-                printed.update(self._log(name, "--previous"))
+                printed.update(self._log(name, previous=True))
         self._read_at = time.monotonic()
 
     def log(self, pod: Object) -> TrainerLog:
@@ -55,10 +53,8 @@ class PodLogs:
         for name, log in self.logs().items():
             (folder / f"{name}.log").write_text("".join(f"{line.at:.3f} {line.text}\n" for line in log.lines))
 
-    def _log(self, pod: str, *options: str) -> tuple[Line, ...]:
-        said = self.namespace.try_kubectl("logs", pod, "--container", TRAINER, "--timestamps", *options).output
-        # kubectl may print an error of its own among the lines
-        return TrainerLog.parse("\n".join(line for line in said.splitlines() if STAMP.match(line))).lines
+    def _log(self, pod: str, previous: bool = False) -> tuple[Line, ...]:
+        return TrainerLog.read(self.namespace, pod, TRAINER, previous=previous).lines
 
 
 def deaths(pod: Object) -> int:

@@ -16,7 +16,7 @@ run() { # LOCK PYTEST_ARGUMENT...
   "$root/hack/with-torch.sh" "$lock" python -m pytest -p no:cacheprovider -p no:looptime_plugin --confcutdir tests tests/contract "$@"
 }
 
-# They mostly wait, so all versions are tested at once; what each printed is shown whole.
+# They often wait, so all versions are tested at once; what each printed is shown whole.
 logs=$(mktemp -d) pids=() failed=() results=()
 trap 'rm -rf "$logs"' EXIT
 "$here/engine.sh"

@@ -4,7 +4,7 @@
     python hack/crds.py --check    fails when they differ from the models
 
 pydantic speaks JSON Schema, the API server wants a structural schema: references are inlined, titles,
-nulls and null defaults dropped, integers get a format, an integer or a string becomes int-or-string.
+nulls and null defaults dropped, integers get a format by their bounds, an integer or a string becomes int-or-string.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from elasticjob.api import GROUP, VERSION, ElasticJob, ElasticWorker
+from elasticjob.fields import MAX_INT32
 from elasticjob.schema import Model
 
 Schema = dict[str, Any]
@@ -30,6 +31,7 @@ JOB_COLUMNS = [
     ("Target", "integer", ".spec.replicas", 0),
     ("Step", "string", ".status.progress.summary", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Spares", "integer", ".status.spares", 1),
     ("Restarts", "integer", ".status.restarts", 1),
     ("Cause", "string", ".status.rendezvous.reason", 1),
 ]
@@ -43,6 +45,8 @@ WORKER_COLUMNS = [
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Metrics", "string", ".status.metrics", 1),
 ]
+# so that a rule may say that the name is at fault; of the rest the API server does not let a CRD speak
+NAMED = {"type": "object", "properties": {"name": {"type": "string"}}}
 SCALE = {
     "specReplicasPath": ".spec.replicas",
     "statusReplicasPath": ".status.replicas",
@@ -70,7 +74,7 @@ def structural(schema: Schema, definitions: Schema) -> Schema:
     if "items" in result:
         result["items"] = structural(result["items"], definitions)
     if result.get("type") == "integer":
-        result.setdefault("format", "int64")
+        result.setdefault("format", "int32" if result.get("maximum", MAX_INT32 + 1) <= MAX_INT32 else "int64")
     if result.get("type") == "number":
         result.setdefault("format", "double")
     return result
@@ -97,13 +101,22 @@ def without_defaults(schema: Schema) -> Schema:
 
 
 def definition(
-    model: type[Model], plural: str, short: str, columns: list[tuple[str, str, str, int]], **subresources: Any
+    model: type[Model],
+    plural: str,
+    short: str,
+    columns: list[tuple[str, str, str, int]],
+    *,
+    categories: tuple[str, ...] = (),
+    selectable: tuple[str, ...] = (),
+    **subresources: Any,
 ) -> Schema:
-    """The CustomResourceDefinition of `model`."""
+    """The CustomResourceDefinition of `model`. `selectable`: fields that a field selector may name."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     body = structural(schema, schema.get("$defs", {}))
     body["required"] = ["spec"]
     body["properties"]["status"] = without_defaults(body["properties"]["status"])
+    if any("metadata" in one["rule"] for one in body.get("x-kubernetes-validations", ())):
+        body["properties"] = {"metadata": NAMED, **body["properties"]}
     kind = model.__name__
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -118,7 +131,8 @@ def definition(
                 "plural": plural,
                 "singular": kind.lower(),
                 "shortNames": [short],
-            },
+            }
+            | ({"categories": list(categories)} if categories else {}),
             "versions": [
                 {
                     "name": VERSION,
@@ -131,6 +145,7 @@ def definition(
                     ],
                     "schema": {"openAPIV3Schema": body},
                 }
+                | ({"selectableFields": [{"jsonPath": path} for path in selectable]} if selectable else {})
             ],
         },
     }
@@ -139,8 +154,12 @@ def definition(
 def definitions() -> dict[str, Schema]:
     """File name to CRD, for everything in `crds/`."""
     return {
-        "elasticjobs.yaml": definition(ElasticJob, "elasticjobs", "ej", JOB_COLUMNS, scale=SCALE),
-        "elasticworkers.yaml": definition(ElasticWorker, "elasticworkers", "ew", WORKER_COLUMNS),
+        # in `kubectl get all`, as every workload. A worker's record is no workload: it is its pod's, and
+        # `kubectl delete all --all` has no business with it
+        "elasticjobs.yaml": definition(ElasticJob, "elasticjobs", "ej", JOB_COLUMNS, categories=("all",), scale=SCALE),
+        "elasticworkers.yaml": definition(
+            ElasticWorker, "elasticworkers", "ew", WORKER_COLUMNS, selectable=(".spec.job",)
+        ),
     }
 
 

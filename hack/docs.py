@@ -4,7 +4,8 @@
     python hack/docs.py --check    fails when they differ from the code
 
 In `docs/protocol.md` a sentence is the first paragraph of a function's docstring, so words and code are changed in one
-place; `docs/trainer-api.md` has the tables of the wire.
+place; `docs/trainer-api.md` has the tables of the wire, `docs/cli.md` that of the causes, of which
+`docs/troubleshooting.md` has an entry each, and `docs/fields.md` the fields of the CRDs.
 """
 
 import argparse
@@ -15,12 +16,15 @@ import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from api_fields import sections as fields
 from trainer_api_tables import tables
 
 from elasticjob.rendezvous.decide import RULES
 from elasticjob.rendezvous.history import HISTORY
 from elasticjob.rendezvous.invariants import STEP
 from elasticjob.rendezvous.transitions import MOVES
+from elasticjob_cli.why.findings import ONE
+from elasticjob_cli.why.table import OF_JOB, OF_WORKER
 from elasticjob_sidecar.membership.modes import MOVES as MODES
 from elasticjob_sidecar.membership.modes import Mode
 
@@ -60,6 +64,38 @@ def _first_paragraph(function: Callable[..., object]) -> str:
     return " ".join(doc.split("\n\n")[0].split())
 
 
+def causes() -> dict[str, str]:
+    """The table of `kubectl elasticjob why`, as it reads for one worker."""
+    rows = ["| cause | what it says | what to do |", "|---|---|---|"]
+    rows += [f"| `{row.cause}` | {row.sentence.format(said='…')} | {row.remedy} |" for row in OF_JOB]
+    rows += [
+        f"| `{row.cause}` | worker 3, {row.sentence.format(said='…', **ONE)} | {row.remedy} |" for row in OF_WORKER
+    ]
+    return {"causes": "\n".join(rows)}
+
+
+def symptoms() -> dict[str, str]:
+    """An entry for each cause, which a link can name: what is seen, what follows, what to do."""
+    of_job = {row.cause: row for row in OF_JOB}
+    seen: dict[str, list[str]] = {}
+    for row in OF_JOB:
+        seen.setdefault(row.cause, []).append(_entry(row.sentence.format(said="…"), row.remedy))
+    for worker in OF_WORKER:
+        told = f"It waits for worker 3, {worker.sentence.format(said='…', **ONE)}."
+        nobody = "Nobody waits for such a worker: the others go on without it." if worker.stuck else ""
+        seen.setdefault(worker.cause, []).append(_entry(told, worker.remedy, nobody))
+    entries = {cause: f"#### {cause}\n\n" + "\n".join(items) for cause, items in seen.items()}
+    return {
+        "job_causes": "\n\n".join(text for cause, text in entries.items() if cause in of_job),
+        "worker_causes": "\n\n".join(text for cause, text in entries.items() if cause not in of_job),
+    }
+
+
+def _entry(told: str, *then: str) -> str:
+    words = " ".join([f'- "{told}"', *filter(None, then)])
+    return textwrap.fill(words, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
 def sections() -> dict[str, str]:
     """Name to text, for everything that is generated."""
     return {
@@ -71,7 +107,13 @@ def sections() -> dict[str, str]:
     }
 
 
-PAGES = {"protocol.md": sections, "trainer-api.md": tables}
+PAGES: dict[str, Callable[[], dict[str, str]]] = {
+    "protocol.md": sections,
+    "trainer-api.md": tables,
+    "cli.md": causes,
+    "troubleshooting.md": symptoms,
+    "fields.md": fields,
+}
 
 
 def rewritten(page: str, text: str) -> str:

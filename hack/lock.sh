@@ -28,4 +28,6 @@ for name in digits torch-2.6 torch-2.10; do compile "locks/$name.txt" $debian_py
 there=() # already beside them
 for name in $(sed -n 's/^\([^ =#]*\)==.*/\1/p' locks/digits.txt); do there+=(--no-emit-package "$name"); done
 compile locks/examples.txt $debian_python locks/examples.in "${there[@]}"
+compile locks/release.txt 3.11 locks/release.in
+compile locks/docs.txt 3.11 locks/docs.in
 compile locks/dev.txt 3.11 pyproject.toml --extra operator --extra sidecar --extra dev

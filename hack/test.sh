@@ -4,7 +4,7 @@
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
-at_once=3 # for two cores: `contract` waits most of its time
+at_once=2 # for two cores
 logs=$(mktemp -d) running=() times=()
 set -m # each part is a process group of its own
 

@@ -130,6 +130,8 @@ def kind(schema: SCHEMA, definitions: SCHEMA) -> str:
         return "number" + bounds(schema)
     if schema["type"] == "string":
         return f"text of 1 to {schema['maxLength']} characters" if "maxLength" in schema else "text"
+    if schema["type"] == "array":
+        return f"list of at most {schema['maxItems']}: {kind(schema['items'], definitions)}"
     if schema["type"] == "object":
         names = kind({"type": "string"} | schema["propertyNames"], definitions)
         return f"object: {names} to {kind(schema['additionalProperties'], definitions)}"

@@ -23,7 +23,7 @@ The StatefulSet is set up as well as we know how:
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +34,7 @@ from c10d_job import MAX_NODES, NAME, SETUPS, Setup, service, torchrun
 from pod_logs import READ_SECONDS, PodLogs
 
 from e2e.conftest import new_namespace
-from e2e.job import CHECKPOINTS, NODE, STARTED_SECONDS
+from e2e.job import CHECKPOINTS, NODE, PARKED_SECONDS, STARTED_SECONDS
 from e2e.kube import Namespace, Object, Watch, run, succeed, wait_until
 from e2e.trainer_log import COMPLETE, Group
 
@@ -48,15 +48,18 @@ class Side(NamedTuple):
     """One of those that are compared: what `kubectl scale` names, and the objects of a namespace and a size."""
 
     target: str
-    objects: Callable[[str, int], list[Object]]
+    objects: Callable[[str, int, Mapping[str, str]], list[Object]]
+    warm: bool = False  # its processes are started before they are needed
 
 
-def elastic_job(namespace: str, replicas: int) -> list[Object]:
-    return [digits(namespace, replicas, ENV)]
+def elastic_job(namespace: str, replicas: int, env: Mapping[str, str], warm: bool = False) -> list[Object]:
+    job = digits(namespace, replicas, env)
+    job["spec"]["warmRestart"] = warm
+    return [job]
 
 
-def stateful_set(namespace: str, replicas: int, setup: Setup) -> list[Object]:
-    template = digits(namespace, replicas, {**ENV, **setup.env})["spec"]["template"]
+def stateful_set(namespace: str, replicas: int, env: Mapping[str, str], setup: Setup) -> list[Object]:
+    template = digits(namespace, replicas, {**env, **setup.env})["spec"]["template"]
     template["metadata"] = {"labels": {"app": NAME}}
     template["spec"]["containers"][0]["command"] = torchrun(namespace, setup, "train.py")
     spec = {
@@ -70,9 +73,9 @@ def stateful_set(namespace: str, replicas: int, setup: Setup) -> list[Object]:
 
 
 def digits(namespace: str, replicas: int, env: Mapping[str, str]) -> Object:
-    """The demo's ElasticJob, with checkpoints of its own."""
+    """The demo's ElasticJob, with checkpoints of its own, and `env` added."""
     job: Object = yaml.safe_load(succeed("kubectl", "kustomize", str(DEMO)))
-    job["spec"] |= {"replicas": replicas, "maxReplicas": MAX_NODES}
+    job["spec"] |= {"replicas": replicas, "maxReplicas": MAX_NODES, "maxRestarts": 1000}  # one for each kill
     container = job["spec"]["template"]["spec"]["containers"][0]
     values = {one["name"]: one["value"] for one in container["env"]}
     values |= {**env, "CHECKPOINT_DIR": f"/checkpoints/{namespace}"}
@@ -82,6 +85,7 @@ def digits(namespace: str, replicas: int, env: Mapping[str, str]) -> Object:
 
 SIDES = {
     "ours": Side("elasticjob/digits", elastic_job),
+    "warm": Side("elasticjob/digits", partial(elastic_job, warm=True), warm=True),
     **{f"c10d_{name}": Side(f"statefulset/{NAME}", partial(stateful_set, setup=SETUPS[name])) for name in SETUPS},
 }
 
@@ -95,17 +99,28 @@ class Training(PodLogs):
     """A job of one of the sides."""
 
     side: Side
+    env: Mapping[str, str] = field(default_factory=lambda: ENV)
 
     def start(self, replicas: int) -> None:
         """Apply the job; return when all of it trains. Raises NotTraining."""
-        self.namespace.apply(*self.side.objects(self.namespace.name, replicas))
+        self.namespace.apply(*self.side.objects(self.namespace.name, replicas, self.env))
+        self.wait_for(replicas)
+
+    def wait_for(self, replicas: int) -> None:
+        """Return when all of it trains, with as many workers, and is ready to restart. Raises NotTraining."""
 
         def together() -> bool:
             newest = self._newest()
             return newest is not None and newest.trained and newest.world_size == replicas == len(self.pods())
 
+        def parked() -> bool:
+            self.read()
+            return all(self.log(pod).is_parked() for pod in self.pods())
+
         try:
             wait_until(f"{replicas} workers that train together", together, STARTED_SECONDS, self._newest)
+            if self.side.warm:
+                wait_until("all processes for the next round to be parked", parked, PARKED_SECONDS)
         except pytest.fail.Exception as late:
             raise NotTraining(str(late)) from None
 
@@ -134,8 +149,12 @@ class Training(PodLogs):
         return ["delete", "pod", self._leader(), "--wait=false"]
 
     def delete_another(self) -> list[str]:
-        names = [pod["metadata"]["name"] for pod in self.pods()]
-        return ["delete", "pod", next(name for name in names if name != self._leader()), "--wait=false"]
+        return ["delete", "pod", self.another()["metadata"]["name"], "--wait=false"]
+
+    def another(self) -> Object:
+        """A pod that is not rank 0's."""
+        leader = self._leader()
+        return next(pod for pod in self.pods() if pod["metadata"]["name"] != leader)
 
     def _leader(self) -> str:
         """The name of rank 0's pod, the one that printed the newest group."""
@@ -151,11 +170,11 @@ class Training(PodLogs):
 
 
 @contextmanager
-def new_training(side: str, title: str, logs: Path) -> Iterator[Training]:
+def new_training(side: str, title: str, logs: Path, env: Mapping[str, str] = ENV) -> Iterator[Training]:
     """A job that is not yet applied, in a namespace that is gone afterwards; its logs are kept in `logs`."""
     with new_namespace(f"digits-{title}") as namespace:
         watch = Watch(namespace, "pods")
-        training = Training(namespace=namespace, pod_states=watch, side=SIDES[side])
+        training = Training(namespace=namespace, pod_states=watch, side=SIDES[side], env=env)
         try:
             yield training
         finally:

@@ -12,7 +12,7 @@ from rounds.child import Child
 from rounds.ours import NAMESPACE, size_in_bytes
 from rounds.processes import cpu_seconds
 
-SETTLE_SECONDS = 10.0  # two heartbeats: what the last event has caused is over
+SETTLE_SECONDS = 30.0  # all lines stand, and each sidecar has written its first heartbeat
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from rounds.processes import BUILD, handler_processes, sidecar_processes
 from support.api_client import Object
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-SECONDS = 30.0
+SECONDS = 150.0  # as long as two heartbeats of a worker are apart at most
 SETTLE_SECONDS = 5.0
 RESUMED_SECONDS = 120.0
 

@@ -1,7 +1,7 @@
 """The floor: what a round's writes and deliveries take when nobody decides anything.
 
-One asyncio client patches N ElasticWorkers and writes an ElasticJob's status, which N watches wait for, each with the
-field selector of a sidecar's. The namespace is one that no operator serves.
+One asyncio client writes a join into N ElasticWorkers, as their sidecars would, and an ElasticJob's status, which N
+watches wait for, each with the field selector of a sidecar's. The namespace is one that no operator serves.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ class Floor:
         self._name = f"floor-{size}-{secrets.token_hex(2)}"
         batch = secrets.token_hex(4)
         self._members = [Member(index, f"{batch}.0") for index in range(size)]
+        self._records: dict[int, Object] = {}
         self._round = 0
         self._seen = 0
         self._all_seen = asyncio.Event()
@@ -100,11 +101,13 @@ class Floor:
             "address": "10.0.0.1:29402",
         }
         body = {"metadata": {"name": f"{self._name}-{index}-0"}, "spec": spec}
-        await self._api.call("POST", WORKERS, _typed("ElasticWorker", body))
+        self._records[index] = await self._api.call("POST", WORKERS, _typed("ElasticWorker", body))
 
     async def _join(self, index: int) -> None:
-        request = {"type": "Join", "after": self._round, "cause": "Started"}
-        await self._api.patch(self._path(index), {"spec": {"request": request}})
+        record = self._records[index]
+        record["spec"]["request"] = {"type": "Join", "after": self._round, "cause": "Started"}
+        record["metadata"]["managedFields"] = [{}]  # as a sidecar writes it
+        self._records[index] = await self._api.call("PUT", self._path(index), record)
 
     def _path(self, index: int) -> str:
         return f"{WORKERS}/{self._name}-{index}-0"

@@ -82,7 +82,7 @@ def note_sidecar(moments: Moments) -> None:
         return (body["spec"].get("request") or {}).get("type") == "Join"
 
     moments.before(Driver, "join", "join asked")
-    moments.around(Kube, "patch_worker", "join sent", "join taken", joins)
+    moments.around(Kube, "replace_worker", "join sent", "join taken", joins)
     moments.before(Driver, "job_seen", "round seen", lambda _, status: status.phase == "Formed")
     moments.before(Driver, "_answer", "handed")
     moments.before(Driver, "store_posted", "store posted")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from elasticjob.schema import FORBIDDEN
+
 MADE_FROM = ("template", "nprocPerNode", "trainerContainer")  # what running pods keep
 
 
@@ -22,6 +24,7 @@ def _unchanged(field: str, unless: str, otherwise: str) -> dict[str, str]:
     return {
         "rule": f"self.spec.{field} == oldSelf.spec.{field} || !{ENDED} && {unless}",
         "messageExpression": f"{ENDED} ? '{ended}' : '{otherwise}'",
+        "reason": FORBIDDEN,
         "fieldPath": f".spec.{field}",
     }
 

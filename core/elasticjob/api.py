@@ -10,24 +10,31 @@ from pydantic import ConfigDict, Field
 from elasticjob.admission import TRANSITIONS
 from elasticjob.fields import (
     DETAIL_LENGTH,
+    DOUBTS_LENGTH,
+    IMPORTS_LENGTH,
+    JOB_NAME_LENGTH,
+    MAX_DOUBTS,
     MAX_JSON_INTEGER,
     MAX_METRICS,
     MAX_REPLICAS,
     METRIC_NAME_LENGTH,
     Count,
+    Imports,
     Index,
     KeepAlive,
     Metrics,
     Seconds,
+    SmallCount,
 )
 from elasticjob.members import Member, Members
-from elasticjob.schema import Model, rule, validations
+from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import ElasticJobSpec, RendezvousSpec
-from elasticjob.status import Condition, ElasticJobStatus, Progress, RendezvousStatus, RoundRecord
+from elasticjob.status import Challenge, Condition, ElasticJobStatus, Progress, RendezvousStatus, RoundRecord
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
 __all__ = [
     "Cause",
+    "Challenge",
     "Condition",
     "DETAIL_LENGTH",
     "ElasticJob",
@@ -36,13 +43,16 @@ __all__ = [
     "ElasticWorker",
     "ElasticWorkerSpec",
     "ElasticWorkerStatus",
+    "IMPORTS_LENGTH",
     "KeepAlive",
+    "MAX_DOUBTS",
     "MAX_JSON_INTEGER",
     "MAX_METRICS",
     "MAX_REPLICAS",
     "METRIC_NAME_LENGTH",
     "Member",
     "Members",
+    "JOB_NAME_LENGTH",
     "Outcome",
     "Progress",
     "RendezvousPhase",
@@ -61,6 +71,7 @@ JOBS, WORKERS = "elasticjobs", "elasticworkers"
 
 JOB_LABEL = f"{GROUP}/job"
 INDEX_LABEL = f"{GROUP}/index"
+CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those that metrics count by
 
 STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
 
@@ -68,7 +79,7 @@ STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29
 class WorkerRequest(Model):
     """What a worker asks of the rendezvous."""
 
-    type: RequestType = Field(description="Join, Leave, Finish or Close.")
+    type: RequestType = Field(description="What it asks for: Join, Leave, Finish or Close.")
     after: Count | None = Field(None, description="Join: the last formed round that the sidecar had seen.")
     round: Count | None = Field(None, description="Finish: the round that ended in success.")
     cause: str | None = Field(None, max_length=256, description="Why, in one word.")
@@ -98,13 +109,15 @@ class ElasticWorkerSpec(Model):
                 "self.id != oldSelf.id || self.certificate == oldSelf.certificate",
                 "an incarnation has one certificate: it cannot be changed without spec.id",
                 ".certificate",
+                reason=FORBIDDEN,
             )
         )
     )
 
-    job: str = Field(min_length=1, max_length=63, description="The ElasticJob.")
+    job: str = Field(min_length=1, max_length=63, description="The name of the ElasticJob that the worker is part of.")
     index: Index = Field(description="The worker's index in its job.")
     id: str = Field(
+        max_length=32,
         pattern="^[0-9a-f.]{1,32}$",
         description="This incarnation of the sidecar: what all pods made at once share, and after a dot how often the "
         "sidecar was started again in its pod.",
@@ -126,13 +139,29 @@ class ElasticWorkerStatus(Model):
     """How the worker is. The operator judges a heartbeat by its change, never by a clock of the worker."""
 
     heartbeat: Count | None = Field(
-        None, description="Grows by one every five seconds, in a large group more seldom, while the sidecar lives."
+        None, description="Grows by one every few minutes while the sidecar lives, and with each report."
+    )
+    doubts: MembersField = Field(
+        default_factory=Members,
+        description="Members, as index/id, of which this one hears nothing on the line between the two. The operator "
+        "challenges them; doubt alone costs nobody its place.",
+        json_schema_extra={"maxLength": DOUBTS_LENGTH},
+    )
+    answer: Count | None = Field(
+        None, description="The number of the last challenge that this worker was asked by and has answered."
     )
     round: Count | None = Field(None, description="The last round handed to the trainer.")
-    rank: Count | None = Field(None, description="The agent's rank in that round.")
+    rank: SmallCount | None = Field(None, description="The agent's rank in that round.")
     step: Count | None = Field(None, description="The last step that the training script reported.")
     total: Count | None = Field(None, description="The steps it means to take.")
-    metrics: Metrics | None = Field(None, description="Numbers that the training script reported.")
+    metrics: Metrics | None = Field(
+        None, description="Numbers that the training script reported, as they came; nothing is decided by them."
+    )
+    imports: Imports | None = Field(
+        None,
+        description="With the job's warmRestart: the modules that the training script imports, in its order, with a "
+        "comma between two. The job's new pods import them early.",
+    )
 
 
 class ElasticWorker(Model):
@@ -147,7 +176,13 @@ class ElasticJob(Model):
 
     model_config = ConfigDict(
         json_schema_extra=validations(
-            rule("size(self.metadata.name) <= 63", "metadata.name is a label of the pods: at most 63 characters"),
+            rule(
+                # a job that has a status was made when longer names were taken
+                f"has(self.status) || size(self.metadata.name) <= {JOB_NAME_LENGTH}",
+                f"a job's name has at most {JOB_NAME_LENGTH} characters, with generateName {JOB_NAME_LENGTH - 5} and "
+                "five that are added: its pods are named <job>-<index>-<number>, and no host name has more than 63",
+                ".metadata.name",
+            ),
             *TRANSITIONS,
         )
     )

@@ -1,20 +1,80 @@
-"""The bounds of what the API's fields hold, and the types of fields that have them."""
+"""The bounds of what the API's fields hold, and the types of fields that have them.
 
-from typing import Annotated
+A number beyond its bounds is refused. Text that only people read is cut: what others wrote goes into it, and a status
+that is refused for a long sentence would stop its job.
+"""
 
-from pydantic import Field, FiniteFloat
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from elasticjob.heartbeats import SHORTEST_SECONDS
+from pydantic import BeforeValidator, Field, FiniteFloat, WithJsonSchema
+
+from elasticjob.schema import rule, validations
+from elasticjob.signs import SHORTEST_LOST_SECONDS
 
 MAX_REPLICAS = 4096
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
+MAX_HISTORY = 16
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
 DETAIL_LENGTH = 300
+IMPORTS_LENGTH = 8192
+JOB_NAME_LENGTH = 52  # a pod adds its index and number, and its name is its host name, which has at most 63 characters
+WORD_LENGTH, SENTENCE_LENGTH, MESSAGE_LENGTH = 64, 1024, 32768  # the last is that of every condition in Kubernetes
+MAX_INT32 = 2**31 - 1
+MAX_DOUBTS, DOUBTS_LENGTH = 256, 16384  # members that one worker doubts, and what it takes to name them one by one
 MAX_JSON_INTEGER = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 
+METRIC_NAMES = validations(
+    rule(
+        f"self.all(name, size(name) <= {METRIC_NAME_LENGTH})",
+        f"the name of a metric has at most {METRIC_NAME_LENGTH} characters",
+    )
+)
+
 Seconds = Annotated[int, Field(ge=1, le=86400)]
-KeepAlive = Annotated[int, Field(ge=2 * int(SHORTEST_SECONDS), le=86400)]
+KeepAlive = Annotated[int, Field(ge=SHORTEST_LOST_SECONDS, le=86400)]
 Count = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER)]
+# written as an int32 and read as a Count: the first CRDs had that bound
+SmallCount = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER, json_schema_extra={"maximum": MAX_INT32})]
+# names of Python modules, with a comma between two
+Imports = Annotated[
+    str, Field(max_length=IMPORTS_LENGTH, pattern=r"^([A-Za-z_][A-Za-z0-9_]*([.,][A-Za-z_][A-Za-z0-9_]*)*)?$")
+]
 Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
-Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS)]
+Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS, json_schema_extra=METRIC_NAMES)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
+Spares = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
+
+
+def _cut(length: int) -> Callable[[Any], Any]:
+    return lambda text: text[:length] if isinstance(text, str) else text
+
+
+# sentences for people, of which no more than so much is kept
+Sentence = Annotated[str, BeforeValidator(_cut(SENTENCE_LENGTH)), Field(max_length=SENTENCE_LENGTH)]
+Message = Annotated[str, BeforeValidator(_cut(MESSAGE_LENGTH)), Field(max_length=MESSAGE_LENGTH)]
+
+# as the API server knows them; the operator, which alone writes them, reads them as they are
+Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+# the bounds of Kubernetes' own conditions
+ConditionType = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": 316,
+            "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        }
+    ),
+]
+ConditionReason = Annotated[
+    str,
+    WithJsonSchema(
+        {"type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"}
+    ),
+]
+Word = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "maxLength": WORD_LENGTH, "pattern": "^([A-Za-z][A-Za-z0-9]*)?$"}),
+]

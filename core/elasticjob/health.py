@@ -29,6 +29,18 @@ class Page(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
     kind: str = TEXT
 
+    def head(self) -> bytes:
+        """What an answer begins with, after which the connection ends."""
+        lines = [
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            f"Content-Type: {self.kind}",
+            f"Content-Length: {len(self.body)}",
+            "Connection: close",
+        ]
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            lines.append("WWW-Authenticate: Bearer")
+        return "".join(f"{line}\r\n" for line in [*lines, ""]).encode()
+
 
 Pages = Mapping[str, Callable[[], Page]]
 
@@ -45,13 +57,13 @@ class HealthServer:
 
     async def listen(self, port: int) -> None:
         """On all addresses of either family; 0 for a free port. Raises OSError."""
-        listener = _listener(port)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
+        opened = listener(port)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Call(self._pages, self.slots, self._calls), sock=listener, backlog=AT_ONCE
+            lambda: _Call(self._pages, self.slots, self._calls), sock=opened, backlog=AT_ONCE
         )
-        listener.listen(WAITING)
-        self.port = listener.getsockname()[1]
+        opened.listen(WAITING)
+        self.port = opened.getsockname()[1]
 
     def close(self) -> None:
         if self._server is not None:
@@ -83,9 +95,9 @@ class _Call(asyncio.Protocol):
         self._head += data
         end = self._head.find(b"\r\n\r\n")
         if 0 <= end <= HEAD_BYTES:
-            self._answer(*_answer(self._head[:end], self._pages))
+            self._answer(*page_for(self._head[:end], self._pages))
         elif len(self._head) > HEAD_BYTES:
-            self._answer(_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+            self._answer(error_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deadline.cancel()
@@ -94,11 +106,9 @@ class _Call(asyncio.Protocol):
 
     def _answer(self, page: Page, with_body: bool = True) -> None:
         self._transport.pause_reading()
-        head = (
-            f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\nContent-Type: {page.kind}\r\n"
-            f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
-        )
-        self._transport.write(head.encode() + page.body * with_body)
+        self._transport.write(page.head())
+        if with_body:
+            self._transport.write(page.body)  # by itself, so that callers who are slow share one copy of a large page
         self._transport.close()  # once it is sent, or the deadline aborts
 
 
@@ -116,23 +126,23 @@ def kept(page: Callable[[], Page], seconds: float = 1.0) -> Callable[[], Page]:
     return newest
 
 
-def _answer(head: bytes, pages: Pages) -> tuple[Page, bool]:
-    """The page asked for, and whether its body is."""
+def page_for(head: bytes, pages: Pages) -> tuple[Page, bool]:
+    """The page that a request asks for, by its head, and whether it asks for the body."""
     asked = head.split(b"\r\n", 1)[0].split(b" ")
     if len(asked) != 3 or not asked[2].startswith(b"HTTP/1."):
-        return _error(HTTPStatus.BAD_REQUEST), True
+        return error_page(HTTPStatus.BAD_REQUEST), True
     method, target, _ = asked
     if method not in (b"GET", b"HEAD"):
-        return _error(HTTPStatus.METHOD_NOT_ALLOWED), True
+        return error_page(HTTPStatus.METHOD_NOT_ALLOWED), True
     page = pages.get(target.split(b"?", 1)[0].decode("ascii", "replace"))
-    return (page() if page is not None else _error(HTTPStatus.NOT_FOUND)), method == b"GET"
+    return (page() if page is not None else error_page(HTTPStatus.NOT_FOUND)), method == b"GET"
 
 
-def _error(status: HTTPStatus) -> Page:
+def error_page(status: HTTPStatus) -> Page:
     return Page(f"{status.phrase}\n".encode(), status)
 
 
-def _listener(port: int) -> socket.socket:
+def listener(port: int) -> socket.socket:
     """One socket for IPv6 and IPv4, or for IPv4 alone where the machine has no IPv6."""
     try:
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

@@ -6,6 +6,7 @@ every sidecar that reads them. The standard library only, as the rendezvous is m
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, overload
 
 RUN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?/([^\s/]{1,32})")
@@ -118,7 +119,9 @@ def _runs(members: Iterable[Member]) -> Iterator[Run]:
         yield Run(first, last, id)
 
 
+@lru_cache(maxsize=4096)
 def _run(word: str) -> Run:
+    """Of one word; the same ones are read again and again."""
     found = RUN.fullmatch(word)
     if found is None:
         raise ValueError(FORM)

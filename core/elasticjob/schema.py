@@ -8,6 +8,10 @@ from pydantic.alias_generators import to_camel
 
 from elasticjob.members import Members, read_replacements, written_replacements
 
+PACKED_LENGTH = 2**18  # of as many members as a job may have, no two of which share an id
+PACKED = {"type": "string", "maxLength": PACKED_LENGTH}
+INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"  # the second: what may not be changed
+
 
 class Model(BaseModel):
     """camelCase in JSON, snake_case in Python; unknown fields of a newer version are ignored."""
@@ -28,20 +32,23 @@ MembersField = Annotated[
     Members,
     PlainValidator(Members.read),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string"}),
+    WithJsonSchema(PACKED),
 ]
 Replacements = Annotated[
     dict[int, int],
     PlainValidator(read_replacements),
     PlainSerializer(written_replacements, return_type=str),
-    WithJsonSchema({"type": "string"}),
+    WithJsonSchema(PACKED),
 ]
 
 
-def rule(expression: str, message: str, field_path: str | None = None) -> dict[str, str]:
-    """A CEL rule; a message that starts with a quote or a variable is an expression itself."""
+def rule(expression: str, message: str, field_path: str | None = None, *, reason: str = INVALID) -> dict[str, str]:
+    """A CEL rule; a message that starts with a quote or a variable is an expression itself.
+
+    `reason`: what programs read of a refusal; kubectl begins the message with it.
+    """
     key = "messageExpression" if ".format(" in message else "message"
-    return {"rule": expression, key: message} | ({"fieldPath": field_path} if field_path else {})
+    return {"rule": expression, key: message, "reason": reason} | ({"fieldPath": field_path} if field_path else {})
 
 
 def validations(*rules: dict[str, str]) -> dict[str, Any]:

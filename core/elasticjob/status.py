@@ -2,35 +2,69 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from elasticjob.fields import MAX_CONDITIONS, Count, Metrics
+from elasticjob.fields import (
+    MAX_CONDITIONS,
+    MAX_HISTORY,
+    SENTENCE_LENGTH,
+    WORD_LENGTH,
+    ConditionReason,
+    ConditionType,
+    Count,
+    Message,
+    Metrics,
+    Sentence,
+    SmallCount,
+    Time,
+    Word,
+)
 from elasticjob.members import Members
 from elasticjob.schema import MembersField, Model, Replacements
 from elasticjob.terms import Outcome, RendezvousPhase
+
+
+class Challenge(Model):
+    """A question to workers of which it is doubted that they live: each writes its number into its ElasticWorker."""
+
+    number: Count = Field(0, description="Grows by one with each challenge of the job; 0 before the first.")
+    members: MembersField = Field(
+        default_factory=Members,
+        description="Who is asked, as index/id: who is doubted, and as controls others that are believed to live.",
+    )
 
 
 class RendezvousStatus(Model):
     """The agreed state of the rendezvous. Every sidecar of the job watches it."""
 
     round: Count = Field(0, description="The current round; grows by one each time a round is opened.")
-    phase: RendezvousPhase = Field(RendezvousPhase.FORMING, description="Forming, Formed or Closed.")
-    world_size: Count = Field(0, description="Workers in the formed round; 0 while forming.")
-    waiting: Count = Field(0, description="Workers that have joined and are not in the current round.")
+    phase: RendezvousPhase = Field(
+        RendezvousPhase.FORMING, description="Whether the round is Forming or Formed, or the rendezvous Closed."
+    )
+    world_size: SmallCount = Field(0, description="Workers in the formed round; 0 while forming.")
+    waiting: SmallCount = Field(
+        0, description="Workers that have joined and are not in the current round; spares are counted by themselves."
+    )
     participants: MembersField = Field(
         default_factory=Members,
-        description="The members of the last formed round in rank order, as index/id, or first-last/id where several "
-        "have one id; while Forming they are not yet the next round's.",
+        description="The members of the last formed round in rank order, packed as index/id, or first-last/id where "
+        "several have one id; while Forming they are not yet the next round's. The form is ElasticJob's own and may "
+        "change: `kubectl elasticjob status` shows the members one by one.",
     )
-    replicas: Count = Field(
+    replicas: SmallCount = Field(
         0,
-        description="spec.replicas when the last round was formed, so that a later round knows if the job was scaled.",
+        description="What spec.replicas was when the last round was formed, so that a later round knows if the job was "
+        "scaled.",
     )
     leaving: MembersField = Field(
-        default_factory=Members, description="Workers told to leave: they exit and their pods go."
+        default_factory=Members,
+        description="Workers told to leave: they exit and their pods go. Packed as participants are.",
     )
-    finished: MembersField = Field(default_factory=Members, description="Workers whose training ended in success.")
-    failure: str = Field(
+    finished: MembersField = Field(
+        default_factory=Members,
+        description="Workers whose training ended in success. Packed as participants are.",
+    )
+    failure: Sentence = Field(
         "",
         description="What failed in the last formed round, while it is not known whether it counts against "
         "spec.maxRestarts: that is judged when the group forms again.",
@@ -38,60 +72,86 @@ class RendezvousStatus(Model):
     given_up: MembersField = Field(
         default_factory=Members,
         description="Members of the last formed round whose pods were given up meanwhile for a cause that does not "
-        "explain the failure.",
+        "explain the failure. Packed as participants are.",
     )
     planned: bool = Field(
         False,
         description="The last round was ended for newcomers or for workers told to leave, and all its members live: "
         "scripts may save before they are stopped.",
     )
+    challenge: Challenge | None = Field(
+        None,
+        description="The last challenge; absent only under an operator of a version that goes by heartbeats.",
+    )
     store: str | None = Field(
         None,
+        json_schema_extra={"maxLength": 128},
         description="Address of rank 0's sidecar, behind which the round's TCPStore serves, and after a slash its "
         "certificate's fingerprint: the first 128 bits of the SHA-256, in hex.",
     )
-    reason: str = Field("", description="Why the round was formed, opened or closed.")
+    reason: Sentence = Field("", description="Why the round was formed, opened or closed.")
+    cause: Word = Field("", description="The same in one word, as metrics count it.")
     outcome: Outcome | None = Field(
         None, description="Why the rendezvous is Closed: Complete, Failed, Closed or RendezvousTimeout."
     )
 
 
 class Condition(Model):
-    """A condition in the usual Kubernetes form."""
+    """A condition, with the fields and bounds of all conditions in Kubernetes."""
 
-    type: str = Field(description="What the condition is about.")
-    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
-    reason: str = Field(description="Why, in one word.")
-    message: str = Field("", description="Why, in a sentence.")
-    observed_generation: int | None = Field(None, description="The generation of the spec that it was found for.")
-    last_transition_time: str = Field(description="When the status last changed.")
+    model_config = ConfigDict(
+        json_schema_extra={"required": ["type", "status", "reason", "message", "lastTransitionTime"]}
+    )
+
+    type: ConditionType = Field(description="What the condition is about.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it is so: True, False or Unknown.")
+    reason: ConditionReason = Field(description="Why, in one word.")
+    message: Message = Field("", description="Why, in a sentence; may be empty.")
+    observed_generation: Count | None = Field(None, description="The generation of the spec that it was found for.")
+    last_transition_time: Time = Field(description="When the status last changed.")
 
 
 class RoundRecord(Model):
     """One round that was formed."""
 
     round: Count = Field(description="The round's number.")
-    size: Count = Field(description="How many workers it had.")
-    cause: str = Field(description="Why it was formed.")
-    seconds: float = Field(description="Seconds from its opening to its forming.")
-    time: str = Field(description="When it was formed.")
+    size: SmallCount = Field(description="How many workers it had.")
+    cause: Sentence = Field(description="Why it was formed, in one word.")
+    reason: Sentence = Field("", description="Why it was formed, in a sentence.")
+    counted: bool = Field(False, description="Whether that was a failure which counts against spec.maxRestarts.")
+    seconds: float = Field(
+        description="Seconds from its opening to its forming, as measured; nothing is decided by them."
+    )
+    time: Time = Field(description="When it was formed.")
 
 
 class Progress(Model):
     """How far the training is, as the script in rank 0's worker reported it."""
 
-    step: Count | None = Field(None, description="The last step.")
+    step: Count | None = Field(None, description="The last step that was taken.")
     total: Count | None = Field(None, description="The steps it means to take.")
-    metrics: Metrics | None = Field(None, description="Its numbers.")
-    summary: str = Field("", description="Step and total in one word.")
+    metrics: Metrics | None = Field(
+        None, description="Numbers that it reported, as they came; nothing is decided by them."
+    )
+    summary: str = Field(
+        "",
+        json_schema_extra={"maxLength": WORD_LENGTH},
+        description="Step and total in one word, for kubectl's column STEP.",
+    )
 
 
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
-    observed_generation: int | None = Field(None, description="The generation of the spec that this status answers to.")
-    phase: str = Field("Pending", description="One word for people, derived from the conditions.")
-    reason: str = Field(
+    observed_generation: Count | None = Field(
+        None, description="The generation of the spec that this status answers to."
+    )
+    phase: Word = Field(
+        "Pending",
+        description="What kubectl shows as PHASE: one word for people, made from the conditions. Programs read those; "
+        "words may be added here.",
+    )
+    reason: Word = Field(
         "",
         description="Why the job waits, or has ended, in one word; empty while all wanted workers train.",
     )
@@ -102,10 +162,17 @@ class ElasticJobStatus(Model):
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
-    replicas: Count = Field(0, description="Worker pods that exist and are not on their way out.")
-    ready_replicas: Count = Field(0, description="Worker pods that are ready.")
-    selector: str = Field("", description="The worker pods' label selector, for the scale subresource.")
-    restarts: Count = Field(0, description="Failures counted against spec.maxRestarts.")
+    replicas: SmallCount = Field(
+        0, description="Worker pods that exist and are not on their way out, without the spares."
+    )
+    ready_replicas: SmallCount = Field(0, description="Those of them that are ready.")
+    spares: SmallCount = Field(0, description="Spares that have joined, and wait for a place.")
+    selector: str = Field(
+        "",
+        json_schema_extra={"maxLength": SENTENCE_LENGTH},
+        description="The worker pods' label selector, for the scale subresource.",
+    )
+    restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(
         0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
     )
@@ -115,9 +182,11 @@ class ElasticJobStatus(Model):
     )
     replacements: Replacements = Field(
         default_factory=dict,
-        description="How often a worker's pod was replaced, as index/number or first-last/number; the number is the "
-        "last part of the pod's name.",
+        description="How often a worker's pod was replaced, packed as index/number or first-last/number; the number is "
+        "the last part of the pod's name. The form may change, as that of rendezvous.participants.",
     )
     history: tuple[RoundRecord, ...] = Field(
-        (), description="The last five formed rounds.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
+        (),
+        description="The last five formed rounds.",
+        json_schema_extra={"maxItems": MAX_HISTORY, "x-kubernetes-list-type": "atomic"},
     )

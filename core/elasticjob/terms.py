@@ -39,3 +39,42 @@ class Cause(StrEnum):
     STORE_NOT_READY = "StoreNotReady"
     POD_STOPPING = "PodStopping"
     JOIN_TIMEOUT = "JoinTimeout"
+
+
+class Loss(StrEnum):
+    """Why a worker was lost."""
+
+    POD_DELETED = "PodDeleted"
+    POD_FAILED = "PodFailed"
+    POD_GONE = "PodGone"
+    POD_DISRUPTED = "PodDisrupted"
+    ENDED_SUSPENDED = "EndedSuspended"
+    ENDED_UNFINISHED = "EndedUnfinished"
+    TRAINER_CRASHED = "TrainerCrashed"
+    TRAINER_HUNG = "TrainerHung"
+    STORE_NOT_READY = "StoreNotReady"
+    INVALID_RECORD = "InvalidRecord"
+    NO_ANSWER = "NoAnswer"
+
+
+class RoundCause(StrEnum):
+    """Why a round was formed or has ended, where that is neither a `Loss`, nor the `Cause` with which a worker left,
+    nor the `Outcome`.
+
+    Metrics count by these words, so there are few, and none of them holds what a worker or a pod says.
+    """
+
+    FIRST_FORMATION = "FirstFormation"
+    RESUMED = "Resumed"
+    SUSPENDED = "Suspended"
+    SCALED = "Scaled"
+    TEMPLATE_CHANGED = "TemplateChanged"
+    WORKERS_JOINED = "WorkersJoined"
+    TOLD_TO_LEAVE = "ToldToLeave"
+    CAME_BACK = "CameBack"
+    WORKER_FAILED = "WorkerFailed"
+    TRAINER_STARTED_AGAIN = "TrainerStartedAgain"
+    SIDECAR_RESTARTED = "SidecarRestarted"
+    INVALID_RECORD = "InvalidRecord"
+    RECORD_REPLACED = "RecordReplaced"
+    OTHER = "Other"

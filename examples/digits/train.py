@@ -28,6 +28,26 @@ ROUND = elasticjob_torch.current().round if elasticjob_torch else 0
 TEST_SIZE = 360  # of 1,797 scans
 
 
+class FirstStep:
+    """Tells, once, how a new process spent the seconds between its imports and its first step."""
+
+    def __init__(self) -> None:
+        self._since, self._parts, self._told = time.monotonic(), [], False
+
+    def part(self, name: str) -> None:
+        now = time.monotonic()
+        self._parts.append(f"{name} {now - self._since:.3f} s")
+        self._since = now
+
+    def done(self, *_: object) -> None:
+        if not self._told:
+            self._told = True
+            self.part("step")
+            print(
+                f"rank {dist.get_rank()} of {dist.get_world_size()}: first step: {', '.join(self._parts)}", flush=True
+            )
+
+
 def load_data() -> tuple[TensorDataset, TensorDataset]:
     """Split the scans of 8x8 grey values the same way in every worker."""
     digits = load_digits()
@@ -100,12 +120,16 @@ def measure_accuracy(model: nn.Module, data: TensorDataset) -> float:
 
 
 def main() -> None:
+    first_step = FirstStep()
     dist.init_process_group("gloo")
+    first_step.part("group")
     rank, world_size = dist.get_rank(), dist.get_world_size()
     train_data, test_data = load_data()
     model = build_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer.register_step_post_hook(first_step.done)
     done = load_checkpoint(model, optimizer)
+    first_step.part("data and checkpoint")
     if rank == 0:
         print(f"started: world_size={world_size} resuming from epoch {done}", flush=True)
 

@@ -49,6 +49,11 @@ build_base() {
 
 compile() {
   [ ! -e "$programs/.complete" ] || return 0
+  if command -v flock >/dev/null; then # `make api` may come while `make install` compiles
+    exec 8> "$programs.lock"
+    flock --nonblock 8 || { say "kind's programs: another set-up compiles them; waiting for its end"; flock 8; }
+    [ ! -e "$programs/.complete" ] || return 0
+  fi
   command -v gcc >/dev/null || fail "gcc is needed to build $node_image; install it"
   local kubernetes=k8s.io/kubernetes/cmd
   build_programs "$programs" "$kubernetes"/{kubeadm,kubelet,kubectl,kube-{apiserver,controller-manager,scheduler,proxy}} \

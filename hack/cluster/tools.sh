@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
-# kube-apiserver, for tests without a cluster.
-#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver]     the first three when none is named
+# kube-apiserver, for tests without a cluster; and Prometheus, for those of the metrics.
+#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus]     the first three when none is named
 # With --check it makes none, and says by its exit code whether they are there.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
@@ -11,6 +11,8 @@ suits() { # MAJOR MINOR TEXT
   [[ $3 =~ v?([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] == $1 && BASH_REMATCH[2] >= $2))
 }
 
+# for `make lint`; not one of the three
+has_actionlint() { suits 1 7 "$(actionlint --version 2>/dev/null || true)"; }
 has_kind() { local found; found=$(kind version 2>/dev/null || true); suits 0 31 "${found#kind }"; }
 has_helm() { local found; found=$(helm version --short 2>/dev/null || true); suits 3 17 "$found" || suits 4 0 "$found"; }
 # kubectl may be one minor version away from the server
@@ -19,8 +21,10 @@ has_kubectl() {
   minor=$(kubectl version --client --output yaml 2>/dev/null | sed -n 's/^ *minor: "\{0,1\}\([0-9]*\).*/\1/p')
   ((${minor:-0} >= 34 && minor <= 36))
 }
+has_prometheus() { has_image "$(image_name prometheus)"; }
 has_apiserver() { [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ]; }
 
+make_actionlint() { say "tools: building actionlint"; build_programs "$cache/bin" github.com/rhysd/actionlint/cmd/actionlint; }
 make_kind() { say "tools: building kind"; build_programs "$cache/bin" sigs.k8s.io/kind; }
 make_helm() { say "tools: building helm"; build_programs "$cache/bin" helm.sh/helm/v3/cmd/helm; }
 
@@ -56,6 +60,16 @@ make_apiserver() {
       tar -cC usr/local/bin etcd kube-apiserver' "$new"
   mv "$new"/* "$KUBEBUILDER_ASSETS/"  # never half a program
   rmdir "$new"
+}
+
+# Debian's, in an image: its programs run wherever Docker does
+make_prometheus() {
+  "$here/engine.sh"
+  "$here/node-image.sh" base
+  say "tools: Prometheus and promtool (Debian's)"
+  local context; context=$(mktemp -d)
+  build_image --tag "$(image_name prometheus)" --file "$here/prometheus.Dockerfile" "$context"
+  rmdir "$context"
 }
 
 check=; [ "${1:-}" != --check ] || { check=yes; shift; }

@@ -51,6 +51,8 @@ fi
 if [ "$goal" = tests ]; then
   torch_is_there "$oldest_torch" ||
     step oldest-torch 100 "torch" "torch $(torch_version "$oldest_torch") (5.3 GB)" "$here/torch.sh" "$oldest_torch"
+  "$here/tools.sh" --check prometheus ||
+    step prometheus 20 "base" "Prometheus, from Debian" "$here/tools.sh" prometheus
   examples_are_there ||
     step examples 25 "torch" "the examples' libraries" "$here/torch.sh" examples
 fi

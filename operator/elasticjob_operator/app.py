@@ -7,13 +7,18 @@ import signal
 
 import kopf
 
-from elasticjob_operator import health, metrics
+from elasticjob.health import HealthServer
+from elasticjob_operator import certificate, health, metrics
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.handlers import register, settings
 from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
+from elasticjob_operator.cluster.reviews import Reviews
+from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
+from elasticjob_operator.job.figures import figures_of
+from elasticjob_operator.metrics_server import MetricsServer
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.options import Options
 from elasticjob_operator.reconciler import Reconciler
@@ -25,11 +30,17 @@ log = logging.getLogger(__name__)
 
 
 async def run(options: Options) -> int:
-    """Stands by and leads, in turn, and returns the exit code: 0 after a signal, 1 when the watches failed."""
-    kube = await Kube.connect()
-    health_server = await health.serve(options.health_port)
+    """Stands by and leads, in turn, and returns the exit code: 0 after a signal, 1 when the watches failed.
+
+    Raises CertificateError.
+    """
+    kube, watches = await Kube.connect(), WatchTimes()
+    kube.failed = metrics.api_failed
+    metrics.JOBS.each = options.job_metrics
+    metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
+    servers = await _serve(options, kube, watches)
     try:
-        while await _lead_once(options, kube):
+        while await _lead_once(options, kube, watches):
             log.warning("standing by again, with nothing of the term that has ended")
             await asyncio.sleep(AGAIN_SECONDS)
     except asyncio.CancelledError:
@@ -40,24 +51,37 @@ async def run(options: Options) -> int:
         log.exception("the watches failed")
         return 1
     finally:
-        health_server.close()
+        for server in servers:
+            server.close()
         await kube.close()
     log.info("stopped by a signal")
     return 0
 
 
-async def _lead_once(options: Options, kube: Kube) -> bool:
+async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[HealthServer | MetricsServer]:
+    """Health and metrics, also of an operator that stands by."""
+    health_server = await health.serve(options.health_port, watches.problem, with_metrics=not options.metrics_port)
+    if not options.metrics_port:
+        return [health_server]
+    tls = certificate.contexts(options.metrics_certificate)
+    metrics_server = MetricsServer(health.metrics_page(), Reviews(kube).judge, tls)
+    await metrics_server.listen(options.metrics_port)
+    return [health_server, metrics_server]
+
+
+async def _lead_once(options: Options, kube: Kube, watches: WatchTimes) -> bool:
     """Whether it ended because the Lease was lost; the kubelet would hold back a process that ends each time."""
     _stop_at_signals()
     leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
     try:
-        await lead(leadership, lambda: _work(options, kube, leadership))
+        await lead(leadership, lambda: _work(options, kube, leadership, watches))
     except LeaseLost:
         return True
     finally:
         _stop_at_signals()
         metrics.LEADER.set(0)
-        metrics.JOBS.set_function(lambda: 0)
+        metrics.JOBS.known = tuple
+        watches.stop()
     return False
 
 
@@ -69,13 +93,14 @@ def _stop_at_signals() -> None:
         asyncio.get_running_loop().add_signal_handler(number, this.cancel)
 
 
-async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
+async def _work(options: Options, kube: Kube, leadership: Leadership, watches: WatchTimes) -> None:
     """The watches and what they cause, until a signal; nothing of it goes on afterwards."""
     metrics.LEADER.set(1)
     await until_served(kube)
     cache = Cache()
-    metrics.JOBS.set_function(lambda: len(cache))
-    image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy, options.sidecar_resources)
+    metrics.JOBS.known = lambda: map(figures_of, cache.jobs())
+    environment = {"ELASTICJOB_LOG_FORMAT": options.log_format}
+    image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy, options.sidecar_resources, environment)
     reconciler = Reconciler(
         kube,
         cache,
@@ -86,8 +111,10 @@ async def _work(options: Options, kube: Kube, leadership: Leadership) -> None:
         network_policy=options.worker_network_policy,
     )
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
+    metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
     registry = kopf.OperatorRegistry()
-    register(registry, cache, queue)
+    register(registry, cache, queue, watches)
+    watches.start()
     try:
         await kopf.operator(
             registry=registry,

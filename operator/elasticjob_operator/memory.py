@@ -5,6 +5,7 @@ import random
 import time
 from dataclasses import dataclass, field
 
+from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Clocks, Spec, Worker
 from elasticjob_operator.actions.grants import Grants
@@ -17,8 +18,8 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
+from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.status import rendezvous_spec
 from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
@@ -30,11 +31,13 @@ PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 
 @dataclass(slots=True)
 class Memory:
-    """Of one job. `settled`: it was listed by itself, not only with all others at a take-over."""
+    """Of one job. `settled`: it was listed by itself, not only with all others at a take-over. `heard`: when the first
+    news came in that no status has answered yet, in monotonic seconds."""
 
     uid: str
     epoch: int
     clocks: Clocks
+    times: Times
     template: TemplateCheck
     status: StatusWriter
     grants: Grants
@@ -43,6 +46,7 @@ class Memory:
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
     listed_at: float = 0.0
     settled: bool = False
+    heard: float | None = None
 
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""
@@ -123,6 +127,7 @@ class Memories:
             uid,
             epoch,
             Clocks(opened=now, formed=now),
+            Times(counted=now),
             template=TemplateCheck(kube, self._announcer, self._image),
             status=StatusWriter(kube, self._cache, self._leadership),
             grants=Grants(kube, self._announcer, network_policy=self._network_policy),

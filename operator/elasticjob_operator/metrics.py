@@ -1,16 +1,124 @@
-"""What the operator counts, for Prometheus."""
+"""What the operator counts, for Prometheus. What is counted of a job's steps, `job.observations` says.
 
-from prometheus_client import Counter, Gauge, Histogram
+No counter or histogram names a job, a pod or a node: their labels are words of bounded lists.
+"""
 
-RECONCILE_SECONDS = Histogram("elasticjob_reconcile_seconds", "Seconds of one reconciliation of one job.")
-ROUND_SECONDS = Histogram(
-    "elasticjob_round_seconds",
-    "Seconds from the opening of a round to its forming.",
-    buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600),
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from elasticjob_operator.job.figures import Figures
+from elasticjob_operator.job.observations import Metric, Observation
+
+PREFIX = "elasticjob_"
+TOLD_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)
+FORMED_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+RECONCILE_SECONDS = Histogram(PREFIX + "reconcile_seconds", "Seconds of one step of one job.")
+QUEUE_DEPTH = Gauge(PREFIX + "queue_depth", "Jobs for which a step is due or under way.")
+STATUS_CONFLICTS = Counter(PREFIX + "status_conflicts", "Status writes that met a newer object.")
+API_ERRORS = Counter(PREFIX + "api_errors", "Requests that the API server refused, by code; 0: no answer.", ["code"])
+LEADER = Gauge(PREFIX + "leader", "1 while this operator leads.")
+WATCH_SILENT = Gauge(PREFIX + "watch_silent_seconds", "Seconds since the watch that began longest ago did so.")
+
+STEPS: dict[Metric, Counter | Histogram] = {
+    Metric.EVENTS: Counter(PREFIX + "events", "Events that were announced, by reason.", ["reason"]),
+    Metric.ROUNDS_FORMED: Counter(PREFIX + "rounds_formed", "Rounds that were formed, by cause.", ["cause"]),
+    Metric.ROUNDS_ENDED: Counter(
+        PREFIX + "rounds_ended", "Formed rounds that another had to follow, by cause.", ["cause"]
+    ),
+    Metric.WORKERS_LOST: Counter(PREFIX + "workers_lost", "Workers that were lost, by reason.", ["reason"]),
+    Metric.CHALLENGED: Counter(
+        PREFIX + "challenged_workers", "Workers that were asked whether they live, controls among them."
+    ),
+    Metric.RESTARTS: Counter(PREFIX + "restarts", "Failures that were counted against spec.maxRestarts."),
+    Metric.JOBS_ENDED: Counter(PREFIX + "jobs_ended", "Jobs that have ended, by outcome.", ["outcome"]),
+    Metric.TOLD: Histogram(
+        PREFIX + "round_told_seconds",
+        "Seconds from the news of what ends a round, or from an unanswered challenge, to the status that tells of it.",
+        ["cause"],
+        buckets=TOLD_BUCKETS,
+    ),
+    Metric.REFORMED: Histogram(
+        PREFIX + "round_formed_seconds",
+        "Seconds from what ended the round before to the status of the next one; of the first, from the job's.",
+        ["cause"],
+        buckets=FORMED_BUCKETS,
+    ),
+    Metric.TRAINED: Counter(PREFIX + "trained_seconds", "Seconds that jobs were in a formed round."),
+    Metric.LOST: Counter(
+        PREFIX + "lost_seconds", "Seconds that jobs waited for their next round, by what ended the last.", ["cause"]
+    ),
+    Metric.WORKERS_TRAINED: Counter(PREFIX + "trained_worker_seconds", "Seconds in a formed round, times its workers."),
+    Metric.WORKERS_WANTED: Counter(
+        PREFIX + "wanted_worker_seconds", "Seconds of jobs that want to train, times spec.replicas."
+    ),
+}
+
+# name, what it is, and the figure that it shows
+JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
+    ("world_size", "Workers in the job's formed round, 0 while none is.", lambda one: one.world_size),
+    ("waiting", "Workers that have joined for a place, and are in no round.", lambda one: one.waiting),
+    ("spares", "Spares that have joined, and wait for a place.", lambda one: one.spares),
+    ("replicas", "Workers that the job wants.", lambda one: one.replicas),
+    ("spare_replicas", "Spares that it wants beside them.", lambda one: one.spare_replicas),
+    ("min_replicas", "The fewest workers that it trains with.", lambda one: one.min_replicas),
+    ("round", "The number of its round.", lambda one: one.round),
+    ("restarts", "Failures counted against spec.maxRestarts.", lambda one: one.restarts),
+    ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),
+    ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
 )
-EVENTS = Counter(
-    "elasticjob_events_total", "Events by reason: RoundFormed, RoundBroken, WorkerLost and so on.", ["reason"]
-)
-STATUS_CONFLICTS = Counter("elasticjob_status_conflicts_total", "Status writes that met a newer object.")
-LEADER = Gauge("elasticjob_leader", "1 while this operator leads.")
-JOBS = Gauge("elasticjob_jobs", "ElasticJobs that this operator knows.")
+# not `namespace` and `job`: Prometheus itself gives these to what it scrapes
+JOB_LABELS = ("job_namespace", "job_name")
+
+
+class Jobs(Collector):
+    """How jobs stand: made at each scrape from what the leader knows, so that nothing stays of a job that is gone."""
+
+    def __init__(self) -> None:
+        self.each = False
+        self.known: Callable[[], Iterable[Figures]] = tuple
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        known = list(self.known())
+        jobs = GaugeMetricFamily(
+            PREFIX + "jobs", "ElasticJobs that this operator looks after, by phase.", labels=["phase"]
+        )
+        for phase, count in sorted(Tally(one.phase for one in known).items()):
+            jobs.add_metric([phase], count)
+        yield jobs
+        if not self.each:
+            return
+        phases = GaugeMetricFamily(PREFIX + "job_phase", "1 for the job's phase.", labels=[*JOB_LABELS, "phase"])
+        for one in known:
+            phases.add_metric([one.namespace, one.name, one.phase], 1)
+        yield phases
+        for name, what, figure in JOB_GAUGES:
+            gauge = GaugeMetricFamily(f"{PREFIX}job_{name}", what, labels=JOB_LABELS)
+            for one in known:
+                gauge.add_metric([one.namespace, one.name], figure(one))
+            yield gauge
+
+
+JOBS = Jobs()
+REGISTRY.register(JOBS)
+
+
+def count(observations: Iterable[Observation]) -> None:
+    for metric, value, label in observations:
+        counted = STEPS[metric]
+        one = counted.labels(label) if label else counted
+        if isinstance(one, Histogram):
+            one.observe(value)
+        else:
+            one.inc(value)
+
+
+def api_failed(code: int) -> None:
+    """A request was refused with `code`; 0: it was not answered."""
+    API_ERRORS.labels(str(code)).inc()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elasticjob.logs import FORMATS, Format
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -28,6 +29,11 @@ class Options:
     lease_name: str
     health_port: int
     log_level: str
+    log_format: Format
+    job_metrics: bool
+    metrics_port: int
+    """Of the metrics over TLS; 0 for plain HTTP beside the health."""
+    metrics_certificate: str
     identity: str
 
 
@@ -61,13 +67,27 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     flag("namespaces", "watch only these namespaces, separated by commas (default: all)", "")
     flag("lease-namespace", "where the leader's Lease is (default: the operator's own namespace)")
     flag("lease-name", "name of the leader's Lease", "elasticjob-operator")
-    flag("health-port", "port of /healthz, /readyz and /metrics", "8080")
+    flag("health-port", "port of /healthz and /readyz, and of /metrics unless --metrics-secure", "8080")
+    flag(
+        "metrics-secure",
+        "serve /metrics over TLS, at --metrics-port, to whose bearer token may get it",
+        "false",
+        ("true", "false"),
+    )
+    flag("metrics-port", "port of /metrics with --metrics-secure", "8443")
+    flag("metrics-certificate", "folder of its tls.crt and tls.key (default: a certificate made at the start)", "")
     flag("log-level", "how much to log", "info", ("debug", "info", "warning", "error"))
+    flag("log-format", "as text, or as one JSON object a line; the sidecars' too", "text", FORMATS)
+    flag("job-metrics", "also serve metrics of each single job", "true", ("true", "false"))
     given = parser.parse_args(arguments)
     if not given.sidecar_image:
         parser.error("--sidecar-image is missing: name the image of the sidecar that each worker pod gets")
-    if not given.health_port.isdigit() or not 0 < int(given.health_port) < 65536:
-        parser.error(f"--health-port {given.health_port!r} is not a port number")
+    for name, value in (("health-port", given.health_port), ("metrics-port", given.metrics_port)):
+        if not value.isdigit() or not 0 < int(value) < 65536:
+            parser.error(f"--{name} {value!r} is not a port number")
+    metrics_port = int(given.metrics_port) if given.metrics_secure == "true" else 0
+    if metrics_port == int(given.health_port):
+        parser.error(f"--metrics-port {given.metrics_port} is the --health-port, whose pages are open to all")
     try:
         resources = _resources(given.sidecar_resources)
     except ValueError as error:
@@ -85,6 +105,10 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         lease_name=given.lease_name,
         health_port=int(given.health_port),
         log_level=given.log_level,
+        log_format=given.log_format,
+        job_metrics=given.job_metrics == "true",
+        metrics_port=metrics_port,
+        metrics_certificate=given.metrics_certificate,
         identity=environment.get("POD_NAME") or socket.gethostname(),
     )
 

@@ -5,14 +5,19 @@ and an operator that no longer leads stops at the write. Everything else can be 
 """
 
 import logging
+import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
+from elasticjob import logs
+from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.objects import Object
-from elasticjob.rendezvous import Decision, decide, pods_to_create, pods_to_delete
+from elasticjob.rendezvous import Decision, decide, pods_to_create, pods_to_delete, roster_of
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
@@ -20,9 +25,11 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.cleanup import cleanup
 from elasticjob_operator.job.expiry import Expired, expiry_of
+from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of
-from elasticjob_operator.job.status import Report, state_of, waits_of
+from elasticjob_operator.job.spares import LOOK_SECONDS, are_held_back
+from elasticjob_operator.job.status import Report, waits_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
 from elasticjob_operator.objects.pods import SidecarImage
@@ -30,6 +37,7 @@ from elasticjob_operator.objects.pods import SidecarImage
 # access that was found so long ago is relied on: by new pods, by those that are there
 GRANTS_SECONDS, GRANTS_KEPT_SECONDS = 10.0, 300.0
 SHORTEST_WAIT_SECONDS = 0.2
+WORKER = re.compile(r"worker (\d+)\b")
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +59,7 @@ class Reconciler:
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring job `key` one step further; returns in how many seconds to look again, None for not by time alone."""
+        logs.begin(job=f"{key.namespace}/{key.name}")
         with metrics.RECONCILE_SECONDS.time():
             memory = await self._memories.recall(key)
             if memory is None:
@@ -71,6 +80,8 @@ class Reconciler:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
             return ()
         await memory.template.check(job, spec, before)
+        heard, view.heard = view.heard, None
+        memory.heard = heard if memory.heard is None else memory.heard
         report = self._report(memory, job, view, spec, before)
         written = await memory.status.write(report)
         if isinstance(written, Retry):
@@ -84,7 +95,9 @@ class Reconciler:
         observer = memory.observer_of(spec)
         workers, ready = observer.observe(view)
         bounds = memory.bounds_of(spec, workers)
-        decision = decide(bounds, state_of(before, memory.clocks), workers, self._leadership.clock.now())
+        clock = self._leadership.clock
+        memory.clocks = replace(memory.clocks, settled=clock.settled)
+        decision = decide(bounds, state_of(before, memory.clocks), workers, clock.now())
         return Report(
             job=job,
             spec=spec,
@@ -102,23 +115,35 @@ class Reconciler:
 
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
         """Do what follows from the status, which is `agreed`."""
+        self._measure(memory, report, self._announce(memory, report))
         memory.clocks = report.decision.state.clocks
-        self._announce(memory, report)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         return agreed, made, await self._expire(view, report), *self._wake(memory, report.decision)
 
-    def _announce(self, memory: Memory, report: Report) -> None:
+    def _announce(self, memory: Memory, report: Report) -> list[str]:
+        """Returns the reasons of what was announced."""
         job, decision = report.job, report.decision
         for event in decision.events:
-            log.info("%s/%s: %s", job["metadata"]["namespace"], job["metadata"]["name"], event.message)
-            self._announcer.announce(job, event.reason, event.message, warning=event.warning)
-            metrics.EVENTS.labels(event.reason).inc()
-        for index, wait in memory.announced.news(decision.state.last_formed, report.before.reason, report.waits):
+            fields = {"reason": event.reason, "round": decision.state.round}
+            if event.cause:
+                fields["cause"] = event.cause
+            if worker := WORKER.match(event.message):
+                fields["worker"] = int(worker[1])
+            name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+            log.info("%s: %s", name, event.message, extra={"fields": fields})
+            self._announcer.announce(job, event.reason, event.message, warning=event.warning, cause=event.cause)
+        news = memory.announced.news(decision.state.last_formed, report.before.reason, report.waits)
+        for index, wait in news:
             self._announcer.announce(job, wait.reason, f"worker {index}: {wait.sentence}", warning=True)
-            metrics.EVENTS.labels(wait.reason).inc()
-        if decision.formed_after is not None:
-            metrics.ROUND_SECONDS.observe(decision.formed_after)
+        return [event.reason for event in decision.events] + [wait.reason for _, wait in news]
+
+    def _measure(self, memory: Memory, report: Report, announced: list[str]) -> None:
+        now = self._leadership.clock.now()
+        heard = None if memory.heard is None else now - (time.monotonic() - memory.heard)
+        memory.heard = None
+        observed, memory.times = observe(report, memory.clocks, memory.times, now, heard, announced)
+        metrics.count(observed)
 
     async def _remove_pods(self, memory: Memory, report: Report) -> None:
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
@@ -131,17 +156,25 @@ class Reconciler:
     async def _make_pods(self, memory: Memory, report: Report) -> Outcome:
         """And before them the access that they need."""
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
-        new = pods_to_create(memory.bounds_of(spec, workers), state, workers, self._leadership.clock.now())
+        bounds = memory.bounds_of(spec, workers)
+        new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
         new = () if memory.template.problem else new
+        spares = roster_of(bounds, state, workers).owed_spares if new else ()
+        imports = memory.observer.imports if new else ""
+        held_back = bool(spares) and are_held_back(spec, state, imports, self._leadership.clock.now())
+        new = tuple(pod_key for pod_key in new if not (held_back and pod_key[0] in spares))
         if new or (memory.settled and not state.ended):  # an option may have changed with the operator
             within = GRANTS_SECONDS if new else GRANTS_KEPT_SECONDS
             given = await memory.grants.give(job, spec, within=within)
             if isinstance(given, Retry):
                 return given
-        return await memory.pods.create(job, spec, new)
+        made = await memory.pods.create(job, spec, new, imports, spares)
+        return LookAgain(LOOK_SECONDS) if held_back and isinstance(made, Done) else made
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""
+        if not report.decision.state.ended:
+            return Done()
         job = view.job or report.job
         expiry = expiry_of(report.spec, ElasticJobStatus.parse(job.get("status")), datetime.now(UTC))
         if not isinstance(expiry, Expired):

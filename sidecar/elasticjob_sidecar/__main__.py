@@ -1,12 +1,13 @@
 """`elasticjob-sidecar`: read the configuration, then run. No arguments: the operator sets the environment."""
 
 import asyncio
-import logging
 import os
 import resource
 import sys
 
+from elasticjob import logs
 from elasticjob_sidecar.config import Config, ConfigError
+from elasticjob_sidecar.plugin import lay_out
 from elasticjob_sidecar.store.credentials import CredentialsError, CredentialsMaker
 
 
@@ -15,8 +16,14 @@ def main() -> None:
         config = Config.from_env(os.environ)
     except ConfigError as error:
         sys.exit(f"elasticjob-sidecar: {error}")
-    logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logs.set_up(config.log_level, config.log_format)
+    logs.begin(job=f"{config.namespace}/{config.job}", worker=config.index)
     _allow_files()
+    if config.plugin_dir is not None:  # first, as the trainer may be waiting for it
+        try:
+            lay_out(config.plugin_dir)
+        except OSError as error:
+            sys.exit(f"elasticjob-sidecar: the plug-in cannot be copied to ELASTICJOB_PLUGIN_DIR: {error}")
     making = CredentialsMaker()
     # Imported late: a wrong configuration is reported at once, and the credentials are made meanwhile.
     from elasticjob_sidecar.app import StartError, run

@@ -18,6 +18,7 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.credentials import Credentials
+from elasticjob_sidecar.store.lines import Lines
 from elasticjob_sidecar.store.transport import Transport
 from elasticjob_sidecar.store.trust import RoundTrust
 from elasticjob_sidecar.store.tunnel import Tunnel
@@ -65,6 +66,8 @@ class Sidecar:
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed)
         self.tunnel = Tunnel(self.driver, transport, self.metrics)
+        lost, doubt = self.record.named_worker_lost, self.record.doubt
+        self.lines = Lines(self.driver, transport, self.metrics, lost, doubt, self.watch.again)
         store = (ports.loopback, ports.store)
         api = TrainerApi(self.driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
         self._store, self._trainer_server = store, TrainerServer(api.app())
@@ -80,7 +83,8 @@ class Sidecar:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
         stopped = asyncio.create_task(stop.wait())
-        parts = [asyncio.create_task(part.run()) for part in (self.record, self.watch, self.trust, self.tunnel)]
+        running = (self.record, self.watch, self.trust, self.tunnel, self.lines)
+        parts = [asyncio.create_task(part.run()) for part in running]
         try:
             done, _ = await asyncio.wait({stopped, *parts}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopped}:

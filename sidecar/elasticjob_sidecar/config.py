@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError
 
 from elasticjob.api import TUNNEL_PORT
+from elasticjob.logs import Format
 
 PREFIX = "ELASTICJOB_"
 HINT = "the sidecar is meant to be started by the elasticjob operator, in a worker pod"
@@ -38,10 +39,12 @@ class Config(BaseModel):
     pod_ip: IPvAnyAddress
     node_name: str = ""
     state_dir: Path = Path("/var/lib/elasticjob")
+    plugin_dir: Path | None = None
     join_timeout_seconds: Seconds = 600.0
     store_ready_seconds: Seconds = 20.0
     save_seconds: Annotated[float, Field(ge=0, le=86400)] = 15.0
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Format = "text"
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:

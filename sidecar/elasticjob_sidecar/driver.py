@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import Any
 
+from elasticjob import logs
 from elasticjob.api import Cause, RendezvousStatus, RequestType
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
@@ -24,7 +25,8 @@ log = logging.getLogger(__name__)
 class Driver:
     def __init__(self, membership: Membership, scripts: Scripts, record: WorkerRecord, metrics: Metrics) -> None:
         self._machine, self.scripts = membership, scripts
-        self._record, self._metrics = record, metrics
+        self._record, self.metrics = record, metrics
+        record.recall = self.recall
         self._output = membership.take()
         self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -49,6 +51,7 @@ class Driver:
     # --- inputs
 
     def job_seen(self, status: RendezvousStatus) -> None:
+        logs.note(round=status.round)
         self._machine.job_seen(status, self._now())
         stand = f"{status.phase} {status.round}: {status.world_size} workers" + f", {status.reason}" * bool(
             status.reason
@@ -76,7 +79,8 @@ class Driver:
         began = self._now()
         ticket: asyncio.Future[Handed] = asyncio.get_running_loop().create_future()
         self._machine.join(trainer, after, cause, patience, ticket, began, limits, detail)
-        self._metrics.joins.labels(cause.value).inc()
+        self.metrics.first_step.joined(began)
+        self.metrics.joins.labels(cause.value).inc()
         self._settle()
         try:
             handed = await ticket
@@ -84,7 +88,7 @@ class Driver:
             self._machine.join_dropped(ticket)
             self._settle()
             raise
-        self._metrics.join_seconds.observe(self._now() - began)
+        self.metrics.join_seconds.observe(self._now() - began)
         return handed
 
     def store_posted(self, trainer: str, round: int, port: int) -> None:
@@ -100,6 +104,12 @@ class Driver:
         self._machine.finish(trainer, round)
         self._record.end()
         await self._settled(trainer, RequestType.FINISH, seconds)
+
+    def recall(self, round: int) -> None:
+        """This pod's record says that its trainer has finished, and this incarnation of the sidecar did not say so."""
+        log.info("an earlier sidecar has recorded that the trainer finished in round %d", round)
+        self._machine.recall(round)
+        self._settle()
 
     async def close(self, trainer: str, seconds: float) -> None:
         self._machine.close(trainer)
@@ -122,7 +132,13 @@ class Driver:
 
     def report(self, progress: Progress, local_rank: int) -> None:
         if self.scripts.may_report(self.standing, local_rank):
+            if progress.step is not None:
+                self.metrics.first_step.reported(self._now())
             self._record.report(progress)
+
+    def learned(self, imports: list[str]) -> None:
+        """What the training script imports."""
+        self._record.learned(",".join(imports))
 
     async def stop(self, seconds: float) -> None:
         """The pod stops: say so, and give the API server `seconds` to take it."""
@@ -161,9 +177,15 @@ class Driver:
         """Carry out what follows from an input."""
         before, self._output = self.standing, self._machine.take()
         output = self._output
+        if before.in_round(before.tunnel_round) and not self.standing.in_round(before.tunnel_round):
+            self.metrics.first_step.over(self._now())
         for ticket, answer in output.answers:
             self._answer(ticket, answer)
+        self._record.rest(self.standing.quiet)
         self._record.want(output.request)
+        if (asked := self.standing.asked) is not None and self._record.answer(asked):
+            log.info("challenge %d asks this worker whether it lives", asked)
+            self.metrics.challenges.inc()
         if self.standing.mode is not before.mode:
             log.info("worker is %s (was %s)", self.standing.mode.value, before.mode.value)
         self._look_at_scripts()
@@ -183,8 +205,9 @@ class Driver:
         if isinstance(answer, Handed):
             log.info("round %d is handed out: rank %d of %d", answer.round, answer.rank, answer.world_size)
             self._record.handed(answer.round, answer.rank)
-            self._metrics.rounds.inc()
-            self._metrics.round.set(answer.round)
+            self.metrics.rounds.inc()
+            self.metrics.first_step.handed()
+            self.metrics.round.set(answer.round)
         else:
             log.info("join is refused: %s", answer.message)
         if ticket.done():

@@ -13,19 +13,28 @@ from prometheus_client.process_collector import ProcessCollector
 from elasticjob_sidecar.kubernetes.client import ApiFailure
 
 PREFIX = "elasticjob_sidecar_"
+STEP_BUCKETS = (0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 JOIN_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        registry = self._registry = CollectorRegistry()
+        registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.joins = Counter(PREFIX + "joins", "Joins that the trainer asked for.", ["cause"], registry=registry)
         self.rounds = Counter(PREFIX + "rounds_handed", "Rounds handed to the trainer.", registry=registry)
         self.round = Gauge(PREFIX + "round", "The round last handed to the trainer.", registry=registry)
         self.join_seconds = Histogram(
             PREFIX + "join_seconds", "From a join to its round.", buckets=JOIN_BUCKETS, registry=registry
+        )
+        self.first_step = FirstStep(
+            Histogram(
+                PREFIX + "first_step_seconds",
+                "From the end of the last round, or the first join, to the first step that a script reports after it.",
+                buckets=STEP_BUCKETS,
+                registry=registry,
+            )
         )
         self.tunnels = Gauge(PREFIX + "tunnel_connections", "Open connections to the round's store.", registry=registry)
         self.tunnels_opened = Counter(
@@ -41,6 +50,13 @@ class Metrics:
             registry=registry,
         )
         self.tunnel_bytes = Counter(PREFIX + "tunnel_bytes", "Bytes forwarded.", registry=registry)
+        self.lines = Gauge(PREFIX + "lines", "Open lines to other sidecars, for signs of life.", registry=registry)
+        self.doubts = Counter(
+            PREFIX + "doubts", "Members of which nothing was heard on their line for too long.", registry=registry
+        )
+        self.challenges = Counter(
+            PREFIX + "challenges_answered", "Times that this worker was asked and has answered.", registry=registry
+        )
         self.api_errors = Counter(
             PREFIX + "api_errors",
             "Failed calls to the API server; 0: no answer.",
@@ -52,4 +68,28 @@ class Metrics:
         self.api_errors.labels(operation, str(failure.status)).inc()
 
     def text(self) -> bytes:
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
+
+
+class FirstStep:
+    """How long the training stood still, as this worker's scripts report it. `now`: seconds of any steady clock."""
+
+    def __init__(self, seconds: Histogram) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+        self._handed = False
+
+    def over(self, now: float) -> None:
+        """The round that goes on has ended."""
+        self._since, self._handed = now, False
+
+    def joined(self, now: float) -> None:
+        self._since = now if self._since is None else self._since
+
+    def handed(self) -> None:
+        self._handed = True
+
+    def reported(self, now: float) -> None:
+        if self._since is not None and self._handed:
+            self._seconds.observe(now - self._since)
+            self._since = None

@@ -1,6 +1,7 @@
 """What the chart puts into a cluster, rendered by helm, as far as an API server without nodes has a use for it."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,30 @@ GROUPS = {
 }
 
 
-def install(plane: ControlPlane, *kinds: str) -> None:
-    """The chart's objects of `kinds`, and the operator's service account."""
+def render(*options: str) -> list[Any]:
+    """The chart's objects, hooks too."""
+    command = [
+        "helm",
+        "template",
+        "elasticjob",
+        str(CHART),
+        "--namespace",
+        NAMESPACE,
+        "--kube-version",
+        "1.35",
+        *options,
+    ]
+    rendered = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return [body for body in yaml.safe_load_all(rendered) if body]
+
+
+def install(plane: ControlPlane, *kinds: str, options: Sequence[str] = ()) -> None:
+    """The chart's objects of `kinds`, as helm's `options` say, and the operator's service account."""
     core = f"/api/v1/namespaces/{NAMESPACE}"
     ensure(plane, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     ensure(plane, f"{core}/serviceaccounts", {"metadata": {"name": OPERATOR}})
-    command = ["helm", "template", "elasticjob", str(CHART), "--namespace", NAMESPACE]
-    rendered = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    for body in yaml.safe_load_all(rendered):
-        if body and body["kind"] in kinds:
+    for body in render(*options):
+        if body["kind"] in kinds:
             ensure(plane, GROUPS[body["kind"]], body)
 
 

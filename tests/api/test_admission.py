@@ -89,7 +89,7 @@ def test_what_running_pods_were_made_from_cannot_be_changed(jobs: Jobs, field: s
     name = jobs.make()
     jobs.tell(name, TemplateValid="True", Rendezvoused="False")
     sentence = f"{field} can be changed only while the job is suspended or its template invalid: set spec.suspend"
-    assert f"spec.{field}: Invalid value: {sentence}" in jobs.refusal(name, **{field: value})
+    assert f"spec.{field}: Forbidden: {sentence}" in jobs.refusal(name, **{field: value})
 
 
 def test_nor_before_the_operator_has_looked_at_it(jobs: Jobs) -> None:
@@ -108,6 +108,13 @@ def test_it_can_be_changed_while_it_is_invalid(jobs: Jobs, field: str, value: An
     jobs.change(name, **{field: value})
 
 
+def test_warm_restart_is_off_and_can_be_changed_at_any_time(jobs: Jobs) -> None:
+    """It counts for the next pods: those that run are as good as they were."""
+    name = jobs.make()
+    jobs.tell(name, TemplateValid="True")
+    assert [jobs.change(name, **given)["spec"]["warmRestart"] for given in ({}, {"warmRestart": True})] == [False, True]
+
+
 def test_suspended_in_the_same_edit_is_too_late(jobs: Jobs) -> None:
     """The pods that run would be those of another template than the one that the job then shows."""
     assert "nprocPerNode can be changed only while" in jobs.refusal(jobs.make(), suspend=True, nprocPerNode=2)
@@ -120,7 +127,7 @@ def test_of_an_ended_job_nothing_can_be_changed_that_would_have_no_effect(
 ) -> None:
     name = jobs.make(suspend=True)
     jobs.tell(name, TemplateValid="False", **{end: "True"})
-    sentence = f"spec.{field}: Invalid value: the job has ended, and {field} changes nothing any more: make a new job"
+    sentence = f"spec.{field}: Forbidden: the job has ended, and {field} changes nothing any more: make a new job"
     assert sentence in jobs.refusal(name, **{field: value})
 
 
@@ -130,7 +137,7 @@ def test_an_ended_job_cannot_be_scaled(jobs: Jobs, subresource: str) -> None:
     jobs.change(name, subresource, replicas=3)
     jobs.tell(name, Complete="True")
     refusal = jobs.refusal(name, subresource, replicas=4)
-    assert "spec.replicas: Invalid value: the job has ended, and replicas changes nothing any more" in refusal
+    assert "spec.replicas: Forbidden: the job has ended, and replicas changes nothing any more" in refusal
 
 
 def test_an_ended_job_can_be_told_of_applied_again_and_given_another_time_to_live(jobs: Jobs) -> None:
@@ -138,3 +145,10 @@ def test_an_ended_job_can_be_told_of_applied_again_and_given_another_time_to_liv
     jobs.tell(name, Failed="True")
     jobs.tell(name, Failed="True", TemplateValid="True")
     jobs.change(name, replicas=2, template={"spec": POD}, ttlSecondsAfterFinished=60)
+
+
+@pytest.mark.parametrize("spec", [{"replicas": 4000}, {"replicas": 2, "maxReplicas": 4000}], ids=["now", "at most"])
+def test_a_job_has_no_more_workers_with_its_spares_than_any_may_have(jobs: Jobs, spec: dict[str, int]) -> None:
+    jobs.make(**spec, spareReplicas=96)
+    with pytest.raises(Refused, match="spareReplicas 97 and up to 4000 replicas are more than the 4096 workers"):
+        jobs.make(**spec, spareReplicas=97)

@@ -5,16 +5,17 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from api import chart
-from api.operators import GROUP, Operators, new_job
-from elasticjob_sidecar.kubernetes.client import Kube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from api.operators import GROUP, JOBS, Operators, new_job
+from api.pods import pod_client
+from elasticjob.api import Cause, RequestType, WorkerRequest
+from elasticjob.pods import batch_of
 from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
 from support import ControlPlane
+from support.pod_life import new_credentials
 
 CORE = "/api/v1/namespaces/default"
 SECONDS = 60.0
@@ -30,23 +31,16 @@ class Worker:
 
     @contextlib.asynccontextmanager
     async def runs(self, directory: Path) -> AsyncIterator[WorkerRecord]:
-        uid = self.plane.request("GET", f"{CORE}/pods/{self.name}")["metadata"]["uid"]
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": self.name, "uid": uid}
-        path = f"{CORE}/serviceaccounts/{self._job}-worker/token"
-        token = self.plane.request("POST", path, {"spec": {"boundObjectRef": bound}})["status"]["token"]
-        (directory / "token").write_text(token)
-        server = urlsplit(self.plane.server)
-        kube = Kube(
-            "default",
-            InCluster(str(server.hostname), int(server.port or 0), directory / "token", self.plane.authority),
-        )
+        pod = self.plane.request("GET", f"{CORE}/pods/{self.name}")
+        uid = pod["metadata"]["uid"]
+        kube = pod_client(self.plane, self._job, pod, directory)
         me = Identity(
             pod_name=self.name,
             pod_uid=uid,
             job=self._job,
             index=0,
-            id="9f3c01d2.0",
-            certificate="PEM",
+            id=f"{batch_of(pod)}.0",
+            certificate=new_credentials().certificate,
             address="10.0.0.1:29402",
         )
         record = WorkerRecord(kube, me, lambda _operation, _failure: None)
@@ -62,8 +56,11 @@ class Worker:
         meta = self.plane.request("GET", self.path)["metadata"]
         return {key: meta.get(key) for key in ("uid", "labels", "ownerReferences")}
 
+    def status(self) -> Any:
+        return self.plane.request("GET", self.path).get("status", {})
+
     def beats(self) -> int:
-        return int(self.plane.request("GET", self.path).get("status", {}).get("heartbeat", 0))
+        return int(self.status().get("heartbeat", 0))
 
 
 @pytest.mark.parametrize(
@@ -87,3 +84,61 @@ async def test_what_an_administrator_takes_from_a_record_comes_back(
         beats = worker.beats()
         while worker.beats() == beats:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+
+
+async def test_no_account_is_kept_of_who_manages_a_records_fields(
+    operators: Operators, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """It would be two fifths of what a join costs the API server (`make bench-joins`)."""
+    worker = Worker(plane, new_job(plane))
+    await (await operators.lead()).see(worker.name.removesuffix("-0-0"))
+    async with worker.runs(tmp_path) as record, asyncio.timeout(SECONDS):
+        await record.written()
+        record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
+        await record.written()
+        beats = worker.beats()
+        while worker.beats() == beats:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        stored = plane.request("GET", worker.path)
+    assert "managedFields" not in stored["metadata"]
+    assert stored["spec"]["request"] == {"type": "Join", "after": 0, "cause": "Started"}
+
+
+async def test_an_edit_of_somebody_elses_loses_no_request_and_no_edit(
+    operators: Operators, plane: ControlPlane, tmp_path: Path
+) -> None:
+    worker = Worker(plane, new_job(plane))
+    await (await operators.lead()).see(worker.name.removesuffix("-0-0"))
+    merge = "application/merge-patch+json"
+    async with worker.runs(tmp_path) as record, asyncio.timeout(SECONDS):
+        await record.written()
+        plane.request("PATCH", worker.path, {"metadata": {"annotations": {"a": "b"}}}, content_type=merge)
+        record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
+        await record.written()
+    stored = plane.request("GET", worker.path)
+    assert stored["metadata"]["annotations"] == {"a": "b"}
+    assert stored["spec"]["request"]["type"] == "Join"
+
+
+async def test_the_jobs_next_pod_is_told_what_the_script_of_another_imports(
+    operators: Operators, plane: ControlPlane, tmp_path: Path
+) -> None:
+    worker = Worker(plane, new_job(plane))
+    job = worker.name.removesuffix("-0-0")
+
+    def grow(**spec: Any) -> None:
+        plane.request("PATCH", f"{JOBS}/{job}", {"spec": spec}, content_type="application/merge-patch+json")
+
+    grow(warmRestart=True)
+    await (await operators.lead()).see(job)
+    async with worker.runs(tmp_path) as record, asyncio.timeout(SECONDS):
+        await record.written()
+        record.learned("torch,sklearn.datasets")
+        while "imports" not in worker.status():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    grow(replicas=2)
+    await (await operators.lead()).see(job)
+    trainers = [plane.request("GET", f"{CORE}/pods/{job}-{index}-0")["spec"]["containers"][0] for index in (0, 1)]
+    told = [{one["name"]: one.get("value") for one in trainer["env"]} for trainer in trainers]
+    assert [one["ELASTICJOB_WARM_RESTART"] for one in told] == ["1", "1"]
+    assert [one.get("ELASTICJOB_WARM_IMPORTS") for one in told] == [None, "torch,sklearn.datasets"]

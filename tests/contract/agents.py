@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SECONDS = 30.0
+SECONDS = 120.0  # as long as `plane.WAIT_SECONDS`, for the same reason
 
 
 def parameters(pod: View, **config: Any) -> RendezvousParameters:

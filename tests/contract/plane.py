@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parents[2]
-WAIT_SECONDS = 30.0
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_SECONDS = 120.0  # many jobs may be at work on two cores; longer than the cluster's own limits
 STOP_SECONDS = 20.0
 LOG_LINES = 60
 

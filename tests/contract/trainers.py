@@ -16,13 +16,13 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.agents import SECONDS, until
+from elasticjob_torch.agent.orphans import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from multiprocessing.process import BaseProcess
+    from collections.abc import Callable, Iterator, Sequence
 
     from contract.plane import Job, View
 
@@ -32,6 +32,20 @@ POLL_SECONDS = 0.5
 
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload(["torch.distributed.run", __name__])
+
+
+class Torchrun(Protocol):
+    """A torchrun that was started, as `multiprocessing` shows a process."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def exitcode(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
 
 
 class Trainers:
@@ -46,8 +60,10 @@ class Trainers:
         self.of_pod: dict[str, list[str]] = {}  # another command for some pods
         self.not_yet: set[str] = set()  # pods whose torchrun is not to be started yet
         self.ended: list[tuple[str, int]] = []
+        self.folder = Path.cwd()  # where torchrun is started
+        self.prepare: Callable[[], None] | None = None  # what its process does first; to be pickled
         self._environment = environment
-        self._running: dict[str, BaseProcess] = {}
+        self._running: dict[str, Torchrun] = {}
         self._started: dict[str, int] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name=f"{job.name} trainers", daemon=True)
@@ -73,6 +89,10 @@ class Trainers:
         """Kill a pod's torchrun."""
         self._running[pod].kill()
 
+    def pid(self, pod: str) -> int:
+        """Of a pod's torchrun."""
+        return self._running[pod].pid or 0
+
     def events(self) -> list[View]:
         """What the scripts said when they started, in order."""
         return [json.loads(line) for line in (self.directory / "events").read_text().splitlines()]
@@ -91,9 +111,9 @@ class Trainers:
 
         return until(whole, f"a group of {size}; started so far: {self.events()}", seconds) or []
 
-    def codes(self, count: int) -> list[int]:
+    def codes(self, count: int, seconds: float = SECONDS) -> list[int]:
         """The exit codes of the torchruns, once `count` have ended."""
-        until(lambda: len(self.ended) >= count, f"{count} torchruns to end; so far {self.ended}")
+        until(lambda: len(self.ended) >= count, f"{count} torchruns to end; so far {self.ended}", seconds)
         return [code for _, code in self.ended]
 
     # --- what a kubelet does
@@ -121,7 +141,7 @@ class Trainers:
             self._started[name] = pod["starts"]
             self._running[name] = self._run(pod)
 
-    def _run(self, pod: View) -> BaseProcess:
+    def _run(self, pod: View) -> Torchrun:
         name = pod["name"]
         environment = {
             **pod["environment"],
@@ -131,7 +151,10 @@ class Trainers:
             **self._environment,
         }
         log = self.job.plane.logs / f"{name}-trainer.log"
-        process = _fork.Process(target=_torchrun, args=(self.of_pod.get(name, self.command), environment, log))
+        return self.start_torchrun(self.of_pod.get(name, self.command), environment, log)
+
+    def start_torchrun(self, command: list[str], environment: dict[str, str], log: Path) -> Torchrun:
+        process = _fork.Process(target=_torchrun, args=(command, environment, log, self.folder, self.prepare))
         process.start()
         return process
 
@@ -154,15 +177,22 @@ def trainers(job: Job, directory: Path, *arguments: Any, **environment: str) -> 
         runtime.stop()
 
 
-def _torchrun(command: list[str], environment: dict[str, str], log: Path) -> None:
+def _torchrun(
+    command: list[str], environment: dict[str, str], log: Path, folder: Path, prepare: Callable[[], None] | None
+) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with log.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # else a line may be torn by a block's end
+    os.chdir(folder)
+    os.environ.pop(MARK, None)  # of a handler in the tests' own process
     os.environ.update(environment)
     sys.argv = ["torchrun", *command]
     from torch.distributed.run import main
 
+    if prepare is not None:
+        prepare()
     try:
         main(command)
     except SystemExit as ended:

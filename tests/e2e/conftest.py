@@ -12,7 +12,7 @@ import pytest
 from e2e import diagnosis, schedule
 from e2e.disruption import CONTROL_PLANE
 from e2e.faults.table import FaultTable
-from e2e.job import NEWEST_TORCH, Job
+from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, WORKER_LOST_SECONDS, Job
 from e2e.kube import Namespace, Object, Watch, kubectl, run
 
 HERE = Path(__file__).parent
@@ -22,7 +22,7 @@ _alive: list[Namespace] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "e2e: runs on the local cluster that `make install` prepares")
-    config.addinivalue_line("markers", "fault(event, told=None): a row of the table; survivors told within seconds")
+    config.addinivalue_line("markers", "fault(event, told=None, warm=False): a row of the table, see faults/fault.py")
     config.addinivalue_line("markers", "torchrun: its jobs run torchrun and torch in place of agent.py")
     schedule.configure(config)
     path = config.getoption("--faults-json")
@@ -84,7 +84,7 @@ def cluster() -> None:
 def operator(cluster: None) -> Namespace:
     """The operator runs; its namespace."""
     name, namespace = "deployment/elasticjob-operator", diagnosis.SYSTEM
-    answer = namespace.try_kubectl("rollout", "status", name, "--timeout=60s")
+    answer = namespace.try_kubectl("rollout", "status", name, "--timeout=150s")
     if answer.code:
         state = namespace.try_kubectl("get", "pods", "--output=wide").output
         pytest.exit(f"the operator is not ready; run `make install` first\n{answer.errors}{state}", 1)
@@ -114,11 +114,17 @@ def new_namespace(title: str) -> Iterator[Namespace]:
 
 
 @contextmanager
-def new_job(namespace: Namespace, name: str, torch: str | None, node: str | None = None) -> Iterator[Job]:
+def new_job(
+    namespace: Namespace,
+    name: str,
+    torch: str | None,
+    node: str | None = None,
+    worker_lost_seconds: int | None = WORKER_LOST_SECONDS,
+) -> Iterator[Job]:
     """A job that is watched, but not yet applied."""
     watches = [Watch(namespace, "elasticjobs"), Watch(namespace, "pods")]
     try:
-        job = Job(namespace, name, *watches, torch, node)
+        job = Job(namespace, name, *watches, torch, node, worker_lost_seconds)
         yield job
         job.forget_checkpoint()
     finally:
@@ -139,17 +145,27 @@ def module_namespace(cluster: None, module_turn: None, request: pytest.FixtureRe
         yield made
 
 
-def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | None]:
-    """The torch of a test's or a module's jobs, and the node: without torch they are out of the way of node faults."""
-    if node.get_closest_marker("torchrun") or node.config.getoption("--whole"):
-        return NEWEST_TORCH, None
-    return None, None if node.get_closest_marker("disruptive") else CONTROL_PLANE
+def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | None, int | None]:
+    """The torch of a test's or a module's jobs, the node, since those without torch are out of the way of node faults,
+    and the `workerLostSeconds`: the default where silence is what is tested, or measured."""
+    disruptive, whole = node.get_closest_marker("disruptive"), node.config.getoption("--whole")
+    worker_lost = None if whole or (disruptive and disruptive.args == ("nodes",)) else WORKER_LOST_SECONDS
+    if whole or node.get_closest_marker("torchrun"):
+        return NEWEST_TORCH, None, worker_lost
+    return None, None if disruptive else CONTROL_PLANE, worker_lost
 
 
 @pytest.fixture
 def job(operator: Namespace, namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
     with new_job(namespace, "train", *runs_on(request.node)) as made:
         yield made
+
+
+@pytest.fixture
+def directory(job: Job) -> Iterator[None]:
+    """For an example: what it saves, in a directory named as its namespace, goes with it."""
+    yield
+    run("docker", "exec", NODE, "rm", "-rf", f"{CHECKPOINTS}/{job.namespace.name}")
 
 
 @pytest.fixture(scope="module")

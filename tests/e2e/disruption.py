@@ -46,10 +46,14 @@ def signal_command(pod: Object, name: str, signal: str) -> list[str]:
     return ["docker", "exec", pod["spec"]["nodeName"], *kill]
 
 
-def kill_worker_process(namespace: Namespace, pod: Object, container: str) -> None:
-    """kill -9 of the training process, a child of the container's first process, torchrun."""
-    script = "kill -9 $(cat /proc/1/task/*/children)"
-    namespace.kubectl("exec", pod["metadata"]["name"], "--container", container, "--", "sh", "-c", script)
+def kill_worker_process(namespace: Namespace, pod: Object, container: str) -> float:
+    """kill -9 of the training process; return the moment, in seconds since the epoch.
+
+    It is the oldest child of the container's first process, torchrun: younger ones wait to become the next.
+    """
+    oldest = "$(cat /proc/1/task/*/children | tr ' ' '\\n' | sort --numeric-sort | grep --max-count=1 .)"
+    command = ["sh", "-c", f"date +%s.%N; kill -9 {oldest}"]
+    return float(namespace.kubectl("exec", pod["metadata"]["name"], "--container", container, "--", *command))
 
 
 def worker_nodes() -> list[str]:
@@ -164,7 +168,7 @@ def slow_api(image: str, round_trip: float) -> Iterator[None]:
         "volumes": [{"name": "script", "configMap": {"name": name}}],
     }
     namespace.apply(config, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-    namespace.kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=60s")
+    namespace.kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=150s")
     wait_until("the proxy to serve", lambda: "serving" in namespace.kubectl("logs", name), 30)
     gateway = succeed("docker", "exec", CONTROL_PLANE, "sh", "-c", "ip route show default").split()[2]
     from_elsewhere = ["-p", "tcp", "--dport", "6443", "!", "-s", gateway, "-i", "eth0"]

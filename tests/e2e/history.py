@@ -3,9 +3,9 @@
 from itertools import pairwise
 
 from e2e.job import Job, status_of
+from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Clocks, history_violations
-from elasticjob_operator.job.status import state_of
 
 NO_CLOCKS = Clocks(opened=0, formed=0)
 

@@ -17,8 +17,12 @@ IMAGE = "elasticjob/digits:dev"
 
 STARTED_SECONDS = 120  # pods made, torch imported several times over, on a machine of two busy cores
 ROUND_SECONDS = 90
-TRAINING_SECONDS = 60
+TRAINING_SECONDS = 150  # the training processes import torch, on the same two cores
+PARKED_SECONDS = 120  # they are imported gently, beside the training
 TOLD_SECONDS = 30  # for what is told after it has happened: events, logs, a container's state
+
+# of the jobs of tests that are not about silence: on a busy machine a sidecar may stand still for the default's seconds
+WORKER_LOST_SECONDS = 30
 
 NODE = "elasticjob-worker"  # any of them: they share the directory
 CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
@@ -91,7 +95,10 @@ def place(node: str | None) -> Object:
 
 @dataclass(slots=True)
 class Job:
-    """One ElasticJob in the cluster, of that torch and on that node. Moments are in monotonic seconds of the test."""
+    """One ElasticJob in the cluster, of that torch and on that node. Moments are in monotonic seconds of the test.
+
+    `worker_lost_seconds` is its `workerLostSeconds`, unless it names another; with None it has the default.
+    """
 
     namespace: Namespace
     name: str
@@ -99,11 +106,14 @@ class Job:
     pod_states: Watch
     torch: str | None = None
     node: str | None = None
+    worker_lost_seconds: int | None = WORKER_LOST_SECONDS
 
     # what a person does
 
     def manifest(self, **settings: Any) -> Object:
-        """`manifest`, with this job's torch and node unless others are given."""
+        """`manifest`, with this job's torch, node and `workerLostSeconds` unless others are given."""
+        times = {"workerLostSeconds": self.worker_lost_seconds} if self.worker_lost_seconds else {}
+        settings["rendezvous"] = times | settings.get("rendezvous", {})
         return manifest(self.name, **{"torch": self.torch, "node": self.node, **settings})
 
     def apply(self, **settings: Any) -> float:

@@ -28,6 +28,9 @@ ENVIRONMENT = {
     "PATH": f"{CACHE / 'bin'}{os.pathsep}{os.environ['PATH']}",
 }
 
+# Tests run beside each other on few cores: a deadline only ends what would never come.
+BUSY = 3  # times the seconds that a wait takes at most on a machine at rest
+
 
 class Failed(AssertionError):
     """A command ended with an error; the message is what it printed."""
@@ -40,9 +43,9 @@ class Answer(NamedTuple):
 
 
 def run(*command: str, stdin: str | None = None, seconds: float = 60) -> Answer:
-    """Run a command to its end, whatever that is."""
+    """Run a command to its end, whatever that is; it may take `BUSY` times `seconds`."""
     done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=seconds, env=ENVIRONMENT, check=False
+        command, input=stdin, capture_output=True, text=True, timeout=BUSY * seconds, env=ENVIRONMENT, check=False
     )
     return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -60,11 +63,11 @@ def kubectl(*arguments: str, stdin: str | None = None) -> str:
 
 
 def wait_until(what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None) -> T:
-    """Ask `probe` five times a second until it gives something; after `seconds` fail with `what` and `seen`."""
-    deadline = time.monotonic() + seconds
+    """Ask `probe` five times a second until it gives something; after `BUSY` times `seconds` fail, and tell `seen`."""
+    deadline = time.monotonic() + BUSY * seconds
     while not (found := probe()):
         if time.monotonic() >= deadline:
-            pytest.fail(f"waited {seconds:g} s for {what}" + (f"; last seen: {seen()}" if seen else ""))
+            pytest.fail(f"waited {BUSY * seconds:g} s for {what}" + (f"; last seen: {seen()}" if seen else ""))
         time.sleep(0.2)
     return found
 

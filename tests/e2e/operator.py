@@ -18,7 +18,7 @@ def leader(operator: Namespace) -> Object:
     held_back = [pod for pod in operator.list("pods") if not is_ready(pod)]
     for pod in held_back:
         operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", "--ignore-not-found")
-    operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=50s")
+    operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=150s")
 
     def leading() -> Object | None:
         return next((pod for pod in operator.list("pods") if pod["metadata"]["name"] == holder(operator)), None)

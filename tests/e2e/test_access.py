@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from e2e.job import ROUND_SECONDS, Job
-from e2e.kube import Object, wait_until
+from e2e.kube import Namespace, Object, wait_until
+from e2e.operator import take_over
 
 OBJECTS = ("serviceaccount", "role", "rolebinding")
 COLLECTED_SECONDS = 60
@@ -52,6 +55,26 @@ def test_a_worker_puts_back_what_an_administrator_took_from_its_record(job: Job)
     # an operator that looks only after that has nothing to do, so no round need follow
     back = "the record to have all that it had"
     wait_until(back, lambda: marks(job.namespace.get("elasticworker", name)["metadata"]) == marks(before), 60)
+
+
+@pytest.mark.disruptive("operator")
+def test_a_running_jobs_role_that_lacks_a_verb_gets_it(job: Job, operator: Namespace) -> None:
+    """As at an upgrade to a version whose sidecars need one more: the next leader brings it, and the round goes on."""
+    job.apply(replicas=2)
+    formed = job.wait_for_round(2)
+
+    def rules() -> Object:
+        found: Object = job.namespace.get("role", f"{job.name}-worker")["rules"]
+        return found
+
+    before = rules()
+    older = [{**one, "verbs": [verb for verb in one["verbs"] if verb != "update"]} for one in before]
+    change = json.dumps({"rules": older})
+    job.namespace.kubectl("patch", "role", f"{job.name}-worker", "--type=merge", f"--patch={change}")
+    assert rules() == older
+    take_over(job, operator, lambda pod: operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false"))
+    wait_until("the role to have all verbs", lambda: rules() == before, 180, lambda: str(rules()))
+    assert job.status["rendezvous"]["round"] == formed.number
 
 
 def test_a_role_that_is_somebody_elses_is_told(job: Job) -> None:

@@ -122,7 +122,7 @@ def test_bare_pods_train_replace_a_member_and_finish(bare_pods: BarePods) -> Non
 
     namespace.kubectl("exec", lost, "-c", "trainer", "--", "touch", "/tmp/finish")
     for pod in PODS:
-        namespace.kubectl("wait", f"pod/{pod}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+        namespace.kubectl("wait", f"pod/{pod}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=150s")
     assert bare_pods.state()["closed"] is True
 
 

@@ -7,15 +7,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.kube import Namespace, Object, kubectl, run, succeed
+from e2e.job import Job
+from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
+from e2e.operator import leader
 
 pytestmark = pytest.mark.patient
 
+SELECTED = ("--selector=app.kubernetes.io/instance=elasticjob,app.kubernetes.io/name=elasticjob",)
+
+KUBERNETES = ("--kube-version", "1.35")  # a Helm without a cluster may take it for an old one
 CHART = str(Path(__file__).resolve().parents[2] / "charts" / "elasticjob")
 
 
 def render(*options: str) -> list[Object]:
-    command = ["helm", "template", "elasticjob", CHART, "--namespace", "elasticjob-system", *options]
+    command = ["helm", "template", "elasticjob", CHART, "--namespace", "elasticjob-system", *KUBERNETES, *options]
     return [body for body in yaml.safe_load_all(succeed(*command)) if body]
 
 
@@ -31,11 +36,11 @@ def policies(objects: list[Object]) -> list[Object]:
 
 
 def test_lint() -> None:
-    succeed("helm", "lint", "--strict", CHART)
+    succeed("helm", "lint", "--strict", *KUBERNETES, CHART)
 
 
 def test_it_renders_everything_that_an_installation_needs() -> None:
-    kinds = Counter(body["kind"] for body in render("--include-crds"))
+    kinds = Counter(body["kind"] for body in render("--include-crds", "--no-hooks"))
     assert kinds == {
         "CustomResourceDefinition": 2,
         "Deployment": 1,
@@ -75,7 +80,7 @@ def test_the_sidecars_resources_are_handed_to_the_operator() -> None:
 
 
 def test_it_can_be_confined_to_namespaces() -> None:
-    objects = render("--set", "namespaces={team-a,team-b}")
+    objects = render("--no-hooks", "--set", "namespaces={team-a,team-b}")
     assert not [body for body in objects if body["kind"] == "ClusterRoleBinding"]
     bound = {body["metadata"]["namespace"] for body in objects if body["kind"] == "RoleBinding"}
     assert bound == {"elasticjob-system", "team-a", "team-b"}
@@ -129,22 +134,187 @@ def test_network_policies_are_made_only_where_they_are_wanted() -> None:
     ],
 )
 def test_a_wrong_value_is_named(value: str, sentence: str) -> None:
-    answer = run("helm", "template", "elasticjob", CHART, "--set", value)
+    answer = run("helm", "template", "elasticjob", CHART, *KUBERNETES, "--set", value)
     assert answer.code
     assert sentence in answer.errors
 
 
-def test_an_uninstall_says_what_it_leaves(namespace: Namespace) -> None:
-    """A release without replicas, confined to its own namespace, so that it disturbs nobody."""
-    here = ["--namespace", namespace.name]
-    confined = ["--set", "replicas=0", "--set", f"namespaces={{{namespace.name}}}"]
+def test_names_and_labels_can_be_chosen() -> None:
+    plain = {(body["kind"], body["metadata"]["name"]) for body in render()}
+    assert {name for _, name in plain if not name.startswith("elasticjob")} == set()
+    objects = render("--set", "fullnameOverride=ej,commonLabels.team=ml,nameOverride=training")
+    assert {body["metadata"]["name"].startswith("ej-") for body in objects} == {True}
+    assert {body["metadata"]["labels"]["team"] for body in objects} == {"ml"}
+    deployment = one(objects, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["selector"]["matchLabels"].items() <= labels.items()
+    assert (labels["app.kubernetes.io/name"], labels["team"]) == ("training", "ml")
+    objects = render("--set-json", 'commonLabels={"app.kubernetes.io/name": "mine"}')
+    assert {body["metadata"]["labels"]["app.kubernetes.io/name"] for body in objects} == {
+        "elasticjob",
+        "elasticjob-hook",
+    }
+
+
+def test_the_operators_container_can_be_extended() -> None:
+    mount, volume = {"name": "ca", "mountPath": "/ca"}, {"name": "ca", "configMap": {"name": "ca"}}
+    extra = {
+        "extraArgs": ["--lease-namespace=other"],
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "x"}],
+        "extraVolumes": [volume],
+        "extraVolumeMounts": [mount],
+    }
+    options = [part for name, value in extra.items() for part in ("--set-json", f"{name}={json.dumps(value)}")]
+    pod = one(render(*options, "--set", "logFormat=json,metrics.jobs=false"), "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"--lease-namespace=other", "--log-format=json", "--job-metrics=false"} <= set(container["args"])
+    assert [one["name"] for one in container["env"]] == ["POD_NAME", "HTTPS_PROXY"]
+    assert (container["volumeMounts"], pod["volumes"]) == ([mount], [volume])
+
+
+MONITORED = {
+    "metrics.service.enabled": {"Service"},
+    "metrics.serviceMonitor.enabled": {"Service", "ServiceMonitor"},
+    "metrics.podMonitor.enabled": {"PodMonitor"},
+    "metrics.rules.enabled": {"PrometheusRule"},
+    "metrics.dashboard.enabled": {"ConfigMap"},
+    "networkPolicy.enabled": {"NetworkPolicy"},
+}
+
+
+@pytest.mark.parametrize("value", MONITORED)
+def test_what_watches_the_operator_is_made_where_it_is_wanted(value: str) -> None:
+    before = Counter(body["kind"] for body in render())
+    after = Counter(body["kind"] for body in render("--set", f"{value}=true"))
+    assert after - before == Counter(MONITORED[value])
+
+
+def test_what_finds_the_operator_finds_its_pods_and_no_others() -> None:
+    objects = render("--set", ",".join(f"{value}=true" for value in MONITORED))
+    (service, monitor) = one(objects, "Service"), one(objects, "ServiceMonitor")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    operators = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    others = [one(objects, "Pod")["metadata"]["labels"], one(objects, "Job")["spec"]["template"]["metadata"]["labels"]]
+    selectors = [
+        service["spec"]["selector"],
+        one(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        one(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        one(objects, "Deployment")["spec"]["selector"]["matchLabels"],
+    ]
+    for selector in selectors:
+        assert selector.items() <= operators.items()
+        assert not any(selector.items() <= labels.items() for labels in others)
+
+
+def test_nobody_may_read_the_metrics_unless_told() -> None:
+    assert one(render("--set", "networkPolicy.enabled=true"), "NetworkPolicy")["spec"]["ingress"][0]["from"]
+    closed = render("--set", "networkPolicy.enabled=true", "--set-json", "networkPolicy.metricsFrom=[]")
+    assert one(closed, "NetworkPolicy")["spec"]["ingress"] == []
+
+
+def test_metrics_are_secured_where_it_is_wanted() -> None:
+    def kinds(*options: str) -> Counter[str]:
+        return Counter(body["kind"] for body in render("--set", "metrics.serviceMonitor.enabled=true", *options))
+
+    assert kinds("--set", "metrics.secure.enabled=true") - kinds() == {"ClusterRole": 2, "ClusterRoleBinding": 1}
+    # values of a release that knows nothing of it
+    assert kinds("--set", "metrics.secure=null") == kinds()
+    told = "metrics.secure.enabled=true,networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true"
+    objects = render("--set", told, "--set", "metrics.secure.certificateSecret=pair")
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"--metrics-secure=true", "--metrics-certificate=/metrics-certificate"} <= set(container["args"])
+    assert container["volumeMounts"] == [
+        {"name": "metrics-certificate", "mountPath": "/metrics-certificate", "readOnly": True}
+    ]
+    assert pod["volumes"] == [{"name": "metrics-certificate", "secret": {"secretName": "pair"}}]
+    (port,) = [one for one in container["ports"] if one["name"] == "metrics"]
+    (served,) = one(objects, "Service")["spec"]["ports"]
+    assert (served["port"], served["targetPort"]) == (port["containerPort"], "metrics")
+    (ingress,) = one(objects, "NetworkPolicy")["spec"]["ingress"]
+    assert ingress["ports"] == [{"port": "metrics", "protocol": "TCP"}]
+    (endpoint,) = one(objects, "ServiceMonitor")["spec"]["endpoints"]
+    name = one(objects, "Service")["metadata"]["name"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"]["serverName"] == f"{name}.elasticjob-system.svc"
+    assert "insecureSkipVerify" not in endpoint["tlsConfig"]
+
+
+def test_no_hook_and_no_role_of_the_chart_can_delete_a_crd() -> None:
+    for body in render():
+        for rule in body.get("rules", ()) if body["kind"] in ("Role", "ClusterRole") else ():
+            if {"customresourcedefinitions", "*"} & set(rule.get("resources", ())):
+                assert set(rule["verbs"]) <= {"get", "patch"}, body["metadata"]["name"]
+    assert not [body for body in render("--include-crds", "--no-hooks") if "CustomResource" in body["kind"]][2:]
+    assert not Path(CHART, "templates", "crds").exists()
+
+
+def test_hooks_can_be_switched_off() -> None:
+    hooks = [body for body in render() if "helm.sh/hook" in body["metadata"].get("annotations", {})]
+    assert {body["metadata"]["annotations"]["helm.sh/hook"] for body in hooks} == {"test", "pre-upgrade"}
+    without = render("--set", "crds.upgrade=false,test.enabled=false")
+    assert not [body for body in without if "helm.sh/hook" in body["metadata"].get("annotations", {})]
+
+
+def test_an_installation_is_tested_upgraded_and_removed_and_leaves_crds_and_jobs(operator: Namespace, job: Job) -> None:
+    """A release without replicas, confined to its own namespace, so that it disturbs nobody: the installed operator
+    looks after its jobs."""
+    here = ["--namespace", job.namespace.name]
+    confined = ["--set", "replicas=0", "--set", f"namespaces={{{job.namespace.name}}}"]
     notes = succeed("helm", "install", "aside", CHART, *here, *confined)
     assert "`helm uninstall` removes the operator and leaves the CRDs and all ElasticJobs" in notes
+    assert "helm test --namespace" in notes
+    job.apply(replicas=1)
+    round = job.wait_for_round(1)
+
+    succeed("helm", "test", "aside", *here, "--timeout=120s", seconds=130)
+    assert job.namespace.list("elasticjobs") != []
+    assert "aside-elasticjob-test" not in {one["metadata"]["name"] for one in job.namespace.list("elasticjobs")}
+
+    uids = crds()
+    succeed("helm", "upgrade", "aside", CHART, *here, *confined, "--timeout=120s", seconds=130)
+    for crd in crd_objects():
+        assert "elasticjob-chart" in {field["manager"] for field in crd["metadata"]["managedFields"]}
+
     said = succeed("helm", "uninstall", "aside", *here)
     assert "These resources were kept due to the resource policy:" in said
     assert "aside-elasticjob-crds-and-jobs-are-kept" in said
-    kubectl("get", "crd", "elasticjobs.elasticjob.io", "elasticworkers.elasticjob.io")
+    assert crds() == uids
+    assert job.status["rendezvous"]["round"] == round.number
 
     # what is left does not stand in the way of the next installation
     succeed("helm", "install", "aside", CHART, *here, *confined)
     succeed("helm", "uninstall", "aside", *here)
+
+
+def crd_objects() -> list[Object]:
+    names = ("elasticjobs.elasticjob.io", "elasticworkers.elasticjob.io")
+    found = kubectl("get", "crd", *names, "--output=json", "--show-managed-fields")
+    items: list[Object] = json.loads(found)["items"]
+    return items
+
+
+def crds() -> set[str]:
+    return {crd["metadata"]["uid"] for crd in crd_objects()}
+
+
+def operators(operator: Namespace) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in operator.list("pods", *SELECTED)}
+
+
+@pytest.mark.disruptive("operator")
+def test_a_round_goes_on_while_the_operator_is_upgraded_and_rolled_back(operator: Namespace, job: Job) -> None:
+    job.apply(replicas=2)
+    formed = job.wait_for_round(2)
+    job.wait_for_training(2)
+    term, before = job.status["term"], operators(operator)
+    here = ["elasticjob", "--namespace", operator.name, "--wait", "--timeout=120s"]
+    changed = ["--set-string", "podAnnotations.upgraded=once"]
+    succeed("helm", "upgrade", here[0], CHART, *here[1:], "--reuse-values", *changed, seconds=130)
+    wait_until("the operators of before to be gone", lambda: operators(operator).isdisjoint(before), 60)
+    wait_until("a term of the new operators", lambda: job.status["term"] > term, 60, job.summary)
+    succeed("helm", "rollback", *here, seconds=130)
+    leader(operator)
+    assert job.status["rendezvous"]["round"] == formed.number
+    job.scale(3)
+    job.wait_for_round(3, after=formed)

@@ -9,9 +9,10 @@ from e2e.kube import wait_until
 
 
 @pytest.mark.torchrun
-def test_a_job_completes_when_its_last_worker_has(job: Job) -> None:
+@pytest.mark.parametrize("warm", [False, True], ids=["fresh", "warm"])
+def test_a_job_completes_when_its_last_worker_has(job: Job, warm: bool) -> None:
     """Rank 0 saves for three seconds after the last step; it is waited for."""
-    job.apply(replicas=2, env={"FINISH_SECONDS": "3,0"})
+    job.apply(replicas=2, env={"FINISH_SECONDS": "3,0"}, warmRestart=warm)
     first = job.wait_for_round(2)
     job.wait_for_training(2)
     job.finish_training()
@@ -22,7 +23,7 @@ def test_a_job_completes_when_its_last_worker_has(job: Job) -> None:
     assert job.rendezvous["outcome"] == "Complete"
     assert job.rounds() == [first], "the end of one worker is no loss to the others"
     job.logged(job.pods()[0], "saved")
-    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Complete", "--timeout=30s")
+    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Complete", "--timeout=240s")
 
     def phases() -> list[str]:
         return [pod["status"]["phase"] for _, pod in sorted(job.pods().items())]

@@ -51,7 +51,7 @@ def elsewhere(operator: Namespace) -> Iterator[Namespace]:
     spec = {"containers": [container], "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}
     with new_namespace("flooder") as namespace:
         namespace.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "flooder"}, "spec": spec})
-        namespace.kubectl("wait", "pod/flooder", "--for=condition=Ready", "--timeout=60s")
+        namespace.kubectl("wait", "pod/flooder", "--for=condition=Ready", "--timeout=150s")
         yield namespace
 
 

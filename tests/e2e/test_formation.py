@@ -51,7 +51,7 @@ def first_process(job: Job, pod: Object) -> tuple[list[str], dict[str, str]]:
 
 def test_kubectl_wait_works_on_the_conditions(module_job: Job) -> None:
     module_job.namespace.kubectl(
-        "wait", "elasticjob/train", "--for=condition=Rendezvoused", "--for=condition=TemplateValid", "--timeout=30s"
+        "wait", "elasticjob/train", "--for=condition=Rendezvoused", "--for=condition=TemplateValid", "--timeout=240s"
     )
 
 
@@ -94,7 +94,7 @@ def test_kubectl_get_shows_jobs_and_workers(module_job: Job) -> None:
     def worker() -> dict[str, str]:
         return row(module_job.namespace, "ew", "train-1-0") | GROWING
 
-    # a worker's round and rank are written with its next heartbeat, after the round was formed
+    # written some seconds after the round was formed
     wait_until("the worker's round and rank", lambda: worker() == wanted, TOLD_SECONDS, worker)
 
 

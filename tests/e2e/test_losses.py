@@ -4,8 +4,9 @@ import shlex
 
 import pytest
 
-from e2e.disruption import kill_worker_process
-from e2e.job import AGENT, IMAGE, TRAINER, Job, place
+from e2e.disruption import freeze_container, kill_worker_process, wake_container
+from e2e.job import AGENT, IMAGE, SIDECAR, TRAINER, Job, place
+from e2e.kube import wait_until
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,29 @@ def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(
     assert (new.number, new.members, new.reason) == (2, (0, 1), "worker 1 left: AgentLost")
     assert job.pods()[1]["metadata"]["name"] == "train-1-1"
     assert job.status["restarts"] == 1
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_place(job: Job, rank: int) -> None:
+    """Rank 0 doubts a member, and members doubt rank 0. Woken when it was asked, it has ten seconds for its answer."""
+    job.apply(replicas=3, rendezvous={"workerLostSeconds": 20})
+    first = job.wait_for_round(3)
+    job.wait_for_training(3)
+    stopped = job.member_pods()[rank]
+    asked = challenge(job)
+
+    def answered() -> bool:
+        name = stopped["metadata"]["name"]
+        return int(job.namespace.get("elasticworker", name)["status"].get("answer", 0)) > asked
+
+    freeze_container(stopped, SIDECAR)
+    try:
+        wait_until("a challenge", lambda: challenge(job) > asked, 60, job.summary)
+    finally:
+        wake_container(stopped, SIDECAR)
+    wait_until("its answer", answered, 60, job.summary)
+    assert job.rounds() == [first]
+
+
+def challenge(job: Job) -> int:
+    return int(job.rendezvous["challenge"].get("number", 0))

@@ -23,8 +23,9 @@ def saving(job: Job) -> Job:
 
 
 @pytest.mark.torchrun
-def test_no_step_is_lost_when_the_job_is_scaled(saving: Job) -> None:
-    saving.apply(replicas=2, maxReplicas=4)
+@pytest.mark.parametrize("warm", [False, True], ids=["fresh", "warm"])
+def test_no_step_is_lost_when_the_job_is_scaled(saving: Job, warm: bool) -> None:
+    saving.apply(replicas=2, maxReplicas=4, warmRestart=warm)
     first = saving.wait_for_round(2)
     before = saving.wait_for_training(2)
     saving.wait_for_steps(before, 10)

@@ -11,10 +11,20 @@ from e2e.kube import Namespace
 
 STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) (.*)")
 STEP = re.compile(r"group=(\w+) world_size=(\d+) rank=(\d+) step=(\d+)")
-COMPLETE = "Rendezvous complete for workers"  # of an agent, with LOGLEVEL=INFO
-# of examples/digits, which only rank 0 prints
+# of an agent, with LOGLEVEL=INFO
+RESTARTS = "will restart worker group"
+JOINS = "Rendezvous'ing worker group"
+COMPLETE = "Rendezvous complete for workers"
+# of the plug-in
+IN_ROUND = re.compile(r"elasticjob: round \d+: rank ")
+PARKED = "parked for the next round"
+ASKS = "elasticjob: asking for the next round"  # if that had to wait for its processes
+WARM = re.compile(r"process \d+ starts warm")
+# of examples/digits: what only rank 0 prints, and what each process does
 STARTED = re.compile(r"started: world_size=(\d+) ")
 EPOCH = re.compile(r"epoch \d+/\d+ world_size=")
+FIRST_STEP = re.compile(r"rank (\d+) of (\d+): first step: (.*)")
+PART = re.compile(r"([\w ]+) ([\d.]+) s(?:, |$)")
 
 
 class Line(NamedTuple):
@@ -41,16 +51,30 @@ class Group(NamedTuple):
         return math.isfinite(self.first_epoch)
 
 
+class FirstStep(NamedTuple):
+    """When a process of examples/digits had done its first step, and the seconds of what it did before, in order."""
+
+    at: float
+    rank: int
+    world_size: int
+    parts: dict[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class TrainerLog:
     lines: tuple[Line, ...]
 
     @classmethod
-    def read(cls, namespace: Namespace, pod: str, container: str, last: int = -1) -> "TrainerLog":
-        """The `last` lines, or all; none while the container has not started, or nobody answers."""
-        tail = {} if last < 0 else {"tailLines": last}
+    def read(
+        cls, namespace: Namespace, pod: str, container: str, last: int = -1, previous: bool = False
+    ) -> "TrainerLog":
+        """The `last` lines, or all; none while the container has not started, or nobody answers.
+
+        `previous` are those of the container before it was started again.
+        """
+        options = ({"tailLines": last} if last >= 0 else {}) | ({"previous": "true"} if previous else {})
         path = f"/api/v1/namespaces/{namespace.name}/pods/{pod}/log"
-        return cls.parse(ask(path, container=container, timestamps="true", **tail) or "")
+        return cls.parse(ask(path, container=container, timestamps="true", **options) or "")
 
     @classmethod
     def parse(cls, text: str) -> "TrainerLog":
@@ -68,6 +92,11 @@ class TrainerLog:
         steps = [Step(one[1], int(one[2]), int(one[3]), int(one[4])) for one in found if one]
         return [step for step in steps if group in (None, step.group)]
 
+    def is_parked(self) -> bool:
+        """Whether this worker's processes for the next round are ready, in a job with `warmRestart`."""
+        last = [line.text for line in self.lines if PARKED in line.text or IN_ROUND.match(line.text)][-1:]
+        return any(PARKED in text for text in last)
+
     def groups(self) -> list[Group]:
         """The groups that this worker led as rank 0 of examples/digits, the oldest first."""
         led: list[Group] = []
@@ -77,3 +106,12 @@ class TrainerLog:
             elif led and not led[-1].trained and EPOCH.match(line.text):
                 led[-1] = led[-1]._replace(first_epoch=line.at)
         return led
+
+    def first_steps(self) -> list[FirstStep]:
+        """Of all processes of examples/digits that ran here, the oldest first."""
+        found = ((line.at, FIRST_STEP.fullmatch(line.text)) for line in self.lines)
+        parts = ((at, one, dict(PART.findall(one[3]))) for at, one in found if one)
+        return [
+            FirstStep(at, int(one[1]), int(one[2]), {name: float(took) for name, took in named.items()})
+            for at, one, named in parts
+        ]

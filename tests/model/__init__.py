@@ -4,11 +4,12 @@ One model cannot have both a free environment and whole jobs, so there are two.
 
 `OperatorScope`: one job with up to 3 workers as its operator sees it. The real `decide`, `pods_to_create` and
 `pods_to_delete` run against workers that ask for anything at any time (late joins, leaves overtaken by joins, sidecars
-that start anew, finishes, closes, records of pods that were given up), pods that fail in every way or are evicted,
-pods that somebody else has made, changes of the target and of the template, suspension, time with the heartbeats of
-all, of none or of all but one, and operators that start anew from the status, which goes through the real `status_of`
-and `state_of`. It begins at landmarks of a job's life, and takes every sequence of moves from each. After every step
-the rendezvous' own `violations` and `checks` must be empty.
+that start anew, finishes, closes, records of pods that were given up), that doubt each other for no reason and answer
+early, late, to nothing or not at all, pods that fail in every way, are evicted or called unready, pods that somebody
+else has made, changes of the target and of the template, suspension, time in which the sidecars of all live, of none
+or of all but one, and operators that start anew from the status, which goes through the real `status_of` and
+`state_of`. It begins at landmarks of a job's life, and takes every sequence of moves from each. After every step the
+rendezvous' own `violations` and `checks` must be empty.
 
 `ComposedScope`: whole jobs with 2 or 3 pods. Each has the real sidecar's `Membership` and a small trainer; the API
 server keeps what is agreed; an operator writes it, an older one may wake up and act on what it still believes. Pods,

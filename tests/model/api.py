@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
+from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, RendezvousStatus
 from elasticjob.rendezvous import Decision, State
-from elasticjob_operator.job.status import Report, state_of, status_of
+from elasticjob_operator.job.status import Report, status_of
 from model.search import Finding
 
 _JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "generation": 1}}
@@ -34,7 +35,7 @@ def stored(state: State) -> ElasticJobStatus:
         job=_JOB,
         spec=_SPEC,
         workers=(),
-        ready=0,
+        ready=frozenset(),
         decision=Decision(state),
         before=ElasticJobStatus(),
         problem=None,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from elasticjob.rendezvous import Decision, PodState, Spec, State, Worker, violations
 from elasticjob.rendezvous.roster import ENDED, STUCK, current, is_current
-from elasticjob.terms import RendezvousPhase, RequestType
+from elasticjob.terms import Loss, RendezvousPhase, RequestType
 from model.search import Finding
 
 PodKeys = tuple[tuple[int, int], ...]
@@ -31,6 +31,8 @@ def check_step(
         *_not_too_soon(after, now, new),
         *_new_names(before, new),
         *_deleted(after, old),
+        *_asked_without_doubt(spec, before, after, workers, now),
+        *_lost_too_soon(spec, before, decision, now),
     ]
     if wrong:
         raise Finding("; ".join(wrong))
@@ -83,8 +85,9 @@ def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: PodKeys) -
     names = {(worker.index, worker.replacement) for worker in workers}
     yield from (f"pod {index}-{number} is made, and is there already" for index, number in names.intersection(new))
     alive = [w for w in workers if is_current(state, w) and not w.deleting and w.pod not in ENDED and not w.outdated]
-    if new and (len(alive) + len(new) > spec.replicas or spec.suspend or state.phase is RendezvousPhase.CLOSED):
-        yield f"{len(new)} pods are made beside {len(alive)} for {spec.replicas} workers"
+    most = 0 if spec.suspend or state.phase is RendezvousPhase.CLOSED else spec.replicas + spec.spares
+    if new and len(alive) + len(new) > most:
+        yield f"{len(new)} pods are made beside {len(alive)} for {spec.replicas} workers and {spec.spares} spares"
 
 
 def _not_too_soon(state: State, now: float, new: PodKeys) -> Iterator[str]:
@@ -97,6 +100,34 @@ def _not_too_soon(state: State, now: float, new: PodKeys) -> Iterator[str]:
         delay = delays[known.in_a_row] if known.in_a_row < len(delays) else 300.0
         if now - known.since < delay:
             yield f"pod {index}-{number} is made {now - known.since:g} s after failure {known.in_a_row} in a row"
+
+
+def _asked_without_doubt(
+    spec: Spec, before: State, after: State, workers: Iterable[Worker], now: float
+) -> Iterator[str]:
+    """By time alone only who is late, or silent for long, is doubted; what is asked again was asked long before."""
+    if after.challenge == before.challenge:
+        return
+    present = current(after, workers).values()
+    silent = any(now - beat.since >= spec.silence for beat in after.clocks.beats.values())
+    late = after.phase is RendezvousPhase.FORMING and now - after.clocks.opened >= min(spec.worker_lost, spec.rejoin)
+    told = any(worker.doubts or worker.unready for worker in present)
+    unanswered = any(now - one.since >= 10 for one in (before.clocks.asked or {}).values())
+    if not (silent or late or told or unanswered):
+        yield f"challenge {after.challenge} is made, and nobody is doubted"
+
+
+def _lost_too_soon(spec: Spec, before: State, decision: Decision, now: float) -> Iterator[str]:
+    """Half of the time is that of proof; who is asked alone has half a minute."""
+    known = before.clocks.asked or {}
+    losses = (event for event in decision.events if (event.reason, event.cause) == ("WorkerLost", Loss.NO_ANSWER))
+    lost = {event.message.split()[1] for event in losses}
+    for member, asked in known.items():
+        if str(member.index) not in lost or asked.counting is None:
+            continue
+        waited = now - max(asked.counting, before.clocks.settled)
+        if waited < (30 if asked.alone or before.challenged == (member,) else spec.worker_lost / 2):
+            yield f"worker {member.index} is lost {waited:g} s after the first answer"
 
 
 def _deleted(state: State, old: tuple[Worker, ...]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from elasticjob.rendezvous import roster_of
 from elasticjob.terms import RendezvousPhase
 from model.composed_world import World
-from model.liveness import goes_in_a_circle, left_over
+from model.liveness import goes_in_a_circle, left_over, must_have_spares
 from model.pods import TRAINING, Pod, perceives_change, sight_of
 from model.search import Digest, Finding, Move, in_words
 
@@ -80,6 +80,7 @@ def must_rest(world: World) -> None:
     members = {member.id for member in state.participants}
     if not state.done and {worker.id for worker in roster.kept} != members:
         raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
+    must_have_spares(spec, state, roster)
     finished = {member.id for member in state.participants if member.index in state.done}
     if out := members - trains - finished:
         raise Finding(f"round {state.round} is formed, and these do not train in it: {sorted(out)}")

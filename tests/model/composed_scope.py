@@ -16,16 +16,18 @@ from model.composed_world import NOW, Cluster, Old, World, heard, later, outdate
 from model.pods import Pod
 from model.search import Move, digest
 
-SPEC = Spec(replicas=2, min_replicas=1, max_restarts=1, last_call=10, join_timeout=40, rejoin=20, worker_lost=5)
+SPEC = Spec(
+    replicas=2, min_replicas=1, max_restarts=1, last_call=10, join_timeout=40, rejoin=20, worker_lost=5, silence=5
+)
 
 
 class ComposedScope:
     name = "composed"
 
-    def __init__(self, workers: int, budget: int, training: bool) -> None:
-        """Of jobs with so many workers: new ones, or ones whose first round is in use."""
+    def __init__(self, workers: int, budget: int, training: bool, spares: int = 0) -> None:
+        """Of jobs with so many workers, and spares beside them: new ones, or ones whose first round is in use."""
         self._most, self._budget, self._training = workers, budget, training
-        self._cluster = Cluster(replace(SPEC, replicas=workers))
+        self._cluster = Cluster(replace(SPEC, replicas=workers, spares=spares))
         self._rest = Rest(self._calmly, lambda world: digest(self.key(world)), self.tell)
 
     def starts(self) -> Iterable[World]:

@@ -18,6 +18,7 @@ from elasticjob.rendezvous import (
     pods_to_create,
     pods_to_delete,
 )
+from elasticjob.rendezvous.model import Asked
 from elasticjob.terms import RendezvousPhase
 from model.api import Api
 from model.checks import PodKeys, check_step, is_wanted
@@ -129,7 +130,9 @@ class Cluster:
     def _step(self, spec: Spec, state: State, sights: Sights) -> Step:
         key = (spec.replicas, spec.suspend, self.key_of(state), tuple(sight.number for sight in sights))
         if key not in self._steps:
-            workers = tuple(sight.worker for sight in sights)
+            # whose sidecar lives answers at once: proof is the operator model's matter
+            seen = (sight.worker for sight in sights)
+            workers = tuple(replace(worker, answer=state.challenge) if worker.id else worker for worker in seen)
             decision = decide(spec, state, workers, NOW)
             new = pods_to_create(spec, decision.state, workers, NOW)
             gone = pods_to_delete(spec, decision.state, workers, NOW)
@@ -190,9 +193,15 @@ def later(state: State, seconds: float) -> State:
         newcomer=back(clocks.newcomer),
         leaving={member: since - seconds for member, since in clocks.leaving.items()},
         invalid={pod_key: since - seconds for pod_key, since in clocks.invalid.items()},
+        asked=None if clocks.asked is None else {one: _earlier(asked, seconds) for one, asked in clocks.asked.items()},
         failures={index: known._replace(since=known.since - seconds) for index, known in clocks.failures.items()},
     )
     return replace(state, clocks=earlier)
+
+
+def _earlier(asked: Asked, seconds: float) -> Asked:
+    number, *moments, alone = asked
+    return Asked(number, *(None if moment is None else moment - seconds for moment in moments), alone)
 
 
 def _must_have_finished(world: World, state: State) -> None:

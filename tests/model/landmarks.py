@@ -14,13 +14,15 @@ JOB = Spec(
     min_replicas=1,
     max_restarts=1,
     last_call=20,
-    join_timeout=60,
+    join_timeout=80,
     rejoin=40,
     worker_lost=20,
+    silence=40,
     restart_reset=80,
 )
 TWO = replace(JOB, replicas=2)
 NEEDS_TWO = replace(JOB, min_replicas=2)
+SPARE = replace(JOB, replicas=2, spares=1)
 LATE = replace(JOB, worker_lost=60)
 
 
@@ -39,6 +41,11 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
     "the pod of rank 0 was deleted": (JOB, (*each("up", 0, 1, 2), *each("deleted", 0))),
     "one of three has finished": (JOB, (*each("up", 0, 1, 2), *each("finish", 0))),
     "three are scaled to two": (JOB, (*each("up", 0, 1, 2), ("scale", 2, True), *each("rejoin", 0))),
+    "one of three is doubted": (JOB, (*each("up", 0, 1, 2), *each("doubts", 0))),
+    "one of three has not answered, and another has": (
+        JOB,
+        (*each("up", 0, 1, 2), *each("doubts", 0), *each("answers", 0)),
+    ),
     "closed by a worker": (TWO, (*each("up", 0, 1), *each("close", 0))),
     "suspended": (TWO, (*each("up", 0, 1), ("suspend", True))),
     "one has joined where two must": (NEEDS_TWO, each("up", 0)),
@@ -50,5 +57,7 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
         LATE,
         (*each("up", 0, 1, 2), *each("failed", 0, 1), ("time", 20.0, 2), ("time", 20.0, 2)),
     ),
+    "two train, and a spare waits": (SPARE, each("up", 0, 1, 2)),
+    "a spare has the place of a lost member": (SPARE, (*each("up", 0, 1, 2), *each("deleted", 1), *each("rejoin", 0))),
     "two of three are lost where two must be": (NEEDS_TWO, (*each("up", 0, 1, 2), *each("deleted", 0, 1))),
 }

@@ -1,7 +1,7 @@
 """If nothing more happens from outside, does a job come to rest, and in time? Asked of every world that is visited.
 
-Three kinds of calm. In each, pods that are being deleted go, living sidecars go on beating, and time passes only as the
-operator has said that it will look again. Nothing fails, nobody scales.
+Three kinds of calm. In each, pods that are being deleted go, living sidecars beat, answer, and doubt nobody, and time
+passes only as the operator has said that it will look again. Nothing fails, nobody scales.
 
 - `WELL`: what the cluster owes comes. Pods run, told workers exit, and who is owed a join makes it.
 - `SILENT`: pods run, but nobody joins any more, and who is told to leave does not.
@@ -112,7 +112,8 @@ def _after_a_while(world: World) -> World:
 
 def _calmed(world: World, calm: Calm) -> World:
     """With all that the cluster and the workers owe."""
-    workers = tuple(_calm(world, worker, calm) for worker in world.workers if not worker.deleting)
+    there = (replace(worker, doubts=(), unready=False) for worker in world.workers if not worker.deleting)
+    workers = tuple(_calm(world, worker, calm) for worker in there)
     if workers == world.workers and not world.unseen:
         return world
     return world._replace(workers=workers, ids=world.ids + 1, idle=False, unseen=False)
@@ -167,10 +168,19 @@ def _must_rest(world: World, calm: Calm) -> None:
             raise Finding(f"round {state.round} is formed, and newcomers wait for ever")
         if calm is Calm.WELL and not state.done and {w.member for w in roster.kept} != set(state.participants):
             raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
+        if calm is Calm.WELL:
+            must_have_spares(spec, state, roster)
     else:
         waits = roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing)
         if calm is not Calm.WITHOUT_PODS or len(roster.joined) >= min_members(spec, state) or not waits:
             raise Finding(f"the job rests while round {state.round} is forming")
+
+
+def must_have_spares(spec: Spec, state: State, roster: Roster) -> None:
+    """Raises Finding when a job that has places for workers rests with fewer spares than it wants."""
+    waiting = sum(has_joined(state, worker) for worker in roster.spares)
+    if roster.wanted and waiting < spec.spares:
+        raise Finding(f"round {state.round} is formed, and {waiting} of {spec.spares} spares wait")
 
 
 def _may_end(world: World, calm: Calm) -> None:
@@ -194,5 +204,5 @@ def left_over(roster: Roster, state: State, workers: Iterable[Worker]) -> list[s
     return [
         f"{worker.index}-{worker.replacement}"
         for worker in workers
-        if worker.pod not in ENDED and worker not in roster.kept and worker.index not in state.done
+        if worker.pod not in ENDED and worker not in (*roster.kept, *roster.spares) and worker.index not in state.done
     ]

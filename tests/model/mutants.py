@@ -21,10 +21,13 @@ from typing import NamedTuple
 
 from model.mutations import MUTATIONS as OF_RULES
 from model.mutations import Mutation
+from model.mutations_challenges import MUTATIONS as OF_CHALLENGES
+from model.mutations_spares import MUTATIONS as OF_SPARES
+from simulation.mutations_metrics import MUTATIONS as OF_METRICS
 from simulation.mutations_operator import MUTATIONS as OF_OPERATOR
 from simulation.mutations_sidecar import MUTATIONS as OF_SIDECAR
 
-MUTATIONS = (*OF_RULES, *OF_OPERATOR, *OF_SIDECAR)
+MUTATIONS = (*OF_RULES, *OF_CHALLENGES, *OF_SPARES, *OF_OPERATOR, *OF_SIDECAR, *OF_METRICS)
 ROOT = Path(__file__).parents[2]
 COPIED = (
     "core",
@@ -44,13 +47,17 @@ PYTEST = ("-m", "pytest", "--exitfirst", "-q", "--no-header", "-p", "no:cachepro
 UNIT_TESTS = (
     *PYTEST,
     "tests/unit/core/rendezvous/test_rendezvous.py",
+    "tests/unit/core/rendezvous/test_challenges.py",
     "tests/unit/sidecar/membership/test_membership.py",
+    "tests/unit/sidecar/membership/test_silences.py",
 )
 WIRE_TESTS = (  # the sidecar's input and output, and the plug-in's
     *PYTEST,
     "tests/unit/sidecar/test_over_the_wire.py",
+    "tests/unit/sidecar/test_doubts_over_the_wire.py",
     "tests/unit/sidecar/test_driver.py",
     "tests/unit/sidecar/kubernetes/test_worker_record.py",
+    "tests/unit/sidecar/kubernetes/test_words.py",
     "tests/unit/sidecar/kubernetes/test_job_watch.py",
     "tests/unit/trainer/sidecar/test_events.py",
     "tests/unit/trainer/sidecar/test_client.py",

@@ -22,7 +22,8 @@ DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, MOVES = (
     f"core/elasticjob/rendezvous/{name}.py"
     for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "transitions")
 )
-SIDECAR, MODES, OUTPUT, VIEW, STATUS = (
+AGREED, SIDECAR, MODES, OUTPUT, VIEW, STATUS = (
+    "core/elasticjob/agreed.py",
     "sidecar/elasticjob_sidecar/membership/machine.py",
     "sidecar/elasticjob_sidecar/membership/modes.py",
     "sidecar/elasticjob_sidecar/membership/output.py",
@@ -41,8 +42,8 @@ MUTATIONS = (
     Mutation(
         "an end for newcomers is told without a moment to save",
         DECIDE,
-        "    step.open_round(ROUND_REOPENED, reason)\n    step.set(planned=True)\n",
-        "    step.open_round(ROUND_REOPENED, reason)\n",
+        "    step.open_round(ROUND_REOPENED, cause, reason)\n    step.set(planned=True)\n",
+        "    step.open_round(ROUND_REOPENED, cause, reason)\n",
         "unit",
     ),
     Mutation(
@@ -74,17 +75,10 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
-        "a worker that falls silent before its first heartbeat is never lost",
+        "a worker that writes nothing from the beginning is never doubted",
         DECIDE,
-        "        if member is None or worker.deleting or member.index in done:\n",
-        "        if member is None or worker.heartbeat is None or worker.deleting or member.index in done:\n",
-        "unit",
-    ),
-    Mutation(
-        "the first heartbeat after a silence of all makes the others lost",
-        DECIDE,
-        "        beats = {member: Beat(beat.value, now) for member, beat in beats.items()}\n",
-        "        pass\n",
+        "        last = known.get(member)\n",
+        "        if worker.heartbeat is None:\n            continue\n        last = known.get(member)\n",
         "unit",
     ),
     Mutation(
@@ -97,7 +91,7 @@ MUTATIONS = (
     Mutation(
         "nobody looks again when an invalid record has had its time",
         STEP,
-        "        yield from (since + spec.worker_lost for since in clocks.invalid.values())\n",
+        "        yield from (since + spec.patience for since in clocks.invalid.values())\n",
         "",
         "unit",
     ),
@@ -194,9 +188,9 @@ MUTATIONS = (
     ),
     Mutation(
         "how long a worker says that it may be silent is not looked at",
-        LOSSES,
-        "        member: worker_lost(spec, worker)\n",
-        "        member: spec.worker_lost\n",
+        LIMITS,
+        "return spec.worker_lost if named is None else named",
+        "return spec.worker_lost",
         "unit",
     ),
     Mutation(
@@ -249,11 +243,11 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
-        "ranks are given by index alone",
+        "survivors whose ranks are no more come among the newcomers by index",
         BARRIER,
-        "key=lambda one: (ranks.get(one.member, last) if one.member else last, one.index)",
+        "key=lambda one: (ranks.get(one.member, last), one.index)",
         "key=lambda one: one.index",
-        "composed",
+        "tests/unit/core/rendezvous/test_rendezvous.py",
     ),
     Mutation(
         "the join timeout runs without pods",
@@ -268,13 +262,6 @@ MUTATIONS = (
         "    if now - since >= spec.join_timeout:\n",
         "    if now - since > spec.join_timeout:\n",
         "operator",
-    ),
-    Mutation(
-        "silence that all share is held against each",
-        LOSSES,
-        " and (len(beats) == 1 or latest - beat.since >= SHARED_SILENCE)\n",
-        "\n",
-        "unit",
     ),
     Mutation(
         "a pod that vanished unseen is not lost",
@@ -349,9 +336,9 @@ MUTATIONS = (
     Mutation(
         "at a scale-down members go before those that wait",
         ROSTER,
-        "            ranks.get(worker.member, last) if worker.member else last,\n            worker.pod_key not in",
-        "            worker.pod_key not in",
-        "composed",
+        "        keeps = worker.member in ranks and keeps_its_place(state, worker)\n",
+        "        keeps = False\n",
+        "tests/unit/core/rendezvous/test_spares.py",
     ),
     Mutation(
         "a victim that does not go is never deleted",
@@ -384,7 +371,7 @@ MUTATIONS = (
     Mutation(
         "exit code 0 is a success before the last word has come",
         DECIDE,
-        "waited >= step.spec.worker_lost and lacks",
+        "waited >= step.spec.patience and lacks",
         "lacks",
         "composed",
     ),
@@ -393,13 +380,6 @@ MUTATIONS = (
         BARRIER,
         "(is_stopping(state, worker) or lacks_last_word(state, worker))\n",
         "is_stopping(state, worker)\n",
-        "operator",
-    ),
-    Mutation(
-        "who has ended is lost for its silence",
-        LOSSES,
-        " is not None and not lacks_last_word(state, worker)  #",
-        " is not None  #",
         "operator",
     ),
     Mutation(
@@ -475,7 +455,7 @@ MUTATIONS = (
     Mutation(
         "one that fails again and again ends a group that can do without it",
         BARRIER,
-        "    if failing and roster.wanted - len(failing) < least:\n",
+        "    if failing and roster.wanted_with_spares - len(failing) < least:\n",
         "    if failing:\n",
         "unit",
     ),
@@ -489,22 +469,22 @@ MUTATIONS = (
     Mutation(
         "an agent that hangs explains a failure",
         LOSSES,
-        "            yield Lost(*pod_key, why, was_member, training_failed=True)\n",
-        "            yield Lost(*pod_key, why, was_member)\n",
+        "            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member, training_failed=True)\n",
+        "            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member)\n",
         "unit",
     ),
     Mutation(
         "an agent is taken to hang at once",
         LOSSES,
-        "    return heard.get(worker.member, -inf) - state.clocks.opened >= spec.rejoin\n",
-        "    return worker.member in heard\n",
+        "    return lived is not None and now - lived >= spec.rejoin\n",
+        "    return lived is not None\n",
         "unit",
     ),
     Mutation(
-        "who was silent is taken to hang at its first heartbeat",
-        DECIDE,
-        "            step.heard[member] = last.since\n",
-        "            step.heard[member] = now\n",
+        "who was silent is taken to hang at its first answer",
+        LOSSES,
+        "    return lived is not None and now - lived >= spec.rejoin\n",
+        "    return lived is not None and now - state.clocks.opened >= spec.rejoin\n",
         "unit",
     ),
     Mutation(
@@ -522,10 +502,10 @@ MUTATIONS = (
         "unit",
     ),
     Mutation(
-        "a pod of another template goes on",
+        "a pod of another template is never told to leave",
         ROSTER,
-        "if not worker.outdated]\n    outdated = (worker for worker in there if worker.outdated)\n",
-        "]\n    outdated = ()\n",
+        "    outdated = (worker for worker in there if worker.outdated)\n",
+        "    outdated = ()\n",
         "unit",
     ),
     Mutation(
@@ -538,14 +518,14 @@ MUTATIONS = (
     Mutation(
         "a pod that the operator has not made stays",
         ROSTER,
-        "            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.worker_lost\n",
+        "            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.patience\n",
         "            return False\n",
         "unit",
     ),
     Mutation(
         "an operator with an old view deletes pods that another has made",
         ROSTER,
-        "            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.worker_lost\n",
+        "            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.patience\n",
         "            return True\n",
         "composed",
     ),
@@ -565,7 +545,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a new operator does not know what was wanted before",
-        STATUS,
+        AGREED,
         "        replicas=agreed.replicas,\n",
         "",
         "composed",
@@ -579,7 +559,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a new operator does not know who has finished",
-        STATUS,
+        AGREED,
         "        finished=tuple(agreed.finished),\n",
         "",
         "composed",

@@ -5,19 +5,23 @@
 - Sidecars are named in the order in which they are met, index by index; no two have the same id.
 - Why a worker joins or leaves matters while it is in a formed round, and otherwise only that its store did not come.
 - Times are ages, and no older than what the rules can tell apart. A heartbeat is one that was seen, or a new one.
+- Of the numbers of challenges only their order matters.
 """
 
 from typing import Any
 
-from elasticjob.rendezvous import Member, Request
+from elasticjob.rendezvous import Clocks, Member, Request, Spec
+from elasticjob.rendezvous.limits import ALONE_SECONDS
+from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_world import World
-from model.state_key import failures_key, must_know, stood_key
+from model.state_key import asked_key, failures_key, must_know, stood_key
 
 # the models' joins name no limits of their own; `detail` is for people, and no rule reads it
 must_know(Request, "type after round cause detail last_call worker_lost")
 
 FORMING, FORMED, CLOSED = RendezvousPhase
+SETTLE_SECONDS = 5.0  # of a new operator
 
 
 def key_of(world: World) -> tuple[Any, ...]:
@@ -25,6 +29,8 @@ def key_of(world: World) -> tuple[Any, ...]:
     last_formed, oldest = state.last_formed, dict(state.replacements)
     beats = {member.id: beat for member, beat in clocks.beats.items()}
     names: dict[str | None, int] = {None: 0}
+    present = {worker.member for worker in world.workers if is_current(state, worker)}
+    numbers = _in_order(world)
     members = {member.id for member in state.participants} if state.phase is FORMED else ()
     workers = []
     for worker in world.workers:
@@ -36,16 +42,18 @@ def key_of(world: World) -> tuple[Any, ...]:
         workers.append(
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
-                (worker.disrupted, worker.outdated),
+                (worker.disrupted, worker.outdated, worker.unready),
                 min(worker.crashes, spec.max_restarts + 1),
                 names[worker.id],
                 _request(worker.request, last_formed, worker.id in members),
-                # two rules judge the age of a beat against that of another
-                (beat.value == worker.heartbeat, min(now - beat.since, 2 * spec.worker_lost)) if beat else (),
+                (beat.value == worker.heartbeat, min(now - beat.since, spec.silence)) if beat else (),
+                sorted(member.index for member in worker.doubts if member in present),
+                numbers.get(worker.answer, -1),
+                _asked(spec, clocks, worker.member, numbers, now),
             )
         )
     return (
-        (spec.replicas, spec.min_replicas, spec.suspend, world.unseen),
+        (spec.replicas, spec.spares, spec.min_replicas, spec.suspend, world.unseen),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
         (bool(state.reason), bool(state.failure), state.planned),
         _named(state.participants, names),
@@ -62,15 +70,33 @@ def key_of(world: World) -> tuple[Any, ...]:
         stood_key(spec, state, now),
         [_age(since, now, spec.rejoin) for since in clocks.leaving.values()],
         sorted(
-            (index, number - oldest.get(index, 0), _age(since, now, spec.worker_lost))
+            (index, number - oldest.get(index, 0), _age(since, now, spec.patience))
             for (index, number), since in clocks.invalid.items()
         ),
         failures_key(spec, clocks, now),
+        clocks.asked is None,
+        sorted(member.index for member in state.challenged if member in present),
+        present.issuperset(state.challenged),
+        max(now - clocks.settled, -SETTLE_SECONDS) if clocks.settled > now - ALONE_SECONDS else ALONE_SECONDS,
     )
 
 
 def address_of(id: str) -> str:
     return f"{id}:29402"
+
+
+def _in_order(world: World) -> dict[int | None, int]:
+    """Of the numbers of challenges only the order matters."""
+    asked = (one.number for one in (world.state.clocks.asked or {}).values())
+    answers = (worker.answer for worker in world.workers if worker.answer is not None)
+    return {number: place for place, number in enumerate(sorted({world.state.challenge, *asked, *answers}))}
+
+
+def _asked(
+    spec: Spec, clocks: Clocks, member: Member | None, numbers: dict[int | None, int], now: float
+) -> tuple[float, ...]:
+    asked = (clocks.asked or {}).get(member) if member else None
+    return (numbers[asked.number], *asked_key(spec, clocks, asked, now)) if asked else ()
 
 
 def _named(members: tuple[Member, ...], names: dict[str | None, int]) -> list[tuple[int, int]]:

@@ -7,12 +7,12 @@ the move makes no sense, `GONE` where the pod is gone.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from elasticjob.agreed import state_of
 from elasticjob.rendezvous import Clocks, PodState, Request, Worker
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
 from elasticjob.terms import Cause, RequestType
-from elasticjob_operator.job.status import state_of
 from model.api import stored
-from model.operator_key import address_of
+from model.operator_key import SETTLE_SECONDS, address_of
 from model.operator_world import World, after_seconds, looked
 from model.search import Move
 
@@ -45,7 +45,9 @@ def becomes(pod: PodState, *before: PodState) -> Change:
 def with_record(world: World, worker: Worker) -> Worker:
     """The pod runs, and a sidecar that has just started has written its record."""
     id = f"{worker.index}.{world.ids + 1}"
-    return replace(worker, pod=PodState.RUNNING, id=id, address=address_of(id), request=None, heartbeat=0)
+    return replace(
+        worker, pod=PodState.RUNNING, id=id, address=address_of(id), request=None, heartbeat=0, doubts=(), answer=0
+    )
 
 
 def comes_up(world: World, worker: Worker) -> Worker | None:
@@ -65,6 +67,27 @@ def is_evicted(world: World, worker: Worker) -> Worker | None:
 
 def is_outdated(world: World, worker: Worker) -> Worker | None:
     return None if worker.outdated else replace(worker, outdated=True)
+
+
+def doubts_the_next(world: World, worker: Worker) -> Worker | None:
+    """Or hears of all again."""
+    there = (other.member for other in world.workers if is_current(world.state, other))
+    others = sorted(other for other in there if other and other != worker.member)
+    if worker.id is None or not (worker.doubts or others):
+        return None
+    after = [other for other in others if other.index > worker.index]
+    return replace(worker, doubts=() if worker.doubts else tuple((after or others)[:1]))
+
+
+def is_unheard_of(world: World, worker: Worker) -> Worker | None:
+    return replace(worker, unready=not worker.unready) if worker.id is not None else None
+
+
+def answers(world: World, worker: Worker) -> Worker | None:
+    """Whether it was asked or not."""
+    if worker.id is None or worker.answer == world.state.challenge:
+        return None
+    return replace(worker, answer=world.state.challenge)
 
 
 def is_deleted(world: World, worker: Worker) -> Worker | None:
@@ -92,6 +115,9 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "outdated": ("it is of another template than the job's", is_outdated),
     "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),
     "out of memory": ("its trainer runs out of memory", becomes(PodState.OOM_KILLED, PodState.RUNNING)),
+    "doubts": ("it hears nothing of the next worker, or hears it again", doubts_the_next),
+    "unready": ("its node is not heard of, or heard of again", is_unheard_of),
+    "answers": ("it answers the last challenge", answers),
     "stuck": ("its pod cannot be scheduled", becomes(PodState.UNSCHEDULABLE, PodState.PENDING)),
     "crash": ("the kubelet holds back its trainer", becomes(PodState.CRASH_LOOP, PodState.RUNNING)),
     "runs": ("its trainer runs again", becomes(PodState.RUNNING, *STUCK)),
@@ -100,7 +126,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
 }
 # what matters of pods that are on their way out, and of all after the end
 LEFT = ("join", "finish", "gone")
-# seconds that pass, and whose heartbeats go on meanwhile: of all or of none; SILENT, those of all but one
+# seconds that pass, and who beats and answers meanwhile: all or nobody; SILENT, all but one
 TIMES = ((10.0, "all"), (10.0, "none"), (20.0, "all"), (60.0, "all"))
 SILENT, HEARTBEAT = 20.0, 5.0
 
@@ -136,7 +162,7 @@ def changed(world: World, move: Move) -> World:
         case ("look",):
             return world
         case ("restart",):
-            fresh = Clocks(opened=world.now, formed=world.now)
+            fresh = Clocks(opened=world.now, formed=world.now, settled=world.now + SETTLE_SECONDS)
             return world._replace(state=state_of(stored(world.state), fresh))
         case ("time", seconds, "none"):
             return after_seconds(world, seconds, "none")

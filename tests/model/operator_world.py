@@ -27,7 +27,8 @@ class World(NamedTuple):
     events: tuple[Event, ...] = ()
 
 
-AGREED = tuple(field.name for field in fields(State) if field.name not in ("clocks", "waiting", "reason", "failure"))
+TEXTS, COUNTS = ("reason", "cause", "failure"), ("waiting", "spares")  # counts are of what is seen anyway
+AGREED = tuple(field.name for field in fields(State) if field.name not in ("clocks", *TEXTS, *COUNTS))
 
 
 def agreed(state: State) -> tuple[Any, ...]:
@@ -53,14 +54,19 @@ def looked(world: World) -> World:
 
 
 def after_seconds(world: World, seconds: float, whose: str | int) -> World:
-    """Time passes; the heartbeats of living sidecars go on, but for those of nobody or of one."""
+    """Time passes; living sidecars beat, and answer what they are asked, but for one of them or all."""
     workers = tuple(
         worker
         if worker.heartbeat is None or worker.pod in ENDED or whose in ("none", worker.index)
-        else replace(worker, heartbeat=worker.heartbeat + 1)
+        else replace(worker, heartbeat=worker.heartbeat + 1, answer=answer_of(world.state, worker))
         for worker in world.workers
     )
     return world._replace(workers=workers, now=world.now + seconds)
+
+
+def answer_of(state: State, worker: Worker) -> int | None:
+    """The last number that a living sidecar has answered."""
+    return state.challenge if worker.member in state.challenged else worker.answer
 
 
 def _without_old_ones(state: State, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:

@@ -1,6 +1,6 @@
 """What a sidecar owes its trainer, checked after each of its inputs."""
 
-from elasticjob.api import RendezvousPhase
+from elasticjob.api import RendezvousPhase, RequestType
 from elasticjob_sidecar.membership.model import Handed
 from elasticjob_sidecar.membership.modes import Mode
 from model.pods import TRAINING, Pod, perceives_change
@@ -19,6 +19,17 @@ def check_given(pod: Pod, handed: Handed) -> Pod:
     if handed.round < round or (handed.round == round and handed.trainer != trainer):
         raise Finding(f"round {handed.round} is handed to trainer {handed.trainer}, after {round} to {trainer}")
     return pod._replace(given=(handed.round, handed.trainer))
+
+
+def check_success(before: Pod, pod: Pod) -> None:
+    """A record that asks `Finish` does so until a newer trainer joins, whatever becomes of the sidecar."""
+    was, asks = (one.output.request if one.output else None for one in (before, pod))
+    if was is None or was.type is not RequestType.FINISH:
+        return
+    if asks is None or asks.type not in (RequestType.FINISH, RequestType.JOIN):
+        raise Finding(
+            f"worker {pod.index} has finished, and its record asks {asks.type if asks else 'nothing'} instead"
+        )
 
 
 def check_telling(pod: Pod) -> None:

@@ -6,12 +6,12 @@ never changed: each function gives another one, in which the sidecar that was to
 
 import sys
 
-from elasticjob.api import Cause, Member, RendezvousStatus
+from elasticjob.api import Cause, Member, RendezvousStatus, RequestType
 from elasticjob.rendezvous import PodState
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Answer, Handed
 from elasticjob_sidecar.membership.refusal import Code, Refused
-from model.pod_checks import check_given, check_telling
+from model.pod_checks import check_given, check_success, check_telling
 from model.pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, Trainer, copied
 from model.search import Finding
 
@@ -23,7 +23,10 @@ def with_sidecar(pod: Pod) -> Pod:
     me = Member(index=pod.index, id=f"{pod.index}-{pod.number}-{pod.lives}")
     trainer = pod.trainer._replace(connected=False) if pod.trainer else None
     sidecar = Membership(me)
-    return pod._replace(
+    left = pod.output.request if pod.output else None
+    if left is not None and left.type is RequestType.FINISH:  # as it finds it in the pod's record
+        sidecar.recall(left.round or 0)
+    started = pod._replace(
         sidecar=sidecar,
         output=sidecar.take(),
         lives=pod.lives + 1,
@@ -32,6 +35,8 @@ def with_sidecar(pod: Pod) -> Pod:
         trainer=trainer,
         phase=PodState.RUNNING,
     )
+    check_success(pod, started)
+    return started
 
 
 def with_trainer(pod: Pod) -> Pod:
@@ -159,8 +164,9 @@ def _asked(pod: Pod, sidecar: Membership, trainer: Trainer) -> Pod:
 
 def _settled(pod: Pod, sidecar: Membership, trainer: Trainer | None) -> Pod:
     """After an input: the trainer gets its answer. Raises Finding."""
-    output = sidecar.take()
+    before, output = pod, sidecar.take()
     pod = pod._replace(sidecar=sidecar, output=output, trainer=trainer)
+    check_success(before, pod)
     for ticket, answer in output.answers:
         if isinstance(answer, Handed):
             pod = check_given(pod, answer)

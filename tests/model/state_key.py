@@ -6,6 +6,8 @@ from typing import Any
 
 from elasticjob.rendezvous import Clocks, Failures, Member, Spec, State, Worker
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, delay_of
+from elasticjob.rendezvous.limits import AGAIN_SECONDS, ALONE_SECONDS
+from elasticjob.rendezvous.model import Asked
 from elasticjob.terms import RendezvousPhase
 
 
@@ -20,16 +22,19 @@ def must_know(kind: Any, names: str) -> None:
 must_know(
     State,
     "clocks round phase participants replicas leaving finished replacements restarts failure given_up planned "
-    "waiting store outcome reason",
+    "waiting spares challenge challenged store outcome reason cause",
 )
-must_know(Clocks, "opened formed min_reached all_running newcomer beats leaving invalid failures")
+must_know(Clocks, "opened formed min_reached all_running newcomer settled beats asked leaving invalid failures")
+must_know(Asked, "number since counting answered lived alone")
 must_know(Failures, "in_a_row before_any_round since why")
 must_know(
-    Worker, "index replacement pod deleting crashes id address request heartbeat detail invalid disrupted outdated"
+    Worker,
+    "index replacement pod deleting crashes id address request heartbeat doubts answer detail invalid disrupted "
+    "outdated unready",
 )
 must_know(
     Spec,
-    "replicas min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost restart_reset "
+    "replicas spares min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost silence restart_reset "
     "starts_torchrun",
 )
 
@@ -39,7 +44,7 @@ must_know(
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:
-    """For the composed model, where it is always the moment 0 and nobody's heart beats."""
+    """For the composed model, where it is always the moment 0, nobody's heart beats, and all who are asked answer."""
     return (_state(state), _clocks(spec, state))
 
 
@@ -67,12 +72,14 @@ def _ids(members: Iterable[Member]) -> tuple[str, ...]:
 
 def failures_key(spec: Spec, clocks: Clocks, now: float) -> tuple[tuple[float, ...], ...]:
     """What matters of pods that failed by themselves, by index."""
+    # a spare that waits clears them, some time after the last
+    judged = 2 * LONGEST_SECONDS if spec.spares else 0.0
     return tuple(
         (
             index,
             delay_of(known),
             min(known.before_any_round, spec.max_restarts + 1),
-            min(now - known.since, delay_of(known)),
+            min(now - known.since, max(judged, delay_of(known))),
         )
         for index, known in sorted(clocks.failures.items())
     )
@@ -96,9 +103,19 @@ def _clocks(spec: Spec, state: State) -> tuple[Any, ...]:
         _age(clocks.newcomer, spec.last_call),
         stood_key(spec, state, 0.0),
         *(_age(since, spec.rejoin) for since in clocks.leaving.values()),
-        *((*pod_key, _age(since, spec.worker_lost)) for pod_key, since in sorted(clocks.invalid.items())),
+        *((*pod_key, _age(since, spec.patience)) for pod_key, since in sorted(clocks.invalid.items())),
         failures_key(spec, clocks, 0.0),
+        clocks.asked is None,
+        *((member.id, asked_key(spec, clocks, asked, 0.0)) for member, asked in (clocks.asked or {}).items()),
     )
+
+
+def asked_key(spec: Spec, clocks: Clocks, asked: Asked, now: float) -> tuple[float, ...]:
+    """What matters of a question, but for its number."""
+    most = (AGAIN_SECONDS, ALONE_SECONDS + spec.worker_lost, AGAIN_SECONDS, spec.rejoin)
+    moments = (asked.since, asked.counting, asked.answered, asked.lived)
+    ages = (-1.0 if one is None else min(now - one, limit) for one, limit in zip(moments, most, strict=True))
+    return (*ages, asked.lived is not None and asked.lived >= clocks.opened, asked.alone)
 
 
 def _age(since: float | None, most: float) -> float:

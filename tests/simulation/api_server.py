@@ -6,6 +6,7 @@ Every request sees a copy, as JSON. Nothing here waits: time is the network's, a
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import Any
 from urllib.parse import parse_qsl
@@ -88,12 +89,7 @@ class ApiServer:
         self, client: str, method: str, path: str, body: bytes | None, headers: dict[str, str], sent_at: float
     ) -> Call:
         path, _, query = path.partition("?")
-        parts = path.strip("/").split("/")
-        rest = parts[2:] if parts[0] == "api" else parts[3:]
-        namespace = None
-        if rest[:1] == ["namespaces"] and len(rest) > 2:
-            namespace, rest = rest[1], rest[2:]
-        plural, name, sub = [*rest, "", "", ""][:3]
+        namespace, plural, name, sub = _parts(path)
         patch = "merge-patch" in headers.get("Content-Type", "")
         asked = dict(parse_qsl(query)) if query else {}
         given = json.loads(body) if body else None
@@ -192,9 +188,8 @@ class ApiServer:
         if meta.get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
             why = "the object has been modified; please apply your changes to the latest version and try again"
             raise Refusal(409, "Conflict", f"Operation cannot be fulfilled on {call.plural} {call.name!r}: {why}")
-        new = json.loads(found.raw)
         if call.sub == "status":
-            new["status"] = body.get("status", {})
+            new = {**old, "metadata": dict(old["metadata"]), "status": body.get("status", {})}
         else:
             status = old.get("status")
             new = {**body, "metadata": _merged_meta(old["metadata"], meta)}
@@ -215,8 +210,7 @@ class ApiServer:
             wanted["metadata"] = {key: value for key, value in wanted["metadata"].items() if value is not None}
         elif call.plural in WITH_STATUS:
             wanted.pop("status", None)
-        patched = merge(json.loads(found.raw), wanted)
-        return self._replace(call, patched)
+        return self._replace(call, merge(found.body, wanted))
 
     def _delete(self, call: Call) -> Reply:
         found, options = self._found(call), call.body or {}
@@ -252,11 +246,12 @@ class ApiServer:
     def change(
         self, plural: str, namespace: str, name: str, how: Callable[[Object], None], by: str, uid: str = ""
     ) -> Object | None:
-        """Lets `how` change a copy and stores it; None when there is none, or none with `uid`."""
+        """Lets `how` set fields of metadata, spec or status, in a copy of these, and stores it; None when there is no
+        such object, or none with `uid`."""
         found = self.store.find(plural, (namespace, name))
         if found is None or (uid and found.body["metadata"]["uid"] != uid):
             return None
-        new = json.loads(found.raw)
+        new = {key: dict(value) if isinstance(value, dict) else value for key, value in found.body.items()}
         how(new)
         return self._store(plural, found, new, by, self.loop.time()).body
 
@@ -271,8 +266,8 @@ class ApiServer:
     ) -> None:
         """At once, or when its finalizers are gone, and a pod when its kubelet has stopped it."""
         sent_at = self.loop.time() if sent_at is None else sent_at
-        body = json.loads(found.raw)
-        meta = body["metadata"]
+        meta = dict(found.body["metadata"])
+        body = {**found.body, "metadata": meta}
         name = (meta["namespace"], meta["name"])
         finalizer = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy)
         if finalizer and finalizer not in meta.get("finalizers", []):
@@ -298,10 +293,12 @@ class ApiServer:
         """A write that changes nothing is none."""
         old = found.body
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if new == old:
+        changed = {key for key in {**old, **new} if (key in old, old.get(key)) != (key in new, new.get(key))}
+        if not changed:
             return found
         check_change(plural, old, new)
-        if plural in GENERATED and _without_status(old) != _without_status(new):
+        new = {key: value if key in changed or key == "metadata" else old[key] for key, value in new.items()}
+        if plural in GENERATED and changed - {"metadata", "status"}:
             new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
         meta = new["metadata"]
         if "deletionTimestamp" in meta and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
@@ -321,8 +318,16 @@ class ApiServer:
             watch.finish("broken")
 
 
-def _without_status(body: Object) -> Object:
-    return {key: value for key, value in body.items() if key not in ("metadata", "status")}
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str | None, str, str, str]:
+    """Namespace, plural, name and subresource."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = None
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, sub = [*rest, "", "", ""][:3]
+    return namespace, plural, name, sub
 
 
 def _merged_meta(old: Object, new: Object) -> Object:
@@ -333,14 +338,13 @@ def _merged_meta(old: Object, new: Object) -> Object:
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """RFC 7386, into a new object."""
     if not isinstance(patch, dict):
         return patch
-    if not isinstance(target, dict):
-        target = {}
+    merged = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
-            target.pop(key, None)
+            merged.pop(key, None)
         else:
-            target[key] = merge(target.get(key), value)
-    return target
+            merged[key] = merge(merged.get(key), value)
+    return merged

@@ -8,7 +8,8 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from functools import cache
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from simulation.loop import PROCESS, START_SECONDS, VirtualLoop
@@ -75,16 +76,18 @@ class Clock:
             id(time.monotonic): self.time.monotonic,
             id(time.time): self.time.time,
         }
-        changed = []
-        for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] not in PARTS:
-                continue
-            for word, value in list(vars(module).items()):
-                if (stand_in := stand_ins.get(id(value))) is not None:
-                    changed.append((module, word, value))
-                    setattr(module, word, stand_in)
+        changed = _places(frozenset(name for name in sys.modules if name.partition(".")[0] in PARTS), tuple(stand_ins))
+        for module, word, value in changed:
+            setattr(module, word, stand_ins[id(value)])
         try:
             yield
         finally:
             for module, word, value in changed:
                 setattr(module, word, value)
+
+
+@cache
+def _places(modules: frozenset[str], ids: tuple[int, ...]) -> list[tuple[ModuleType, str, Any]]:
+    """Where `modules` hold the objects with these ids: the module, its word for it, and the object."""
+    named = ((sys.modules[name], word, value) for name in modules for word, value in vars(sys.modules[name]).items())
+    return [place for place in named if id(place[2]) in ids]

@@ -1,6 +1,5 @@
 """The garbage collector: what belongs to nobody any more is deleted, some time later."""
 
-import json
 from random import Random
 
 from simulation.api_server import ApiServer
@@ -73,9 +72,7 @@ class GarbageCollector:
         left = False
         for kind, space, dependent in list(self._dependents.get(uid, ())):
             found = self._server.store.find(kind, (space, dependent))
-            if found is None or all(
-                one["uid"] != uid for one in json.loads(found.raw)["metadata"].get("ownerReferences", ())
-            ):
+            if found is None or all(one["uid"] != uid for one in found.body["metadata"].get("ownerReferences", ())):
                 continue
             left = True
             if "deletionTimestamp" not in found.body["metadata"]:

@@ -10,13 +10,14 @@ from unittest.mock import patch
 
 from pydantic import ValidationError
 
+from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.pods import pod_key_of, pod_name
 from elasticjob.rendezvous import Clocks, Decision, State, decide, violations
 from elasticjob.rendezvous.history import history_violations
 from elasticjob_operator import reconciler
-from elasticjob_operator.job.status import state_of
 from elasticjob_operator.objects.access import render_access
-from elasticjob_operator.objects.pods import default_account, pod_key_of, pod_name
+from elasticjob_operator.objects.pods import default_account
 from simulation.api_server import Call
 from simulation.operators import Operator
 from simulation.store import Change, Object

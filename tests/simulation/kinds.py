@@ -1,13 +1,16 @@
-"""The kinds of lives: the whole, the workers' half under more trouble, and the operator's half, which is quickest."""
+"""The kinds of lives: the whole, the workers' half under more trouble, also with a spare, and the operator's half,
+which is quickest."""
 
 import gc
 from collections.abc import Callable
+
+from aiohttp import web_app
 
 from simulation.lives import Life, Verdict
 from simulation.programs import WholeLife
 from simulation.sidecars import certificates
 from simulation.stubs import StubPrograms
-from simulation.worker_lives import WorkerLife
+from simulation.worker_lives import SpareLife, WorkerLife
 from support.pod_life import new_credentials
 
 
@@ -15,7 +18,12 @@ def _operator_life(seed: int) -> Life:
     return Life(seed, StubPrograms(new_credentials().certificate))
 
 
-KINDS: dict[str, Callable[[int], Life]] = {"whole": WholeLife, "workers": WorkerLife, "operator": _operator_life}
+KINDS: dict[str, Callable[[int], Life]] = {
+    "whole": WholeLife,
+    "workers": WorkerLife,
+    "operator": _operator_life,
+    "spares": SpareLife,
+}
 
 
 def kind_of(seed: int) -> str:
@@ -26,5 +34,6 @@ def kind_of(seed: int) -> str:
 def live(seed: int) -> Verdict:
     certificates()  # made once, before there is a seed: keys are never the same
     verdict = KINDS[kind_of(seed)](seed).run()
+    web_app._cached_build_middleware.cache_clear()  # else aiohttp keeps the last sidecars, and their worlds with them
     gc.collect()  # now, and not at some moment of the next life
     return verdict

@@ -11,15 +11,19 @@ from elasticjob_operator.cluster import client
 from simulation import faults, people
 from simulation.claims import claims, jobs
 from simulation.containers import Programs
+from simulation.faults import Fault
 from simulation.judge import Judge
 from simulation.loop import START_SECONDS
+from simulation.people import Doing
 from simulation.probes import probe
+from simulation.store import Object
 from simulation.world import World
 
 LONGEST_SECONDS = 1500.0  # of quiet until everything must be settled: each single wait of the product is less
 SETTLED_SECONDS = 3.0
 
 T = TypeVar("T")
+Pick = Callable[[list[Object]], Object]  # one of several jobs
 
 
 class Verdict(NamedTuple):
@@ -31,6 +35,17 @@ class Verdict(NamedTuple):
     jobs: int
     seconds: float
     happened: Mapping[str, int]
+
+
+class Unrest(NamedTuple):
+    """What may happen, and how often beside the others; `of_machines` is the part, of 1, that is no doing of people."""
+
+    faults: Mapping[Fault, int]
+    doings: Mapping[Doing, int]
+    of_machines: float
+
+
+UNREST = Unrest(faults.FAULTS, people.DOINGS, 0.5)
 
 
 class Life:
@@ -81,10 +96,12 @@ class Life:
         for number in range(dice.choice((1, 1, 2, 3))):
             people.submit(world, f"job-{number}")
             await asyncio.sleep(dice.choice((0.0, 0.5, 10.0)))
-        await self._unrest(dice.choice((20.0, 60.0, 120.0)))
+        await self._unrest(dice.choice((20.0, 60.0, 120.0)), dice.choice((2.0, 6.0, 20.0)), UNREST, dice.choice)
         await self._quiet()
         self._look_inside()
         for keeper in keepers:
+            if keeper.done():
+                keeper.result()  # it has no end but a mistake of the simulation's own
             keeper.cancel()
         for operator in world.operators:
             operator.process.kill()
@@ -100,21 +117,23 @@ class Life:
             if world.dice.random() < 0.2:
                 policy = not policy
 
-    async def _unrest(self, seconds: float) -> None:
-        """Faults of machines and doings of people, some at the same time."""
+    async def _unrest(
+        self, seconds: float, pace: float, unrest: Unrest, pick: Callable[[list[Object]], Object]
+    ) -> None:
+        """Faults of machines and doings of people, one every `pace` seconds or so, some at the same time; `pick`
+        chooses whose job people meddle with."""
         world, dice, loop = self.world, self.world.dice, self.world.loop
         end, going = loop.time() + seconds, []
-        pace = dice.choice((2.0, 6.0, 20.0))
         while (wait := dice.expovariate(1 / pace)) < end - loop.time() and not self.judge.found:
             await asyncio.sleep(wait)
-            if dice.random() < 0.5:
-                fault = _one_of(dice, faults.FAULTS)
+            if dice.random() < unrest.of_machines:
+                fault = _one_of(dice, unrest.faults)
                 self._count(fault.__name__)
                 going.append(asyncio.create_task(fault(world)))
             elif known := jobs(world):
-                doing = _one_of(dice, people.DOINGS)
+                doing = _one_of(dice, unrest.doings)
                 self._count(doing.__name__)
-                going.append(asyncio.create_task(doing(world, dice.choice(known))))
+                going.append(asyncio.create_task(doing(world, pick(known))))
         for one in going:
             one.add_done_callback(lambda done: done.cancelled() or done.result())
         if going:

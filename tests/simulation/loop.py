@@ -27,6 +27,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = START_SECONDS
         self._asked = 0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []  # due when, asked for as which
         self.turns = self.tasks_made = 0
         self.set_task_factory(_kept_task)
         self.set_exception_handler(self._on_exception)
@@ -35,9 +36,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        """As asyncio's own, less what is asked of threads and closed loops."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
     def call_outside(self, delay: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
         """Like `call_later`, for what goes on whatever becomes of the process that asks for it."""
-        return self.call_later(delay, callback, *args, context=NOBODY)
+        return self.call_at(self._now + delay, callback, *args, context=NOBODY)
 
     def add_signal_handler(self, number: int, callback: Callable[..., object], *args: Any) -> None:
         """Of the process that asks for it."""
@@ -54,24 +66,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """What is due at the same time happens in the order in which it was asked for, which a heap alone forgets."""
         self._asked += 1
-        timer = _Timer(when, callback, args, self, context)
-        timer.number = self._asked
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self._asked, timer))
         return timer
 
     def _run_once(self) -> None:
-        ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         if not ready:
-            while scheduled and scheduled[0]._cancelled:
-                heapq.heappop(scheduled)._scheduled = False
-            if not scheduled:
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
                 raise Deadlock
-            self._now = max(self._now, scheduled[0]._when)
-        while scheduled and scheduled[0]._when <= self._now:
-            timer = heapq.heappop(scheduled)
-            timer._scheduled = False
-            ready.append(timer)
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
@@ -97,13 +105,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __del__(self) -> None:
         pass  # it holds nothing that has to be closed
-
-
-class _Timer(asyncio.TimerHandle):
-    number: int
-
-    def __lt__(self, other: Any) -> bool:
-        return (self._when, self.number) < (other._when, other.number)  # type: ignore[attr-defined]
 
 
 class Process:

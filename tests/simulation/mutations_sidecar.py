@@ -12,9 +12,24 @@ CLIENT, WATCH, RECORD, RETRY = (
 )
 ROUTES, SERVER = f"{SIDECAR}/trainer_api/routes.py", f"{SIDECAR}/trainer_api/server.py"
 TRUST, TUNNEL = f"{SIDECAR}/store/trust.py", f"{SIDECAR}/store/tunnel.py"
+LINES, SILENCES = f"{SIDECAR}/store/lines.py", f"{SIDECAR}/membership/silences.py"
 CALLS, EVENTS, COURSE = f"{PLUGIN}/sidecar/client.py", f"{PLUGIN}/sidecar/events.py", f"{PLUGIN}/agent/course.py"
 
 MUTATIONS = (
+    Mutation(
+        "a sidecar that is started anew forgets the success that the one before has recorded",
+        MACHINE,
+        "            self._move(HAS_FINISHED, round=round)\n\n    def close(",
+        "            pass\n\n    def close(",
+        "unit",
+    ),
+    Mutation(
+        "the success of a pod of the same name is taken for this one's",
+        RECORD,
+        " or not self._is_owned(found):\n            return None\n",
+        ":\n            return None\n",
+        "wire",
+    ),
     Mutation(
         "a stream's keep-alive is put off by whatever rings",
         ROUTES,
@@ -88,8 +103,8 @@ MUTATIONS = (
     Mutation(
         "a request that changed while it was written counts as written",
         RECORD,
-        "        await self._guarded(self._kube.patch_worker, body)\n        self._granted = wish\n",
-        "        await self._guarded(self._kube.patch_worker, body)\n        self._granted = self._wishes\n",
+        "replace_worker, self._with(request))\n        self._granted = wish\n",
+        "replace_worker, self._with(request))\n        self._granted = self._wishes\n",
         "wire",
     ),
     Mutation(
@@ -116,8 +131,85 @@ MUTATIONS = (
     Mutation(
         "requests put off heartbeats",
         RECORD,
-        "last_sign = min(loop.time() - random.uniform(0, self._pace / 2), last_beat + self._pace)",
-        "last_sign = loop.time()",
+        "self._last_sign = min(put_off, self._last_beat + self._pace)",
+        "self._last_sign = loop.time()",
+        "wire",
+    ),
+    Mutation(
+        "an answer waits for a request that is refused",
+        RECORD,
+        "                elif self._owes_word:",
+        "                elif self._owes_word and self._granted >= self._wishes:",
+        "wire",
+    ),
+    Mutation(
+        "what an earlier sidecar doubted stays in its record",
+        RECORD,
+        '            self._written_words = Words(status.get("doubts") or "", status.get("answer"))\n',
+        "",
+        "wire",
+    ),
+    Mutation(
+        "all beat when a round ends",
+        RECORD,
+        "            self._last_sign = self._last_beat = asyncio.get_running_loop().time()  # not now",
+        "            pass  # not now",
+        "wire",
+    ),
+    Mutation(
+        "who was stopped doubts all others when it wakes",
+        SILENCES,
+        "min(now - self._looked, LONGEST_LOOK_SECONDS)",
+        "now - self._looked",
+        "wire",
+    ),
+    Mutation(
+        "all members say at once that rank 0 is silent",
+        SILENCES,
+        "    return (rank.bit_length() + 1) // 2\n",
+        "    return 1\n",
+        "unit",
+    ),
+    Mutation(
+        "a challenge of long ago keeps members from saying that rank 0 is silent",
+        SILENCES,
+        "self._asked >= since",
+        "self._asked > -inf",
+        "unit",
+    ),
+    Mutation(
+        "who has finished is doubted",
+        SILENCES,
+        " and member not in finished)",
+        ")",
+        "unit",
+    ),
+    Mutation(
+        "who loses line and watch at once hears of no challenge",
+        LINES,
+        "            self._look_again()\n",
+        "            pass\n",
+        "wire",
+    ),
+    Mutation(
+        "a line that broke is not made anew",
+        LINES,
+        "            await asyncio.sleep(backoff.next())\n",
+        "            return\n",
+        "wire",
+    ),
+    Mutation(
+        "rank 0 answers no sign",
+        LINES,
+        "connection, Line.give_sign)",
+        "connection, lambda _: None)",
+        "wire",
+    ),
+    Mutation(
+        "a doubt of the last round is never taken back",
+        LINES,
+        "        if doubted != round.said and",
+        "        if doubted != (round.said or Members()) and",
         "wire",
     ),
     Mutation(

@@ -59,7 +59,11 @@ class Operator:
             lease_namespace=LEASE_NAMESPACE,
             lease_name=LEASE,
             health_port=8080,
+            metrics_port=0,
+            metrics_certificate="",
             log_level="info",
+            log_format="text",
+            job_metrics=True,
             identity=identity,
         )
 
@@ -85,7 +89,7 @@ def simulated(operators: list[Operator]) -> Iterator[None]:
     async def connect(_: Any = None) -> Kube:
         return _client(this().network)
 
-    async def serve(_: int) -> "_Closed":
+    async def serve(*_: Any, **__: Any) -> "_Closed":
         return _Closed()
 
     async def operator(*, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, **_: Any) -> None:

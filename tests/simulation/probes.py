@@ -6,10 +6,14 @@ What is slow in a storm is hidden by it: an event that was overlooked is found b
 from collections.abc import Callable
 from typing import NamedTuple
 
+from elasticjob.api import INDEX_LABEL, Members
+from elasticjob.signs import BACKSTOP_SECONDS
 from elasticjob_operator.objects.pods import SIDECAR, default_account
 from simulation.people import ask, path_of
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
+
+MISSED_BEATS = 3  # after which a worker is doubted of which nobody else hears
 
 
 class Probe(NamedTuple):
@@ -21,12 +25,17 @@ class Probe(NamedTuple):
 
 
 def probe(world: World, jobs: list[Object]) -> Probe | None:
-    """Does something to one of the jobs that train; None where there is none."""
-    training = [job for job in jobs if job.get("status", {}).get("phase") == "Running" and _pods(world, job)]
+    """Does something to one of the jobs that train, and that may form another round; None where there is none."""
+    training = [job for job in jobs if _may_go_on(job) and _pods(world, job)]
     if not training:
         return None
     job = world.dice.choice(training)
     return world.dice.choice((_delete_pod, _silence, _grow, _take_role, _end_trainer))(world, job)
+
+
+def _may_go_on(job: Object) -> bool:
+    status = job.get("status", {})
+    return status.get("phase") == "Running" and status["rendezvous"]["phase"] != "Closed"
 
 
 def _delete_pod(world: World, job: Object) -> Probe:
@@ -36,12 +45,30 @@ def _delete_pod(world: World, job: Object) -> Probe:
 
 
 def _silence(world: World, job: Object) -> Probe:
-    """A sidecar that says nothing more, for ever."""
-    pod = world.dice.choice(_pods(world, job))
+    """A sidecar that says nothing more, for ever; not one that is to be started again just now."""
+    pods = [pod for pod in _pods(world, job) if _sidecar_runs(world, pod)]
+    if not pods:
+        return _grow(world, job)
+    pod = world.dice.choice(pods)
     run = world.cluster.run_of(pod["metadata"]["uid"])
     if run is not None:
         run.containers[SIDECAR].process.freeze()
-    return Probe(f"the sidecar of {pod['metadata']['name']} fell silent", lambda: _is_gone(world, pod), 240.0)
+    seconds = 240.0 if _is_heard(world, job) else 240.0 + MISSED_BEATS * BACKSTOP_SECONDS
+    return Probe(f"the sidecar of {pod['metadata']['name']} fell silent", lambda: _is_gone(world, pod), seconds)
+
+
+def _is_heard(world: World, job: Object) -> bool:
+    """Whether each worker has a line, or holds those of others: all take part, and none is a stub, which has no lines.
+    Else the heartbeats tell."""
+    agreed, pods = job["status"]["rendezvous"], _pods(world, job)
+    records = [world.server.get("elasticworkers", NAMESPACE, pod["metadata"]["name"]) or {} for pod in pods]
+    answers = all(record.get("status", {}).get("answer") is not None for record in records)
+    return agreed["phase"] == "Formed" and agreed.get("worldSize", 0) >= max(2, len(pods)) and answers
+
+
+def _sidecar_runs(world: World, pod: Object) -> bool:
+    run = world.cluster.run_of(pod["metadata"]["uid"])
+    return run is None or not run.containers[SIDECAR].process.dead
 
 
 def _grow(world: World, job: Object) -> Probe:
@@ -71,8 +98,8 @@ def _take_role(world: World, job: Object) -> Probe:
 
 
 def _end_trainer(world: World, job: Object) -> Probe:
-    """It is killed, and its sidecar knows."""
-    pod = world.dice.choice(_pods(world, job))
+    """A member's is killed, and its sidecar knows."""
+    pod = world.dice.choice(_members(world, job))
     run = world.cluster.run_of(pod["metadata"]["uid"])
     before = job["status"]["rendezvous"]["round"]
     name = job["metadata"]["name"]
@@ -114,6 +141,13 @@ def _pods(world: World, job: Object) -> list[Object]:
         and "deletionTimestamp" not in stored.body["metadata"]
         and any(one["name"] == SIDECAR for one in stored.body["spec"].get("initContainers", ()))
     ]
+
+
+def _members(world: World, job: Object) -> list[Object]:
+    """The pods of those that train: a spare may end without another round. All pods where they come and go."""
+    pods, agreed = _pods(world, job), job["status"]["rendezvous"].get("participants", "")
+    indices = {str(member.index) for member in Members.read(agreed)}
+    return [pod for pod in pods if pod["metadata"]["labels"][INDEX_LABEL] in indices] or pods
 
 
 def _is_gone(world: World, pod: Object) -> bool:

@@ -207,9 +207,9 @@ def _listener(port: int) -> Any:
 @contextmanager
 def stand_ins() -> Iterator[None]:
     """What would open sockets below asyncio opens none."""
-    kept = transport.TunnelListener, health._listener
-    transport.TunnelListener, health._listener = TunnelListener, _listener  # type: ignore[assignment, misc]
+    kept = transport.TunnelListener, health.listener
+    transport.TunnelListener, health.listener = TunnelListener, _listener  # type: ignore[assignment, misc]
     try:
         yield
     finally:
-        transport.TunnelListener, health._listener = kept  # type: ignore[misc]
+        transport.TunnelListener, health.listener = kept  # type: ignore[misc]

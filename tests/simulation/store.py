@@ -12,10 +12,22 @@ Matcher = Callable[[Object], bool]
 
 
 class Stored(NamedTuple):
-    """An object, never changed in place, and its JSON."""
+    """An object, its JSON, and that of each of its parts. What two versions have in common both hold, so nothing in
+    them is ever changed in place."""
 
     body: Object
     raw: bytes
+    parts: dict[str, bytes]
+
+    @classmethod
+    def of(cls, body: Object, before: "Stored | None" = None) -> "Stored":
+        """Writes only the parts that `before` does not have."""
+        old, known = (before.body, before.parts) if before else ({}, {})
+        parts = {
+            key: known[key] if value is old.get(key) and key in known else json.dumps(value).encode()
+            for key, value in body.items()
+        }
+        return cls(body, b"{%s}" % b", ".join(b'"%s": %s' % (key.encode(), raw) for key, raw in parts.items()), parts)
 
 
 class Change(NamedTuple):
@@ -61,7 +73,7 @@ class Store:
         before = self.find(plural, name)
         self.version += 1
         meta["resourceVersion"] = str(self.version)
-        stored = Stored(body, json.dumps(body).encode())
+        stored = Stored.of(body, before)
         self._objects.setdefault(plural, {})[name] = stored
         self.uids.add(meta["uid"])
         old = before.body if before else None
@@ -72,9 +84,8 @@ class Store:
         before = self._objects[plural].pop(name)
         self.version += 1
         self.uids.discard(before.body["metadata"]["uid"])
-        last = json.loads(before.raw)
-        last["metadata"]["resourceVersion"] = str(self.version)
-        raw = json.dumps(last).encode()
+        last = at_version(before.body, self.version)
+        raw = Stored.of(last, before).raw
         self._note(Change(self.version, plural, "DELETED", last, None, raw, by, sent_at))
 
     def forget_history(self) -> None:
@@ -93,6 +104,10 @@ class Store:
         self.log.append(change)
         for observer in self.observers:
             observer(change)
+
+
+def at_version(body: Object, version: int) -> Object:
+    return {**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}}
 
 
 REQUIREMENT = re.compile(r"([^=,( ]+)(?: in \(([^)]*)\)|=([^,]*))?")

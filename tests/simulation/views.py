@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from elasticjob.api import Member, Members
+from elasticjob.api import Cause, Member, Members
 from elasticjob_torch.sidecar.client import Call, Round
 from simulation.containers import Sandbox
 from simulation.loop import Process
@@ -31,11 +31,24 @@ class Views:
 
     def see(self, change: Change, now: float) -> None:
         if change.plural == "elasticworkers" and change.new is not None:
+            self._check_success(change)
             request = change.new["spec"].get("request") or {}
             if request.get("type") == "Finish":
                 self._finished.add((change.new["metadata"]["name"], request.get("round")))
         elif change.plural == "elasticjobs":
             self._see_job(change.body, now)
+
+    def _check_success(self, change: Change) -> None:
+        """A sidecar that is started anew does not take back what its trainer has said."""
+        if change.old is None or change.new is None or change.by != f"pod {change.new['metadata']['name']}":
+            return
+        old, new = change.old["spec"], change.new["spec"]
+        said, says = old.get("request") or {}, new.get("request") or {}
+        owners = [body["metadata"].get("ownerReferences") for body in (change.old, change.new)]
+        taken_back = not says or says.get("cause") == Cause.POD_STOPPING
+        if said.get("type") == "Finish" and taken_back and old["id"] != new["id"] and owners[0] == owners[1]:
+            name = change.new["metadata"]["name"]
+            self.complain(f"the record of {name} said Finish, and a new sidecar has written {says.get('type')} over it")
 
     def _see_job(self, job: Object, now: float) -> None:
         agreed = job.get("status", {}).get("rendezvous", {})

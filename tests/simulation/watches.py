@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from simulation.loop import VirtualLoop
-from simulation.store import Change, Matcher, Object, Store
+from simulation.store import Change, Matcher, Store, at_version
 
 GONE = {
     "kind": "Status",
@@ -43,13 +43,14 @@ class Watch:
         self._send: Callable[[bytes], Any] = lambda line: None
         self._end: Callable[[str], Any] = lambda how: None
         self._timers: list[Any] = []
-        self.stopped = False
+        self.stopped, self._started = False, False
 
     def start(self, send: Callable[[bytes], Any], end: Callable[[str], Any]) -> None:
         """What happened since it was asked for comes first."""
         self._send, self._end = send, end
         if self.stopped:
             return
+        self._started = True
         if self._since < self._store.compacted:
             self._send(_line("ERROR", json.dumps(GONE).encode()))
             self.finish()
@@ -63,7 +64,7 @@ class Watch:
 
     def tell(self, change: Change) -> None:
         """As an object that begins to match is added, and one that ceases to is deleted."""
-        if self.stopped or change.plural != self._plural or change.version <= self._since:
+        if self.stopped or not self._started or change.plural != self._plural or change.version <= self._since:
             return
         if self._namespace is not None and change.body["metadata"]["namespace"] != self._namespace:
             return
@@ -75,7 +76,8 @@ class Watch:
         type = "MODIFIED" if was and fits else "ADDED" if fits else "DELETED"
         raw = change.raw
         if type == "DELETED" and change.new is not None:
-            raw = json.dumps(_at(change.old, change.version)).encode()
+            assert change.old is not None
+            raw = json.dumps(at_version(change.old, change.version)).encode()
         self._send(_line(type, raw))
 
     def _bookmark(self) -> None:
@@ -99,8 +101,3 @@ class Watch:
 
 def _line(type: str, raw: bytes) -> bytes:
     return b'{"type": "%s", "object": %s}\n' % (type.encode(), raw)
-
-
-def _at(body: Object | None, version: int) -> Object:
-    assert body is not None
-    return {**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}}

@@ -78,6 +78,11 @@ class ControlPlane:
         """The path of the certificate, in PEM, that vouches for the API server."""
         return self._directory_of_this_start / "apiserver.crt"
 
+    @property
+    def server_pid(self) -> int:
+        """The process id of kube-apiserver, while it runs."""
+        return self._programs[1].pid
+
     def start(self) -> None:
         """Start both programs; return when the API server is ready. Stop them with `stop`."""
         if self._work is not None:
@@ -245,8 +250,8 @@ def _apiserver_flags(work: Path, database: int, port: int) -> list[str]:
         f"--service-account-key-file={work / 'service-accounts.pem'}",
         f"--service-account-signing-key-file={work / 'service-accounts.pem'}",
         "--service-cluster-ip-range=10.0.0.0/24",
-        # pods would wait for a default service account, which a controller makes
-        "--disable-admission-plugins=ServiceAccount",
+        # controllers make the default service account, and take the protection from a claim that is deleted
+        "--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection",
         # a Service for a server on loopback helps nobody
         "--endpoint-reconciler-type=none",
     ]

@@ -15,7 +15,10 @@ REQUESTS = spoiled(
         "cause": st.sampled_from(["Started", "WorkerFailed", "AgentLost"]) | texts,
     }
 )
-STATUSES = spoiled({"heartbeat": SMALL, "round": SMALL, "rank": SMALL, "metrics": st.just({"loss": 0.5})})
+IMPORTS = st.sampled_from(["torch,sklearn.datasets", ""]) | texts
+STATUSES = spoiled(
+    {"heartbeat": SMALL, "round": SMALL, "rank": SMALL, "metrics": st.just({"loss": 0.5}), "imports": IMPORTS}
+)
 
 
 def specs(index: int) -> st.SearchStrategy[Json]:

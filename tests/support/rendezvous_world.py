@@ -5,6 +5,7 @@ from dataclasses import replace
 from elasticjob.rendezvous import (
     Clocks,
     Decision,
+    Event,
     Member,
     PodState,
     Request,
@@ -29,6 +30,7 @@ class World:
         self.workers: dict[PodKey, Worker] = {}
         self.log: list[str] = []
         self.told: list[str] = []
+        self.events: list[Event] = []
         self.ids = 0
         self.step()
 
@@ -40,6 +42,7 @@ class World:
         self.state = decision.state
         self.log += [event.message for event in decision.events]
         self.told += [event.reason for event in decision.events]
+        self.events += decision.events
         for pod_key in pods_to_create(self.spec, self.state, workers, self.now):
             self.workers[pod_key] = Worker(index=pod_key[0], replacement=pod_key[1], pod=PodState.PENDING)
         for worker in pods_to_delete(self.spec, self.state, self.workers.values(), self.now):
@@ -66,6 +69,9 @@ class World:
                 address=f"10.0.0.{self.ids}:29402",
                 request=None,
                 heartbeat=0,
+                doubts=(),
+                answer=0,
+                unready=False,
                 invalid="",
             )
 
@@ -113,22 +119,33 @@ class World:
         self.step()
 
     def beat(self, *indices: int) -> None:
-        """The heartbeats of those workers that still have a pod."""
+        """The heartbeats of those workers that still have a pod, and their answers, as a living sidecar gives them."""
         for index in indices:
             if any(pod_key[0] == index for pod_key in self.workers):
                 worker = self.workers[self.pod_key(index)]
-                self.change(index, heartbeat=(worker.heartbeat or 0) + 1)
+                asked = worker.answer is not None and worker.member in self.state.challenged
+                answer = self.state.challenge if asked else worker.answer
+                self.change(index, heartbeat=(worker.heartbeat or 0) + 1, answer=answer)
+
+    def doubt(self, index: int, *of: int) -> None:
+        """Its record says that it hears nothing of those, and of all others that it does."""
+        self.change(index, doubts=tuple(self.member(other) for other in of))
+
+    def take_over(self) -> None:
+        """Another operator begins, and knows what the status says."""
+        self.state = replace(self.state, clocks=Clocks(opened=self.now, formed=self.now))
+        self.step()
 
     def exit(self, index: int) -> None:
         """Its trainer's container ends with exit code 0, whatever it has said before."""
         self.change(index, pod=PodState.SUCCEEDED)
 
-    def wait(self, seconds: float, beating: tuple[int, ...] = ()) -> None:
-        """Time passes; the workers named go on beating."""
+    def wait(self, seconds: float, living: tuple[int, ...] = ()) -> None:
+        """Time passes; the sidecars of the workers named live."""
         end = self.now + seconds
         while self.now < end:
             self.now = min(self.now + 5, end)
-            self.beat(*beating)
+            self.beat(*living)
             self.step()
 
     @property

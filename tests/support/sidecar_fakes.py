@@ -68,6 +68,16 @@ class FakeKube:
         self.workers[name] = stored
         return self._answer("create", stored)
 
+    async def replace_worker(self, name: str, body: Json) -> Json:
+        """Guarded by the version that it names, which it has to; the status stays."""
+        await self._called("replace", body)
+        found = self._found(name)
+        if body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified", 409)
+        status = {"status": found["status"]} if "status" in found else {}
+        self.workers[name] = deepcopy(body) | status | {"metadata": self._metadata(body["metadata"])}
+        return self._answer("replace", self.workers[name])
+
     async def patch_worker(self, name: str, body: Json) -> Json:
         await self._called("patch", body)
         return self._answer("patch", self.patch(name, {key: body[key] for key in ("metadata", "spec") if key in body}))

@@ -93,7 +93,7 @@ class World:
         participants = str(Members(worker.machine.me for worker in members))
         rendezvous = {"phase": phase, "round": round, "participants": participants, **more}
         if phase != "Forming" and members:
-            rendezvous |= {"worldSize": len(members), "store": members[0].store}
+            rendezvous = {"worldSize": len(members), "store": members[0].store} | rendezvous
         self.kube.set_job(rendezvous)
 
     async def form(self, round: int = 1, **more: Any) -> None:

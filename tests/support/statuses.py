@@ -20,18 +20,25 @@ FORMED = State(
     finished=(Member(3, "d"),),
     replacements={1: 2},
     restarts=1,
+    challenge=4,
+    challenged=(Member(0, "a"),),
     store="10.0.0.1:29402",
     reason="scaled from 1 to 2",
+    cause="Scaled",
 )
 
 
 def status(state: State, before: ElasticJobStatus | None = None, **changes: Any) -> ElasticJobStatus:
+    return status_of(report(state, before, **changes))
+
+
+def report(state: State, before: ElasticJobStatus | None = None, **changes: Any) -> Report:
     spec = changes.pop("spec", {})
-    report = Report(
+    return Report(
         job=job(**spec),
         spec=ElasticJobSpec.parse(job(**spec)["spec"]),
         workers=changes.pop("workers", ()),
-        ready=0,
+        ready=frozenset(changes.pop("ready", ())),
         decision=Decision(state, formed_after=changes.pop("formed_after", None)),
         before=before or ElasticJobStatus(),
         problem=changes.pop("problem", None),
@@ -40,4 +47,3 @@ def status(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         now=changes.pop("now", NOW),
         waits=changes.pop("waits", {}),
     )
-    return status_of(report)

@@ -8,7 +8,7 @@ from typing import Any
 
 from elasticjob.api import API_VERSION, Member, Members
 from elasticjob.certificates import der_of, fingerprint_of
-from elasticjob_operator.objects.pods import SIDECAR
+from elasticjob.pods import SIDECAR
 from elasticjob_torch.agent.course import Steps
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar.client import Round
@@ -84,9 +84,14 @@ class Scene:
 
     async def form(self, round: int, *pods: "Pod", serve: bool = True) -> None:
         """All join, and hold the round, whose store the first one serves."""
+        before = [pod.request for pod in pods]
         self.tell("Forming", round)
         joins = [pod.agent.do(pod.agent.course.joining(None)) for pod in pods]
-        await self.until(lambda: all(pod.asks("Join") for pod in pods), "the joins")
+
+        def all_joined() -> bool:
+            return all(pod.asks("Join") and pod.request != last for pod, last in zip(pods, before, strict=True))
+
+        await self.until(all_joined, "the joins")
         self.tell("Formed", round, *pods)
         for pod, join in zip(pods, joins, strict=True):
             pod.agent.handed = await join
@@ -156,8 +161,12 @@ class Pod:
     def record(self) -> Json:
         return self.scene.server.get("elasticworkers", NAMESPACE, self.name) or {}
 
+    @property
+    def request(self) -> Json:
+        return self.record.get("spec", {}).get("request") or {}
+
     def asks(self, kind: str) -> bool:
-        return bool((self.record.get("spec", {}).get("request") or {}).get("type") == kind)
+        return bool(self.request.get("type") == kind)
 
     def spoil(self, change: Callable[[Json], None]) -> None:
         """Somebody writes to the record."""

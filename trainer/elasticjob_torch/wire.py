@@ -17,9 +17,11 @@ PORT = 29401  # on the pod's loopback
 NAME_LENGTH = 64  # of a trainer's or script's name
 DETAIL_LENGTH = 300  # characters of what failed; the rest is cut off
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
+MAX_IMPORTS, IMPORT_LENGTH, IMPORTS_LENGTH = 256, 128, 8192  # the last: characters of all, with a comma between two
+IMPORT_NAME = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"
 MAX_JSON_INTEGER = 2**53 - 1  # the largest number that every reader of JSON takes as it is
 LONGEST_SECONDS = 86400  # of any wait
-SHORTEST_WORKER_LOST_SECONDS = 10  # two heartbeats
+SHORTEST_WORKER_LOST_SECONDS = 10
 
 BODY_BYTES, BODY_SECONDS = 64 * 1024, 5.0  # of a request's body, and how long it may take to come
 HEAD_BYTES, HEADERS = 2048, 32  # of the request's line and of a header; how many headers
@@ -200,6 +202,14 @@ class Close(_OfATrainer, total=False):
     timeout: Recorded
 
 
+class Imports(TypedDict):
+    """What the script imports."""
+
+    imports: Annotated[
+        list[str], f"Names of modules, in their order; {IMPORTS_LENGTH} characters of all, with a comma between two."
+    ]
+
+
 class _Watch(TypedDict):
     script: Script
 
@@ -375,6 +385,13 @@ CLOSE = Call(
     "Closes the rendezvous for all: the formed round trains to its end, nobody joins another.",
     (*_OF_A_TRAINER, Code.API_AWAY),
 )
+IMPORTS = Call(
+    "POST",
+    "/v1/imports",
+    Imports,
+    None,
+    "What the script imports, for the job's next pods, whose parked processes import it early. Needs no open stream.",
+)
 WATCH = Call(
     "GET",
     "/v1/rendezvous/watch",
@@ -393,4 +410,4 @@ SAVED = Call(
 )
 PROGRESS = Call("POST", "/v1/progress", Report, None, "How far the training is, shown in the job's status.")
 
-CALLS = (EVENTS, JOIN, VIEW, POST_STORE, ASK_STORE, FINISH, LEAVE, CLOSE, WATCH, SAVED, PROGRESS)
+CALLS = (EVENTS, JOIN, VIEW, POST_STORE, ASK_STORE, FINISH, LEAVE, CLOSE, IMPORTS, WATCH, SAVED, PROGRESS)

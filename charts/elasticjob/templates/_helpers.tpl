@@ -1,7 +1,12 @@
+{{- define "elasticjob.name" -}}
+{{ .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" }}
+{{- end -}}
+
 {{/* Name of the release's objects: the release's name, with the chart's where it lacks it. */}}
 {{- define "elasticjob.fullname" -}}
-{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
-{{- $name | trunc 40 | trimSuffix "-" -}}
+{{- $chart := include "elasticjob.name" . -}}
+{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name $chart) (contains $chart .Release.Name) -}}
+{{- .Values.fullnameOverride | default $name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "elasticjob.operator" -}}
@@ -14,15 +19,48 @@
 
 {{/* Selector labels; they never change, because a Deployment's selector cannot. */}}
 {{- define "elasticjob.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "elasticjob.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The chart's own labels, and those of commonLabels that are none of these. */}}
 {{- define "elasticjob.labels" -}}
-{{ include "elasticjob.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- include "elasticjob.moreLabels" (list . dict) -}}
+{{- end -}}
+
+{{/* ... and labels of one object: (list . .Values.metrics.rules.labels) */}}
+{{- define "elasticjob.moreLabels" -}}
+{{- $root := index . 0 -}}
+{{- $own := fromYaml (include "elasticjob.selector" $root) -}}
+{{- $_ := set $own "app.kubernetes.io/version" $root.Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
+{{- toYaml (merge $own (index . 1) $root.Values.commonLabels) -}}
+{{- end -}}
+
+{{/* Labels of the pods of hooks, which no selector of the operator's finds. */}}
+{{- define "elasticjob.hookLabels" -}}
+{{- $own := dict "app.kubernetes.io/name" (printf "%s-hook" (include "elasticjob.name" .)) -}}
+{{- toYaml (merge $own (dict "app.kubernetes.io/instance" .Release.Name) .Values.commonLabels) -}}
+{{- end -}}
+
+{{/* What the pods of hooks have in common with the operator's. */}}
+{{- define "elasticjob.hookPod" -}}
+enableServiceLinks: false
+securityContext:
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* Image reference: (list . .Values.image.operator) */}}
@@ -38,6 +76,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 
+{{/* The operators' metrics: their Service, the name of their port, and the mount of their certificate. */}}
+{{- define "elasticjob.metricsService" -}}
+{{ include "elasticjob.operator" . }}-metrics
+{{- end -}}
+
+{{- define "elasticjob.metricsPort" -}}
+{{ if (.Values.metrics.secure).enabled }}metrics{{ else }}health{{ end }}
+{{- end -}}
+
+{{- define "elasticjob.metricsMounts" -}}
+{{- if and (.Values.metrics.secure).enabled .Values.metrics.secure.certificateSecret -}}
+- {name: metrics-certificate, mountPath: /metrics-certificate, readOnly: true}
+{{- end -}}
+{{- end -}}
+
+{{- define "elasticjob.metricsVolumes" -}}
+{{- with .Values.metrics.secure -}}
+{{- if and .enabled .certificateSecret -}}
+- {name: metrics-certificate, secret: {secretName: {{ .certificateSecret }}}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What an uninstall leaves, for NOTES.txt and kept.yaml. */}}
 {{- define "elasticjob.kept" -}}
 `helm uninstall` removes the operator and leaves the CRDs and all ElasticJobs. Running jobs train on, but without an
@@ -47,16 +108,4 @@ To remove them as well, with their pods:
     kubectl delete elasticjobs --all --all-namespaces
     kubectl delete crd elasticjobs.elasticjob.io elasticworkers.elasticjob.io
     kubectl delete configmap --namespace {{ .Release.Namespace }} {{ include "elasticjob.fullname" . }}-crds-and-jobs-are-kept
-{{- end -}}
-
-{{/* Not Chart.yaml's kubeVersion: without a cluster, a Helm that was built from source calls itself Kubernetes 1.20
-and would refuse to render. */}}
-{{- define "elasticjob.checkCluster" -}}
-{{- $version := .Capabilities.KubeVersion.Version -}}
-{{- if and (semverCompare "<1.29.0-0" $version) (lookup "v1" "Namespace" "" "default") -}}
-{{- fail (printf "ElasticJob needs Kubernetes 1.29 or newer, for native sidecar containers; this cluster is %s" $version) -}}
-{{- end -}}
-{{- if and .Values.admissionPolicy.enabled (semverCompare "<1.30.0-0" $version) (lookup "v1" "Namespace" "" "default") -}}
-{{- fail (printf "this cluster is %s and knows no ValidatingAdmissionPolicy; set admissionPolicy.enabled=false, and read in values.yaml what then is open" $version) -}}
-{{- end -}}
 {{- end -}}

@@ -24,6 +24,12 @@ def due(clocks: Clocks, index: int) -> float:
     return -inf if failures is None else failures.since + delay_of(failures)
 
 
+def forgotten(failures: Failures) -> float:
+    """The moment from which a spare that waits is good: its pod came after the longest delay at most, and has not
+    failed for as long again."""
+    return failures.since + 2 * LONGEST_SECONDS
+
+
 def after_one_more(known: Failures | None, why: str, *, was_member: bool, now: float) -> Failures:
     """The count after another failure; `was_member`: the pod was in the last formed round."""
     in_a_row, before_any_round = (known.in_a_row, known.before_any_round) if known is not None else (0, 0)

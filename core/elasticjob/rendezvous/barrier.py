@@ -6,15 +6,17 @@
   not left are waited for longer, until they join or are lost: they may still be stopping their processes.
 
 The join timeout runs only while every missing worker has a running pod: without pods the job waits. It fails when so
-many workers fail before they join, again and again, that the minimum cannot be reached without them.
+many workers fail before they join, again and again, that the minimum cannot be reached without them. Nobody waits for
+a spare: who joins first has the places.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import Roster, is_stopping, lacks_last_word, min_members, roster_of
+from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, min_members, roster_of
 from elasticjob.terms import Outcome
 
 
@@ -40,11 +42,18 @@ def judge(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Ve
     return Verdict(min_reached=since)
 
 
-def in_rank_order(state: State, joined: Iterable[Worker]) -> tuple[Worker, ...]:
-    """Survivors keep their order, newcomers follow by index (a number: worker 10 comes after worker 2)."""
-    ranks = {member: rank for rank, member in enumerate(state.participants)}
-    last = len(ranks)
-    return tuple(sorted(joined, key=lambda one: (ranks.get(one.member, last) if one.member else last, one.index)))
+def in_rank_order(state: State, joined: Collection[Worker]) -> tuple[Worker, ...]:
+    """Who stays keeps its rank, as far as the round is large enough. The others fill the free ranks: survivors in the
+    order that they had, then newcomers by index (a number: worker 10 comes after worker 2)."""
+    ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
+    size, last = len(joined), len(ranks)
+    stay = {ranks[one.member]: one for one in joined if ranks.get(one.member, size) < size}
+    move = sorted(
+        (one for one in joined if ranks.get(one.member, size) >= size),
+        key=lambda one: (ranks.get(one.member, last), one.index),
+    )
+    others = iter(move)
+    return tuple(stay[rank] if rank in stay else next(others) for rank in range(size))
 
 
 def _awaited(state: State, roster: Roster) -> bool:
@@ -58,7 +67,7 @@ def _awaited(state: State, roster: Roster) -> bool:
 
 def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -> Verdict:
     failing = _failing(spec, state, roster)
-    if failing and roster.wanted - len(failing) < least:
+    if failing and roster.wanted_with_spares - len(failing) < least:
         return Verdict(failure=(Outcome.FAILED, failing[min(failing)]))
     if roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing):
         return Verdict()
@@ -71,15 +80,16 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
 
 
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
-    """By index, how wanted workers failed too often before they joined."""
+    """By index, how workers failed too often before they joined; spares too, as they could take a place."""
     failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
-    for worker in roster.missing:
+    missing = (*roster.missing, *(worker for worker in roster.spares if not has_joined(state, worker)))
+    for worker in missing:
         if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes:
             ended = f"worker {worker.index} ended before it joined"
             if spec.starts_torchrun:
                 ended = f"worker {worker.index} ended {worker.crashes} times before it joined, {bound}"
             failing[worker.index] = ended + (f": {worker.detail}" if worker.detail else "")
-    for index in (*roster.owed, *(worker.index for worker in roster.missing)):
+    for index in (*roster.owed, *roster.owed_spares, *(worker.index for worker in missing)):
         failures = state.clocks.failures.get(index)
         if failures is not None and failures.before_any_round > spec.max_restarts:
             times = (

@@ -8,9 +8,10 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 
 from collections.abc import Callable, Iterable
 
-from elasticjob.rendezvous import barrier
-from elasticjob.rendezvous.backoff import LONGEST_SECONDS
-from elasticjob.rendezvous.limits import SHARED_SILENCE, last_call
+from elasticjob.members import Member
+from elasticjob.rendezvous import barrier, challenges
+from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
+from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import (
     NOT_TORCHRUN,
     Break,
@@ -21,10 +22,10 @@ from elasticjob.rendezvous.losses import (
     stopped_untold,
 )
 from elasticjob.rendezvous.model import Beat, Decision, PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import STUCK, current, is_current, is_unknown, lacks_last_word, roster_of
+from elasticjob.rendezvous.roster import STUCK, current, has_joined, is_current, is_unknown, lacks_last_word
 from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED
-from elasticjob.terms import Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
@@ -48,7 +49,7 @@ def note_finished(step: Step) -> None:
         if member is None or member.index in done or worker.deleting or step.suspended:
             continue
         waited = step.now - clocks.invalid.get(worker.pod_key, step.now)
-        last_word_lost = waited >= step.spec.worker_lost and lacks_last_word(step.state, worker)
+        last_word_lost = waited >= step.spec.patience and lacks_last_word(step.state, worker)
         if worker.asks(RequestType.FINISH) or last_word_lost:
             step.set(finished=(*step.state.finished, member))
             step.announce("WorkerFinished", f"worker {worker.index} finished")
@@ -66,33 +67,25 @@ def refuse_strays(step: Step) -> None:
 
 
 def note_heartbeats(step: Step) -> None:
-    """A heartbeat is judged by when this operator saw it change, not by another clock (rules 5 and 11).
+    """A heartbeat is noted when this operator sees it change: long silence is a reason to doubt (rules 5 and 11).
 
     One that has not come yet counts from when the record was seen: a worker may fall silent before its first.
-    The first one after a silence of all starts every clock anew, or it would make the others look lost.
     """
-    known, now, done = step.state.clocks.beats, step.now, step.state.done
-    beats = {}
-    for worker in current(step.state, step.workers).values():
-        member = worker.member
-        if member is None or worker.deleting or member.index in done:
-            continue
+    known, beats = step.state.clocks.beats, {}
+    for member, worker in challenges.able(step.state, step.workers).items():
         last = known.get(member)
-        if last is not None and last.value == worker.heartbeat:
-            beats[member] = last
-            continue
-        beats[member] = Beat(worker.heartbeat, now)
-        if last is not None:
-            step.heard[member] = last.since
-    heard_before = max((beat.since for beat in known.values()), default=now)
-    if now - heard_before >= SHARED_SILENCE and any(beat.since == now for beat in beats.values()):
-        beats = {member: Beat(beat.value, now) for member, beat in beats.items()}
+        beats[member] = last if last and last.value == worker.heartbeat else Beat(worker.heartbeat, step.now)
     step.clock(beats=beats)
 
 
+def note_answers(step: Step) -> None:
+    """The first answer to a challenge starts the clock of all others that it asks (rules 5 and 11)."""
+    step.clock(asked=challenges.noted(step.state, challenges.able(step.state, step.workers), step.now))
+
+
 def note_invalid(step: Step) -> None:
-    """What makes no sense counts for nothing, and may be mended for `workerLostSeconds`: an invalid record, a pod that
-    nobody has made, and exit code 0 of a worker that has not finished (rules 5, 9 and 13)."""
+    """What makes no sense counts for nothing, and may be mended for 15 s or `workerLostSeconds`, which is more: an
+    invalid record, a pod that nobody has made, exit code 0 of a worker that has not finished (rules 5, 9 and 13)."""
     state, known, found = step.state, step.state.clocks.invalid, {}
     for worker in step.workers:
         if worker.deleting or worker.index in state.done or not _makes_no_sense(state, worker):
@@ -117,18 +110,18 @@ def _makes_no_sense(state: State, worker: Worker) -> bool:
 
 
 def give_up_lost(step: Step) -> None:
-    """A worker that is gone, going, failed, silent, hung or long invalid is lost: its pod is given up, for good
-    (rule 5)."""
-    for lost in lost_workers(step.spec, step.state, step.workers, step.heard, step.now):
+    """A worker that is gone, going, failed, hung or long invalid, or that does not answer while another does, is lost:
+    its pod is given up, for good (rule 5)."""
+    for lost in lost_workers(step.spec, step.state, step.workers, step.now):
         step.give_up_lost(lost)
 
 
 def send_away_excess(step: Step) -> None:
-    """A worker that finds no room in `spec.replicas`, or is outdated, is told to leave, for good (rules 8 and 12).
+    """A worker that finds no place and is no spare, or is outdated, is told to leave, for good (rules 8 and 12).
 
     What is wanted later gets a new pod.
     """
-    for worker in roster_of(step.spec, step.state, step.workers).excess:
+    for worker in step.roster.excess:
         step.give_up(worker.index, worker.replacement)
         if worker.member is not None:
             step.set(leaving=(*step.state.leaving, worker.member))
@@ -152,7 +145,7 @@ def complete(step: Step) -> None:
 
 
 def _nobody_left(step: Step) -> bool:
-    return step.state.phase is not CLOSED and roster_of(step.spec, step.state, step.workers).wanted == 0
+    return step.state.phase is not CLOSED and step.roster.wanted == 0
 
 
 def close_on_request(step: Step) -> None:
@@ -184,20 +177,20 @@ def break_round(step: Step) -> None:
     innocent = explained(step.state, step.workers, step.lost)
     first = next((one for one in broken if one.counted is not innocent), broken[0])
     told = all(one.member in step.state.leaving for one in broken)
-    reason = _why_told(step, first) if told else first.why
-    step.open_round(ROUND_BROKEN, reason, warning=first.counted)
+    cause, reason = _why_told(step, first) if told else (first.cause, first.why)
+    step.open_round(ROUND_BROKEN, cause, reason, warning=first.counted)
     step.set(failure=first.why if first.counted else "", planned=told)
 
 
-def _why_told(step: Step, first: Break) -> str:
-    """Why members were told to leave."""
+def _why_told(step: Step, first: Break) -> tuple[str, str]:
+    """Why members were told to leave, in a word and in a sentence."""
     if step.spec.suspend:
-        return "suspended"
+        return RoundCause.SUSPENDED, "suspended"
     if step.spec.replicas < step.state.replicas:
-        return f"scaled from {step.state.replicas} to {step.spec.replicas}"
+        return RoundCause.SCALED, f"scaled from {step.state.replicas} to {step.spec.replicas}"
     if any(worker.outdated for worker in step.workers if worker.member in step.state.leaving):
-        return "spec.template was changed"
-    return first.why
+        return RoundCause.TEMPLATE_CHANGED, "spec.template was changed"
+    return first.cause, first.why
 
 
 def explain_failure(step: Step) -> None:
@@ -218,7 +211,7 @@ def reopen_for_newcomers(step: Step) -> None:
     state, now = step.state, step.now
     if state.phase is not FORMED:
         return
-    roster = roster_of(step.spec, state, step.workers)
+    roster = step.roster
     newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
     about_to_end = not state.done.isdisjoint(member.index for member in state.participants)
     if not newcomers or about_to_end:
@@ -232,10 +225,10 @@ def reopen_for_newcomers(step: Step) -> None:
         return
     full = len(state.participants) + len(newcomers) == step.spec.replicas
     names = ", ".join(str(worker.index) for worker in newcomers)
-    reason = f"worker{'s' * (len(newcomers) > 1)} {names} joined"
+    cause, reason = RoundCause.WORKERS_JOINED, f"worker{'s' * (len(newcomers) > 1)} {names} joined"
     if full and step.spec.replicas > state.replicas > 0:
-        reason = f"scaled from {state.replicas} to {step.spec.replicas}"
-    step.open_round(ROUND_REOPENED, reason)
+        cause, reason = RoundCause.SCALED, f"scaled from {state.replicas} to {step.spec.replicas}"
+    step.open_round(ROUND_REOPENED, cause, reason)
     step.set(planned=True)
 
 
@@ -273,15 +266,34 @@ def _within_budget(step: Step) -> bool:
 
 
 def _form(step: Step, members: tuple[Worker, ...]) -> None:
-    """Ranks are positions in this order: survivors keep theirs, newcomers follow by index."""
+    """Ranks are positions in this order."""
     state = step.state
-    reason = {"": "first formation", "suspended": "resumed"}.get(state.reason, state.reason)
+    participants = tuple(worker.member for worker in members if worker.member)
+    begins = {"": (RoundCause.FIRST_FORMATION, "first formation"), "suspended": (RoundCause.RESUMED, "resumed")}
+    cause, reason = begins.get(state.reason, (state.cause or RoundCause.OTHER, state.reason))
+    reason += _of_spares(step, participants)
     step.formed_after = step.now - state.clocks.opened
     message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
-    step.move(ROUND_FORMED, reason, message)
-    participants = tuple(worker.member for worker in members if worker.member)
+    step.move(ROUND_FORMED, cause, reason, message)
     step.set(participants=participants, replicas=step.spec.replicas, store=members[0].address)
     step.clock(formed=step.now, newcomer=None)
+
+
+def _of_spares(step: Step, members: tuple[Member, ...]) -> str:
+    """Which spares take ranks that were others': a spare had joined before the last round ended."""
+    if not step.spec.spares:
+        return ""
+    known = set(step.state.participants)
+    changed = [
+        (one.index, rank)
+        for rank, (one, before) in enumerate(zip(members, step.state.participants, strict=False))
+        if one not in known and one.index != before.index
+    ]
+    if not changed:
+        return ""
+    indices, ranks = (", ".join(map(str, numbers)) for numbers in zip(*changed, strict=True))
+    many = len(changed) > 1
+    return f"; spare{'s' * many} {indices} take{'s' * (not many)} rank{'s' * many} {ranks}"
 
 
 def reset_restarts(step: Step) -> None:
@@ -292,17 +304,41 @@ def reset_restarts(step: Step) -> None:
 
 
 def forgive_failures(step: Step) -> None:
-    """A pod that stands in a round for as long as the longest delay clears its index of failures (rule 5)."""
+    """A pod that stands in a round for as long as the longest delay, or waits that long as a spare, clears its index of
+    failures (rule 5)."""
     state, clocks = step.state, step.state.clocks
-    if state.phase is FORMED and clocks.failures and step.now - clocks.formed >= LONGEST_SECONDS:
-        members = {member.index for member in state.participants}
-        step.clock(failures={index: known for index, known in clocks.failures.items() if index not in members})
+    if not clocks.failures:
+        return
+    stands = state.phase is FORMED and step.now - clocks.formed >= LONGEST_SECONDS
+    members = {member.index for member in state.participants} if stands else set()
+    spares = {worker.index for worker in step.roster.spares if has_joined(state, worker)}
+    step.clock(
+        failures={
+            index: known
+            for index, known in clocks.failures.items()
+            if index not in members and not (index in spares and step.now >= forgotten(known))
+        }
+    )
+
+
+def challenge_doubted(step: Step) -> None:
+    """Who is doubted is asked to show that it lives, and with it others that are not doubted (rule 5)."""
+    state, now = step.state, step.now
+    present = challenges.able(state, step.workers)
+    suspects = challenges.doubted(step.spec, state, present, now)
+    questions = challenges.kept(state, present, suspects)
+    challenge = challenges.to_ask(state, present, suspects, questions, now)
+    if challenge is not None:
+        questions = challenges.asked_by(state, challenge, questions, now)
+        step.set(challenge=state.challenge + 1, challenged=challenge.members)
+    step.clock(asked=questions)
 
 
 RULES: tuple[Callable[[Step], None], ...] = (
     note_finished,
     refuse_strays,
     note_heartbeats,
+    note_answers,
     note_invalid,
     give_up_lost,
     send_away_excess,
@@ -313,6 +349,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     reopen_for_newcomers,
     hurry_after_loss,
     form_round,
+    challenge_doubted,
     reset_restarts,
     forgive_failures,
 )

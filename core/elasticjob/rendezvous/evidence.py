@@ -6,8 +6,7 @@ If one of two accounts of who counts is wrong they differ; a shared one would be
 from dataclasses import dataclass
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.limits import SHARED_SILENCE
-from elasticjob.rendezvous.model import COUNTED_CAUSES, Decision, PodState, Request, Spec, State, Worker
+from elasticjob.rendezvous.model import COUNTED_CAUSES, Asked, Decision, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 
 ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
@@ -29,8 +28,13 @@ class Step:
 
     @property
     def room(self) -> int:
-        """How many workers are wanted."""
+        """How many workers have a place."""
         return 0 if self.spec.suspend else max(0, self.spec.replicas - len(self.after.done))
+
+    @property
+    def room_with_spares(self) -> int:
+        """How many workers are kept; without places there are no spares."""
+        return self.room + self.spec.spares if self.room else 0
 
     @property
     def least(self) -> int:
@@ -55,7 +59,8 @@ class Step:
         }
 
     def kept(self) -> list[Worker]:
-        """The wanted workers that have a pod: what was lost or had no room is given up by the end of the step."""
+        """The wanted workers and the spares that have a pod: what was lost or had no room is given up by the end of the
+        step."""
         now = [
             worker
             for worker in self.current(self.after).values()
@@ -64,10 +69,26 @@ class Step:
         return [worker for worker in now if worker.pod not in ENDED or self.is_owed_a_word(self.after, worker)]
 
     def joined(self, last_formed: int) -> list[Worker]:
-        """The wanted workers whose join was made after round `last_formed` was formed."""
+        """The kept workers whose join was made after round `last_formed` was formed."""
         may_join = (PodState.PENDING, PodState.RUNNING)
         ask = [worker for worker in self.kept() if worker.pod in may_join and worker.asks(RequestType.JOIN)]
         return [worker for worker in ask if worker.request is not None and worker.request.after >= last_formed]
+
+    def have_places(self, state: State) -> list[Worker]:
+        """Those that have joined since the last round of `state`, as far as its members leave them places: members
+        first, then by index."""
+        joined = self.joined(state.last_formed)
+        there = {worker.pod_key for worker in joined}
+        awaited = [one for one in self.kept() if one.pod_key not in there and self.keeps_its_place(state, one)]
+        in_turn = sorted(joined, key=lambda worker: (worker.member not in state.participants, worker.index))
+        return in_turn[: max(0, self.room - len(awaited))]
+
+    def keeps_its_place(self, state: State, worker: Worker) -> bool:
+        """Whether it is a member of the last round of `state` that has not left it for good: it does not ask to leave,
+        and its pod runs, as far as is known or soon, or its last word is awaited."""
+        if worker.member not in state.participants or worker.asks(RequestType.LEAVE):
+            return False
+        return worker.pod in (PodState.PENDING, PodState.RUNNING) or self.is_owed_a_word(state, worker)
 
     def succeeded(self) -> tuple[set[Member], set[Member]]:
         """The workers that have finished in this step, and those that may be taken to have: the last word of one that
@@ -129,33 +150,57 @@ class Step:
                 return False
             case Request(type=RequestType.JOIN, after=after) if after >= before.round - 1:
                 return False
-        return worker.member in before.participants
+        return worker.member in before.participants and self.lived_on(worker)
 
     def training_failed(self, worker: Worker) -> bool:
         """Whether the training of a member that is given up is at fault."""
         if worker.deleting or worker.disrupted or (self.suspended and worker.pod is PodState.SUCCEEDED):
             return False
-        return worker.pod in CRASHED or (self.hangs(worker) and not self.at_fault(worker) and not self.silent(worker))
+        hangs = self.hangs(worker) and not self.at_fault(worker) and not self.unanswered(worker)
+        return worker.pod in CRASHED or hangs
 
     def invalid(self, worker: Worker) -> bool:
         """Whether its record makes no sense, and made none when this step began."""
         return worker.invalid != "" and worker.pod_key in self.before.clocks.invalid
 
-    def silent(self, worker: Worker) -> bool:
-        """Whether its heartbeat has stood still while another's went on, or it is the only one.
+    def able(self, state: State) -> dict[Member, Worker]:
+        """Who could answer a challenge: of the pods that count, those whose sidecar may live."""
+        there = (one for one in self.current(state).values() if one.index not in state.done and not one.deleting)
+        return {one.member: one for one in there if one.member is not None and one.pod not in ENDED}
 
-        A heartbeat that ends a silence of all says nothing against the others.
-        """
-        member, beats, known = worker.member, self.after.clocks.beats, self.before.clocks.beats
-        if member is None or member not in known or beats.get(member) != known[member]:
+    def doubted(self) -> set[Member]:
+        """Of whom a record or the cluster says, at the end of the step, that it is not heard of."""
+        able = self.able(self.after)
+        found = {member for member, worker in able.items() if worker.unready}
+        for member, worker in able.items():
+            found.update(one for one in worker.doubts if one != member and one in able)
+        return found
+
+    def unanswered(self, worker: Worker) -> bool:
+        """Whether it was asked, its clock ran when the step began, and still there is no answer."""
+        asked = self._asked(worker)
+        if asked is None or asked.counting is None or asked.answered is not None or worker.pod in ENDED:
             return False
-        if self.is_owed_a_word(self.before, worker):
-            return False
-        if worker.heartbeat != known[member].value:
-            return False
-        last = max((beat.since for other, beat in beats.items() if other != member), default=None)
-        heard_before = max(beat.since for beat in known.values())
-        return last is None or (last - known[member].since >= SHARED_SILENCE > last - heard_before)
+        if worker.answer is not None:
+            return worker.answer < asked.number
+        beat = self.before.clocks.beats.get(worker.member) if worker.member else None
+        return beat is not None and beat.value == worker.heartbeat
+
+    def shows_the_way(self, control: Worker, asked: Asked, of: Worker) -> bool:
+        """Whether what the control has written by the end of the step is an answer to what the other was asked."""
+        if control.answer is not None:
+            return control.answer >= asked.number
+        beat = self.after.clocks.beats.get(control.member) if control.member else None
+        known = [one.member for one in self.able(self.after).values() if one.answer is not None]
+        return beat is not None and beat.since > asked.since and (of.answer is None or known == [of.member])
+
+    def lived_on(self, worker: Worker) -> bool:
+        """Whether it is known to have answered while the round has been forming."""
+        asked = self._asked(worker)
+        return asked is not None and asked.lived is not None and asked.lived >= self.before.clocks.opened
+
+    def _asked(self, worker: Worker) -> Asked | None:
+        return (self.before.clocks.asked or {}).get(worker.member) if worker.member else None
 
     def breaks(self) -> dict[Member, bool]:
         """The members that no longer train in the formed round, and whether the training of each failed."""

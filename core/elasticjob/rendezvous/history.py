@@ -46,7 +46,8 @@ def told_once(before: State, after: State) -> Iterator[str]:
 
 
 def ranks_are_stable(before: State, after: State) -> Iterator[str]:
-    """A round has members, each index one rank; survivors keep their order, newcomers follow by index."""
+    """A round has members, each index one rank. Who stays keeps its rank if the round has it; the free ranks are filled
+    by the survivors of higher ones, as they were, then by newcomers by index."""
     if not newly_formed(before, after):
         return
     members = after.participants
@@ -54,10 +55,17 @@ def ranks_are_stable(before: State, after: State) -> Iterator[str]:
         yield f"round {after.round} was formed of nobody"
     if len({member.index for member in members}) < len(members):
         yield f"an index has two ranks in round {after.round}"
-    survivors = [member for member in before.participants if member in members]
-    newcomers = sorted(member for member in members if member not in before.participants)
-    if list(members) != survivors + newcomers:
-        yield f"round {after.round} is out of order: survivors first, as they were, then newcomers by index"
+    size, there, known = len(members), set(members), set(before.participants)
+    stay = {rank: member for rank, member in enumerate(before.participants[:size]) if member in there}
+    moved = [(rank, member) for rank, member in stay.items() if members[rank] != member]
+    for rank, member in moved:
+        yield f"worker {member.index} stays in round {after.round}, and has lost its rank {rank}"
+    if moved:
+        return
+    move = [member for member in before.participants[size:] if member in there]
+    newcomers = sorted(there - known)
+    if [member for rank, member in enumerate(members) if rank not in stay] != move + newcomers:
+        yield f"the free ranks of round {after.round} are out of order: survivors as they were, then newcomers by index"
 
 
 def no_victims(before: State, after: State) -> Iterator[str]:
@@ -132,6 +140,16 @@ def failures_wait(before: State, after: State) -> Iterator[str]:
         yield f"workers {found} of the last round were given up while a failure waits, and {kept} are noted"
 
 
+def challenges_count_up(before: State, after: State) -> Iterator[str]:
+    """A challenge has a number of its own: it never falls, and nobody else is asked by the same one."""
+    if not before.challenge <= after.challenge <= before.challenge + 1:
+        yield f"the challenge went from {before.challenge} to {after.challenge}"
+    if after.challenge == before.challenge and after.challenged != before.challenged:
+        yield f"challenge {after.challenge} asks others than before"
+    if after.challenge > before.challenge and not after.challenged:
+        yield f"challenge {after.challenge} asks nobody"
+
+
 def planned_while_forming(before: State, after: State) -> Iterator[str]:
     """An end is planned only while the next round forms, and from the beginning or not at all."""
     if after.planned and after.phase is not FORMING:
@@ -190,6 +208,7 @@ HISTORY = (
     finished_once,
     one_failure_a_round,
     failures_wait,
+    challenges_count_up,
     planned_while_forming,
     closed_with_an_outcome,
     closed_is_final,

@@ -42,14 +42,15 @@ def moves_are_in_the_table(step: Step) -> Iterator[str]:
 
 
 def formed_of_who_joined(step: Step) -> Iterator[str]:
-    """A round is formed of exactly the wanted workers that have joined since the last one, each by its present id."""
+    """A round is formed of exactly the workers that have joined since the last one, each by its present id, as far as
+    there are places: of members of the last round before others, then by index."""
     if not newly_formed(step.before, step.after):
         return
     number, members = step.after.round, step.after.participants
     joined = {worker.member: worker for worker in step.joined(number - 1)}
     for member in sorted(set(members) - joined.keys()):
         yield f"worker {member.index} is in round {number} without a join for it"
-    for worker in joined.values():
+    for worker in step.have_places(step.before):
         if worker.member not in members:
             yield f"worker {worker.index} has joined, and is not in round {number}"
     if members and members[0] in joined and step.after.store != joined[members[0]].address:
@@ -79,19 +80,21 @@ def formed_between_the_bounds(step: Step) -> Iterator[str]:
 
 
 def waiting_is_counted(step: Step) -> Iterator[str]:
-    """`waiting` counts exactly the wanted workers that have joined and are not members."""
+    """`waiting` counts exactly the workers that have joined, are not members and have a place; `spares` those that have
+    none."""
     after = step.after
     members = after.participants if after.phase is FORMED else ()
-    last_formed = after.round if after.phase is FORMED else after.round - 1
-    joined = [] if after.phase is CLOSED else step.joined(last_formed)
-    waiting = sum(worker.member not in members for worker in joined)
-    if after.waiting != waiting:
-        yield f"waiting is {after.waiting}, and {waiting} wait"
+    closed = after.phase is CLOSED
+    joined = 0 if closed else sum(worker.member not in members for worker in step.joined(after.last_formed))
+    waiting = 0 if closed else sum(worker.member not in members for worker in step.have_places(after))
+    spares = joined - waiting
+    if (after.waiting, after.spares) != (waiting, spares):
+        yield f"waiting and spares are {after.waiting} and {after.spares}, and {waiting} and {spares} wait"
 
 
 def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
     """A formed round is ended by a member that is lost, leaves, has another id or joins again, at once; else only by
-    newcomers that have joined, and not once a member has finished."""
+    newcomers that have joined and have a place, and not once a member has finished."""
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
         return
@@ -100,7 +103,7 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
         yield f"round {before.round} stands, and a member no longer trains in it"
     if broken or not ended:
         return
-    newcomers = [worker for worker in step.joined(before.round) if worker.member not in before.participants]
+    newcomers = [worker for worker in step.have_places(before) if worker.member not in before.participants]
     if all(event.reason != ROUND_REOPENED for event in step.decision.events) or not newcomers:
         yield f"round {before.round} was ended without a cause"
     if any(member.index in after.done for member in before.participants):
@@ -149,10 +152,10 @@ def finished_in_success(step: Step) -> Iterator[str]:
 
 def given_up_for_a_cause(step: Step) -> Iterator[str]:
     """A pod is given up when it is gone or going, has ended without having finished, crashed as a member, did not serve
-    its store, has no room, is outdated, has kept an invalid record, did not join again as a member, or is silent alone
-    or while another's heartbeat goes on: never for a silence that all share."""
+    its store, has no room, is outdated, has kept an invalid record, did not join again as a member though its sidecar
+    lived, or has left a challenge unanswered that another has answered, or that nobody else was asked: never for a
+    silence that all share."""
     before, after, present = step.before, step.after, step.current(step.before)
-    no_room = len(step.kept()) >= step.room
     for index, number in after.replacements.items():
         if number <= before.replacements.get(index, 0):
             continue
@@ -161,8 +164,8 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
             seen = before.phase is FORMED and any(member.index == index for member in before.participants)
         else:
             told = worker.id is None or worker.member in after.leaving
-            lost = step.at_fault(worker) or step.silent(worker) or step.invalid(worker) or step.hangs(worker)
-            seen = lost or (told and (no_room or worker.outdated))
+            lost = step.at_fault(worker) or step.unanswered(worker) or step.invalid(worker) or step.hangs(worker)
+            seen = lost or (told and (worker.outdated or _has_no_room(step, worker)))
         if not seen:
             yield f"worker {index} was given up without a cause"
     for worker in step.current(after).values():
@@ -170,24 +173,71 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
             yield f"worker {worker.index} is lost, and was not given up"
 
 
+def _has_no_room(step: Step, worker: Worker) -> bool:
+    kept, members = step.kept(), _members(step)
+    return (
+        len(members) >= step.room if step.keeps_its_place(step.before, worker) else len(kept) >= step.room_with_spares
+    )
+
+
+def _members(step: Step) -> list[Worker]:
+    """The kept ones that have the first right to a place."""
+    return [worker for worker in step.kept() if step.keeps_its_place(step.before, worker)]
+
+
+def asked_in_doubt(step: Step) -> Iterator[str]:
+    """Who is doubted by another, or called unready, is asked in the same step, and with it others that are not doubted,
+    if there are any. Only who can answer is asked."""
+    before, after, able, doubted = step.before, step.after, step.able(step.after), step.doubted()
+    if before.ended or after.ended:
+        return
+    asked = after.clocks.asked or {}
+    for member in sorted(doubted - asked.keys()):
+        yield f"worker {member.index} is doubted, and was not asked"
+    if after.challenge == before.challenge:
+        return
+    for member in after.challenged:
+        if member not in able:
+            yield f"worker {member.index} is asked, and cannot answer"
+    if able.keys() - doubted and len(able) > 1 and len(after.challenged) == 1:
+        yield f"worker {after.challenged[0].index} is asked alone, and others could be"
+
+
+def proof_begins_with_an_answer(step: Step) -> Iterator[str]:
+    """The clock of who is asked starts only when another has answered, unless nobody else was asked. Among sidecars
+    that know no challenges, and where nobody else can answer, a later heartbeat is an answer."""
+    known, able = step.before.clocks.asked or {}, step.able(step.before)
+    for member, asked in (step.after.clocks.asked or {}).items():
+        was = known.get(member)
+        if asked.counting is None or (was is not None and was.counting is not None and was.number == asked.number):
+            continue
+        answered = any(
+            step.shows_the_way(other, asked, able[member]) for other in able.values() if other.member != member
+        )
+        if not answered and step.before.challenged != (member,):
+            yield f"the clock of worker {member.index} runs, and nobody has answered"
+
+
 def room_is_kept(step: Step) -> Iterator[str]:
-    """Who has no room or is outdated is told to leave, finally; among those without room newcomers go first, then
-    members of the last round from the highest rank down."""
+    """Who has no place and is no spare, or is outdated, is told to leave, finally. Members of the last round have the
+    places first, and go from the highest rank down; none becomes a spare, and no spare goes before them."""
     before, after, kept = step.before, step.after, step.kept()
     if after.phase is CLOSED:
         return
-    if len(kept) > step.room:
-        yield f"{len(kept)} workers are kept, and there is room for {step.room}"
+    if len(kept) > step.room_with_spares:
+        yield f"{len(kept)} workers are kept, and there is room for {step.room_with_spares}"
     for worker in kept:
         if worker.outdated:
             yield f"worker {worker.index} is outdated, and was kept"
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(before.participants)}
-    outdated = {worker.member for worker in step.workers if worker.outdated}
-    new = (member for member in after.leaving if member not in before.leaving)
-    told = [ranks.get(member, len(ranks)) for member in new if member not in outdated]
-    stay = [ranks.get(worker.member, len(ranks)) for worker in kept]
-    if told and stay and max(stay) > min(told):
-        yield "a worker was told to leave, and a higher rank or none was kept"
+    stay = [ranks[worker.member] for worker in _members(step)]
+    if len(stay) > step.room:
+        yield f"{len(stay)} members of the last round are kept, and there is room for {step.room}"
+    new = set(after.leaving) - set(before.leaving)
+    told = [worker for worker in step.workers if worker.member in new and not worker.outdated]
+    members = [ranks[worker.member] for worker in told if step.keeps_its_place(before, worker)]
+    if members and stay and max(stay) > min(members):
+        yield "a worker was told to leave, and a higher rank was kept"
     present = {worker.member for worker in step.workers}
     for member in before.leaving:
         if member in present and member not in after.leaving:
@@ -215,8 +265,8 @@ def _closed(step: Step) -> Iterator[bool]:
 
 def _too_late(step: Step) -> Iterator[bool]:
     kept, joined = step.kept(), step.joined(step.after.round - 1)
-    runs = all(worker.pod is PodState.RUNNING for worker in kept if worker not in joined)
-    yield runs and len(kept) == step.room and len(joined) < step.least
+    there = [worker for worker in kept if worker in joined or worker.pod is PodState.RUNNING]
+    yield len(there) >= step.room and len(joined) < step.least
 
 
 def _failed(step: Step) -> Iterator[bool]:
@@ -231,7 +281,7 @@ def _failed(step: Step) -> Iterator[bool]:
     joined = len(step.joined(after.round - 1))
     failing = {one.index for one in step.kept() if one.pod is PodState.CRASH_LOOP and one.crashes > spec.max_crashes}
     failing |= {index for index, known in after.clocks.failures.items() if known.before_any_round > spec.max_restarts}
-    yield joined < step.least and bool(failing) and step.room - len(failing) < step.least
+    yield joined < step.least and bool(failing) and step.room_with_spares - len(failing) < step.least
 
 
 CAUSES = {
@@ -251,6 +301,8 @@ STEP = (
     failures_are_the_trainings,
     finished_in_success,
     given_up_for_a_cause,
+    asked_in_doubt,
+    proof_begins_with_an_answer,
     room_is_kept,
     ends_for_a_cause,
 )

@@ -1,4 +1,4 @@
-"""Limits that a worker may set with its join, as torchrun's options do, in place of the job's.
+"""Limits that a worker may set with its join, as torchrun's options do, in place of the job's; and those of proof.
 
 They are read from the records at the moment of asking, so any operator comes to the same answer.
 """
@@ -6,9 +6,13 @@ They are read from the records at the moment of asking, so any operator comes to
 from collections.abc import Iterable
 
 from elasticjob.rendezvous.model import Spec, Worker
+from elasticjob.signs import proof_seconds
 
-# Two heartbeats of five seconds: silence that everybody shares for less than this is nobody's own.
-SHARED_SILENCE = 10.0
+AGAIN_SECONDS = 10.0  # until who is still doubted is asked again, or everybody where nobody has answered
+# Where nobody else can answer nobody shows that the way is sound: both its watch and the operator's may have fallen
+# silent, which is noticed within twelve seconds.
+ALONE_SECONDS = 30.0
+OLD_PROOF_SECONDS = 15.0  # three heartbeats of a sidecar that knows no challenges
 
 
 def last_call(spec: Spec, joined: Iterable[Worker]) -> float:
@@ -18,6 +22,14 @@ def last_call(spec: Spec, joined: Iterable[Worker]) -> float:
 
 
 def worker_lost(spec: Spec, worker: Worker) -> float:
-    """For how long this worker's heartbeat may stand still: what its join has named, else the job's."""
+    """The time for doubt and proof of this worker: what its join has named, else the job's."""
     named = worker.request.worker_lost if worker.request is not None else None
     return spec.worker_lost if named is None else named
+
+
+def proof(spec: Spec, worker: Worker, *, alone: bool) -> float:
+    """For how long this worker may leave a challenge unanswered once another has answered it."""
+    lost = worker_lost(spec, worker)
+    if alone:
+        return max(ALONE_SECONDS, lost)
+    return proof_seconds(lost) if worker.answer is not None else max(OLD_PROOF_SECONDS, proof_seconds(lost))

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import NamedTuple
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.limits import SHARED_SILENCE, worker_lost
-from elasticjob.rendezvous.model import COUNTED_CAUSES, Beat, PodState, Spec, State, Worker
+from elasticjob.rendezvous.challenges import lived_on, unanswered_for
+from elasticjob.rendezvous.model import COUNTED_CAUSES, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import ENDED, current, is_current, is_stopping, lacks_last_word
-from elasticjob.terms import Cause, RendezvousPhase, RequestType
+from elasticjob.terms import Cause, Loss, RendezvousPhase, RequestType, RoundCause
 
 # pods of members whose training is at fault; a rank 0 that merely served no store is none of them, and explains what
 # befell its peers
@@ -26,7 +25,7 @@ NOT_FINISHED = (
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A pod that is given up: its index and replacement number, and why.
+    """A pod that is given up: its index and replacement number, and why, in a word and in a sentence.
 
     `was_member`: it was in the last formed round. `training_failed`: the fault is the training's own.
     `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not.
@@ -34,6 +33,7 @@ class Lost:
 
     index: int
     replacement: int
+    cause: Loss
     why: str
     was_member: bool = False
     training_failed: bool = False
@@ -44,77 +44,68 @@ class Break(NamedTuple):
     """A member that no longer trains in the formed round; `counted` when the training itself failed."""
 
     member: Member
+    cause: Loss | Cause | RoundCause
     why: str
     counted: bool
 
 
-def lost_workers(
-    spec: Spec, state: State, workers: Iterable[Worker], heard: Mapping[Member, float], now: float
-) -> Iterator[Lost]:
-    """The current workers that are lost, and members of a formed round whose pod vanished unseen.
-
-    `heard`: whose heartbeat was just heard, and when the one before.
-    """
+def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Iterator[Lost]:
+    """The current workers that are lost, and members of a formed round whose pod vanished unseen."""
     present = current(state, workers)
-    limits = {
-        member: worker_lost(spec, worker)
-        for worker in present.values()
-        if (member := worker.member) is not None and not lacks_last_word(state, worker)  # who has ended beats no more
-    }
-    silent = _silent(limits, state.clocks.beats, now)
     done, members = state.done, frozenset(state.participants)
     for worker in present.values():
         if worker.index in done:
             continue
         pod_key, was_member = worker.pod_key, worker.member in members
-        if why := _pod_fault(spec, state, worker, was_member):
+        if fault := _pod_fault(spec, state, worker, was_member):
             failed_by_itself = _failed_by_itself(spec, state, worker)
             yield Lost(
                 *pod_key,
-                why,
+                *fault,
                 was_member,
                 training_failed=failed_by_itself and was_member and worker.pod in AT_FAULT,
                 failed_by_itself=failed_by_itself,
             )
-        elif worker.member in silent:
-            yield Lost(*pod_key, f"no heartbeat for {worker_lost(spec, worker):g} s", was_member)
-        elif worker.invalid and now - state.clocks.invalid.get(pod_key, now) >= spec.worker_lost:
-            why = f"its ElasticWorker has been invalid for {spec.worker_lost:g} s: {worker.invalid}"
-            yield Lost(*pod_key, why, was_member)
-        elif was_member and _hangs(spec, state, worker, heard):
+        elif (silence := unanswered_for(spec, state, worker, now)) is not None:
+            yield Lost(*pod_key, Loss.NO_ANSWER, f"no answer for {silence:g} s", was_member)
+        elif worker.invalid and now - state.clocks.invalid.get(pod_key, now) >= spec.patience:
+            why = f"its ElasticWorker has been invalid for {spec.patience:g} s: {worker.invalid}"
+            yield Lost(*pod_key, Loss.INVALID_RECORD, why, was_member)
+        elif was_member and _hangs(spec, state, worker, now):
             why = f"its trainer has neither joined again nor left within {spec.rejoin:g} s"
-            yield Lost(*pod_key, why, was_member, training_failed=True)
+            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member, training_failed=True)
     if state.phase is RendezvousPhase.FORMED:
         for member in state.participants:
             if member.index not in present and member.index not in done:
-                yield Lost(member.index, state.replacements.get(member.index, 0), "its pod is gone", was_member=True)
+                number = state.replacements.get(member.index, 0)
+                yield Lost(member.index, number, Loss.POD_GONE, "its pod is gone", was_member=True)
 
 
-def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> str | None:
+def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> tuple[Loss, str] | None:
     if worker.deleting:
-        return "its pod was deleted"
+        return Loss.POD_DELETED, "its pod was deleted"
     detail = f" ({worker.detail})" if worker.detail else ""
     if worker.pod in (PodState.FAILED, PodState.OOM_KILLED):
-        return "its pod failed" + detail
+        return Loss.POD_FAILED, "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
         return _unfinished(spec, state, worker, was_member)
     if worker.pod is PodState.CRASH_LOOP and was_member:
-        return "its trainer crashed again, and a fresh pod starts sooner" + detail
+        return Loss.TRAINER_CRASHED, "its trainer crashed again, and a fresh pod starts sooner" + detail
     request = worker.request
     if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
-        return "it did not serve the round's store in time"
+        return Loss.STORE_NOT_READY, "it did not serve the round's store in time"
     return None
 
 
-def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> str | None:
+def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> tuple[Loss, str] | None:
     """Why exit code 0 was no success of a worker that has not finished."""
     if _ended_as_suspended(spec, state, worker):
-        return "its pod ended while the job was suspended"
+        return Loss.ENDED_SUSPENDED, "its pod ended while the job was suspended"
     if lacks_last_word(state, worker):
         return None
     if worker.disrupted:
-        return "its pod was disrupted"
-    return NOT_FINISHED if was_member else NOT_TORCHRUN
+        return Loss.POD_DISRUPTED, "its pod was disrupted"
+    return Loss.ENDED_UNFINISHED, NOT_FINISHED if was_member else NOT_TORCHRUN
 
 
 def never_joined(worker: Worker) -> bool:
@@ -132,28 +123,15 @@ def _failed_by_itself(spec: Spec, state: State, worker: Worker) -> bool:
     return not (worker.deleting or worker.disrupted or _ended_as_suspended(spec, state, worker))
 
 
-def _hangs(spec: Spec, state: State, worker: Worker, heard: Mapping[Member, float]) -> bool:
-    """Whether a member has had its time to join again, and its sidecar still beats after that.
+def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:
+    """Whether a member has had its time to join again, and its sidecar has lived all that time.
 
-    The second heartbeat counts: who comes back from a silence may beat before it asks.
+    It counts from an answer that it gave since the round was ended: who was cut off before may not have known.
     """
-    if state.phase is not RendezvousPhase.FORMING or worker.member is None or not is_stopping(state, worker):
+    if state.phase is not RendezvousPhase.FORMING or not is_stopping(state, worker):
         return False
-    return heard.get(worker.member, -inf) - state.clocks.opened >= spec.rejoin
-
-
-def _silent(limits: Mapping[Member, float], beats: Mapping[Member, Beat], now: float) -> set[Member]:
-    """Members whose heartbeat stands still while another's goes on: if all stand still, the fault is on the way."""
-    if not beats:
-        return set()
-    latest = max(beat.since for beat in beats.values())
-    return {
-        member
-        for member, beat in beats.items()
-        if member in limits
-        and now - beat.since >= limits[member]
-        and (len(beats) == 1 or latest - beat.since >= SHARED_SILENCE)
-    }
+    lived = lived_on(state, worker)
+    return lived is not None and now - lived >= spec.rejoin
 
 
 def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> bool:
@@ -211,27 +189,39 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     name = f"worker {member.index}"
     if worker is None or worker.member != member or not is_current(state, worker):
         if member in state.leaving:
-            return Break(member, f"{name} was told to leave", False)
+            return Break(member, RoundCause.TOLD_TO_LEAVE, f"{name} was told to leave", False)
         if loss := lost.get(member.index):
-            return Break(member, f"{name} lost: {loss.why}", loss.training_failed)
+            return Break(member, loss.cause, f"{name} lost: {loss.why}", loss.training_failed)
         if worker is None:
-            return Break(member, f"{name} lost: its pod is gone", False)
-        why = "sidecar was restarted" if worker.id else "ElasticWorker was deleted, or lost its labels or its owner"
-        if worker.invalid:
-            why = f"ElasticWorker is invalid: {worker.invalid}"
-        return Break(member, f"{name}'s {why}", False)
+            return Break(member, Loss.POD_GONE, f"{name} lost: its pod is gone", False)
+        return Break(member, *_replaced(name, worker), False)
     request = worker.request
     if request is None:
-        return Break(member, f"{name}'s record was made anew", False)
+        return Break(member, RoundCause.RECORD_REPLACED, f"{name}'s record was made anew", False)
     counted = request.cause in COUNTED_CAUSES
     if request.type is RequestType.LEAVE:
         detail = f" ({worker.detail})" if worker.detail and counted else ""
-        return Break(member, f"{name} left: {request.cause}{detail}", counted)
+        return Break(member, _word_of(request.cause), f"{name} left: {request.cause}{detail}", counted)
     if request.type is not RequestType.JOIN or request.after < state.round:
         return None
     if request.cause == Cause.WORKER_FAILED:
         detail = f" ({request.detail})" if request.detail else ""
-        return Break(member, f"{name}'s processes failed{detail}", counted)
+        return Break(member, RoundCause.WORKER_FAILED, f"{name}'s processes failed{detail}", counted)
     # a new trainer where one was in the round: the old one's leave was replaced before it was read
-    again = request.cause == Cause.STARTED
-    return Break(member, f"{name}'s trainer was started again" if again else f"{name} came back", counted or again)
+    if request.cause == Cause.STARTED:
+        return Break(member, RoundCause.TRAINER_STARTED_AGAIN, f"{name}'s trainer was started again", True)
+    return Break(member, RoundCause.CAME_BACK, f"{name} came back", counted)
+
+
+def _replaced(name: str, worker: Worker) -> tuple[RoundCause, str]:
+    """Why the member's record is that of another, or none that counts."""
+    if worker.invalid:
+        return RoundCause.INVALID_RECORD, f"{name}'s ElasticWorker is invalid: {worker.invalid}"
+    if worker.id:
+        return RoundCause.SIDECAR_RESTARTED, f"{name}'s sidecar was restarted"
+    return RoundCause.RECORD_REPLACED, f"{name}'s ElasticWorker was deleted, or lost its labels or its owner"
+
+
+def _word_of(cause: str) -> Cause | RoundCause:
+    """A worker may write anything as its cause, and no metric may count by that."""
+    return Cause(cause) if cause in set(Cause) else RoundCause.OTHER

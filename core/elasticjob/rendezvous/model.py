@@ -3,31 +3,42 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple
 
 from elasticjob.members import Member
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
 PodKey = tuple[int, int]  # index and replacement: they name a pod
+PATIENCE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """The part of an ElasticJob's spec that the rendezvous goes by; times in seconds.
 
+    `worker_lost` is the time for doubt and proof, `silence` that without a heartbeat after which anybody is doubted.
+
     `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
     """
 
     replicas: int
+    spares: int = 0
     min_replicas: int = 1
     max_restarts: int = 3
     suspend: bool = False
     last_call: float = 30
     join_timeout: float = 600
     rejoin: float = 75
-    worker_lost: float = 15
+    worker_lost: float = 4
+    silence: float = 450
     restart_reset: float = 3600
     starts_torchrun: bool = True
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for what pods, records and statuses say apart to make sense together."""
+        return max(self.worker_lost, PATIENCE_SECONDS)
 
     @property
     def max_crashes(self) -> int:
@@ -72,7 +83,9 @@ class Worker:
     `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started
     again in place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts
     for nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `outdated`: the pod was made from
-    another template than the job's.
+    another template than the job's. `unready`: the cluster does not hear of its node any more. `doubts` are members of
+    which it hears nothing, and `answer` is the number of the last challenge that it answered, 0 before the first, None
+    where its sidecar knows no challenges.
     """
 
     index: int
@@ -84,10 +97,13 @@ class Worker:
     address: str = ""
     request: Request | None = None
     heartbeat: int | None = None
+    doubts: tuple[Member, ...] = ()
+    answer: int | None = 0
     detail: str = ""
     invalid: str = ""
     disrupted: bool = False
     outdated: bool = False
+    unready: bool = False
 
     @property
     def pod_key(self) -> PodKey:
@@ -108,6 +124,19 @@ class Beat(NamedTuple):
     since: float
 
 
+class Asked(NamedTuple):
+    """What a member was asked: any answer of this `number` or a later one will do. `since` it was asked; `counting`:
+    since when another has answered, or since it was asked alone; `answered`: when its own answer was seen; `lived`:
+    when the first was that it gave while it has been doubted; `alone`: its clock runs, and nobody else can answer."""
+
+    number: int
+    since: float
+    counting: float | None = None
+    answered: float | None = None
+    lived: float | None = None
+    alone: bool = False
+
+
 class Failures(NamedTuple):
     """How pods of one index failed by themselves: how often in a row, how many of the last of them before they were in
     any round, when the last one did, and why."""
@@ -120,14 +149,20 @@ class Failures(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """What an operator remembers between two steps and never writes down: a new one starts with `Clocks(now, now)`."""
+    """What an operator remembers between two steps and never writes down: a new one starts with `Clocks(now, now)`.
+
+    `settled`: the moment from which all sidecars can be taken to hear the API server again, as this operator does.
+    `asked` is None until it has looked at what the status says of a challenge.
+    """
 
     opened: float
     formed: float
     min_reached: float | None = None  # forming: since when minReplicas have been there
     all_running: float | None = None  # forming: since when every missing worker has had a running pod
     newcomer: float | None = None  # formed: since when somebody has waited
+    settled: float = -inf
     beats: Mapping[Member, Beat] = field(default_factory=dict)
+    asked: Mapping[Member, Asked] | None = None
     leaving: Mapping[Member, float] = field(default_factory=dict)
     invalid: Mapping[PodKey, float] = field(default_factory=dict)  # since when what is known of a pod makes no sense
     failures: Mapping[int, Failures] = field(default_factory=dict)
@@ -143,8 +178,15 @@ class State:
     `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
     group forms again. `given_up` are the members that were given up meanwhile for a cause that does not explain it.
 
+    `waiting` and `spares` count who has joined and is no member: those that have a place, and those that have none.
+
     `planned`: the last formed round was ended by the will of people while all its members lived, so that the training
     may save before it stops. Once one of them is lost nobody may go on in that round: the others would wait for it.
+
+    `challenge` is the number of the last challenge, and `challenged` whom it asked.
+
+    `reason` says in a sentence why the phase was entered, and `cause` in one word; a status of before there were these
+    words has none.
     """
 
     clocks: Clocks
@@ -160,9 +202,13 @@ class State:
     given_up: tuple[Member, ...] = ()
     planned: bool = False
     waiting: int = 0
+    spares: int = 0
+    challenge: int = 0
+    challenged: tuple[Member, ...] = ()
     store: str | None = None
     outcome: Outcome | None = None
     reason: str = ""
+    cause: str = ""
 
     @property
     def done(self) -> frozenset[int]:
@@ -181,11 +227,15 @@ class State:
 
 
 class Event(NamedTuple):
-    """Something that a user should read on the ElasticJob: `reason` in one CamelCase word, `message` a sentence."""
+    """Something that a user should read on the ElasticJob: `reason` in one CamelCase word, `message` a sentence.
+
+    `cause`: of a round or a loss, why, in one word.
+    """
 
     reason: str
     message: str
     warning: bool = False
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
-"""Who counts: the workers that a job wants, those it is still waiting for, and those it has given up.
+"""Who counts: the workers that have a place, the spares, those still waited for, and those that are given up.
 
 Everything here is derived from spec, state and workers at the moment of asking; nothing is decided.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import count, islice
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import due
-from elasticjob.rendezvous.model import PodState, Spec, State, Worker
+from elasticjob.rendezvous.model import PodKey, PodState, Spec, State, Worker
 from elasticjob.terms import RendezvousPhase, RequestType
 
 STUCK = frozenset({PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP})
@@ -19,18 +20,25 @@ OUT = STUCK | ENDED
 @dataclass(frozen=True, slots=True)
 class Roster:
     """`kept` and `owed` are the wanted workers: those with a pod (members of the last round first, in rank order), and
-    the indices that still need one. `excess` has no room in `spec.replicas`, or is outdated. Some of the kept have
-    `joined` for the next round, and the others are `missing`."""
+    the indices that still need one. Some of the kept have `joined` for the next round, and the others are `missing`.
+    `spares` have a pod and no place, and `owed_spares` still need a pod. `excess` has no room in either, or is
+    outdated."""
 
-    kept: tuple[Worker, ...]
-    owed: tuple[int, ...]
-    excess: tuple[Worker, ...]
-    joined: tuple[Worker, ...]
-    missing: tuple[Worker, ...]
+    kept: tuple[Worker, ...] = ()
+    owed: tuple[int, ...] = ()
+    spares: tuple[Worker, ...] = ()
+    owed_spares: tuple[int, ...] = ()
+    excess: tuple[Worker, ...] = ()
+    joined: tuple[Worker, ...] = ()
+    missing: tuple[Worker, ...] = ()
 
     @property
     def wanted(self) -> int:
         return len(self.kept) + len(self.owed)
+
+    @property
+    def wanted_with_spares(self) -> int:
+        return self.wanted + len(self.spares) + len(self.owed_spares)
 
     @property
     def all_arrived(self) -> bool:
@@ -86,10 +94,18 @@ def min_members(spec: Spec, state: State) -> int:
     return max(1, spec.min_replicas - len(state.done))
 
 
+def keeps_its_place(state: State, worker: Worker) -> bool:
+    """Whether this member of the last round is in the next one before anybody else: it has joined, or still may, also
+    while its pod's status lags and says that it is yet to start. One that has left comes back as a newcomer."""
+    may_join = worker.pod not in OUT and not worker.asks(RequestType.LEAVE)
+    return may_join or lacks_last_word(state, worker)
+
+
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
-    """Share out the room in `spec.replicas`: members of the last round first, then who has joined, then by index."""
+    """Share out the places, then those of the spares: to members of the last round first, then to who has joined, then
+    to who is on the way, then by index. A member without a place becomes no spare: it has to leave its round."""
     if state.phase is RendezvousPhase.CLOSED:
-        return Roster((), (), (), (), ())
+        return Roster()
     done = state.done
     room = 0 if spec.suspend else max(0, spec.replicas - len(done))
     there = [
@@ -99,29 +115,42 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
         and not worker.deleting
         and (worker.pod not in ENDED or lacks_last_word(state, worker))
     ]
-    alive = [worker for worker in there if not worker.outdated]
     outdated = (worker for worker in there if worker.outdated)
-    ranks = {member: rank for rank, member in enumerate(state.participants)}
-    last = len(ranks)
-    arrived = {worker.pod_key for worker in alive if has_joined(state, worker)}
-    alive.sort(
-        key=lambda worker: (
-            ranks.get(worker.member, last) if worker.member else last,
-            worker.pod_key not in arrived,
-            worker.index,
-        )
+    arrived = {worker.pod_key for worker in there if has_joined(state, worker)}
+    members, others = _in_turn(state, (worker for worker in there if not worker.outdated), arrived)
+    free = max(0, room - len(members))
+    beside = spec.spares if room else 0
+    kept, spares = (*members[:room], *others[:free]), tuple(others[free : free + beside])
+    taken = done | {worker.index for worker in (*kept, *spares)}
+    unused = (index for index in count() if index not in taken)
+    return Roster(
+        kept=kept,
+        owed=tuple(islice(unused, room - len(kept))),
+        spares=spares,
+        owed_spares=tuple(islice(unused, beside - len(spares))),
+        excess=(*members[room:], *others[free + beside :], *outdated),
+        joined=tuple(worker for worker in kept if worker.pod_key in arrived),
+        missing=tuple(worker for worker in kept if worker.pod_key not in arrived),
     )
-    kept = tuple(alive[:room])
-    taken = done | {worker.index for worker in kept}
-    owed = tuple(islice((index for index in count() if index not in taken), room - len(kept)))
-    joined = tuple(worker for worker in kept if worker.pod_key in arrived)
-    missing = tuple(worker for worker in kept if worker.pod_key not in arrived)
-    return Roster(kept, owed, (*alive[room:], *outdated), joined, missing)
+
+
+def _in_turn(state: State, workers: Iterable[Worker], arrived: Collection[PodKey]) -> tuple[list[Worker], list[Worker]]:
+    """Members of the last round that keep their places, and all others, each as they come into the next."""
+    ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
+    members: list[Worker] = []
+    others: list[Worker] = []
+    for worker in workers:
+        keeps = worker.member in ranks and keeps_its_place(state, worker)
+        (members if keeps else others).append(worker)
+    members.sort(key=lambda worker: ranks[worker.member])
+    others.sort(key=lambda worker: (worker.pod_key not in arrived, worker.pod in STUCK, worker.index))
+    return members, others
 
 
 def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[tuple[int, int], ...]:
     """Index and replacement number of each pod that should exist by `now` and does not."""
-    owed = (index for index in roster_of(spec, state, workers).owed if due(state.clocks, index) <= now)
+    roster = roster_of(spec, state, workers)
+    owed = (index for index in (*roster.owed, *roster.owed_spares) if due(state.clocks, index) <= now)
     return tuple((index, state.replacements.get(index, 0)) for index in owed)
 
 
@@ -137,7 +166,7 @@ def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: flo
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
             return overdue or worker.pod in OUT
         if is_unknown(state, worker) and not state.ended:
-            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.worker_lost
+            return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.patience
         old = not is_current(state, worker)
         return old or (state.ended and worker.pod not in ENDED and worker.index not in done)
 

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from elasticjob.members import Member
-from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due
-from elasticjob.rendezvous.limits import last_call, worker_lost
+from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due, forgotten
+from elasticjob.rendezvous.challenges import able, moments
+from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import Lost
-from elasticjob.rendezvous.model import Event, Spec, State, Worker
-from elasticjob.rendezvous.roster import current, roster_of
+from elasticjob.rendezvous.model import Clocks, Event, Spec, State, Worker
+from elasticjob.rendezvous.roster import Roster, has_joined, roster_of
 from elasticjob.rendezvous.transitions import moved
 from elasticjob.terms import Outcome, RendezvousPhase
 
 _, FORMED, CLOSED = RendezvousPhase
+
+Known = TypeVar("Known", State, Clocks)
 
 
 class Step:
@@ -23,9 +25,16 @@ class Step:
         self.spec, self.state, self.workers, self.now = spec, state, workers, now
         self.events: list[Event] = []
         self.formed_after: float | None = None
-        self.heard: dict[Member, float] = {}
         self.lost: dict[int, Lost] = {}
         self._pod_keys = {worker.pod_key for worker in workers}
+        self._roster: tuple[State, Roster] | None = None
+
+    @property
+    def roster(self) -> Roster:
+        """Of this moment."""
+        if self._roster is None or self._roster[0] is not self.state:
+            self._roster = (self.state, roster_of(self.spec, self.state, self.workers))
+        return self._roster[1]
 
     @property
     def suspended(self) -> bool:
@@ -33,13 +42,13 @@ class Step:
         return self.spec.suspend and self.state.phase is not CLOSED
 
     def set(self, **changes: Any) -> None:
-        self.state = replace(self.state, **changes)
+        self.state = _changed(self.state, changes)
 
     def clock(self, **changes: Any) -> None:
-        self.set(clocks=replace(self.state.clocks, **changes))
+        self.set(clocks=_changed(self.state.clocks, changes))
 
-    def announce(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self.events.append(Event(reason, message, warning))
+    def announce(self, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
+        self.events.append(Event(reason, message, warning, cause))
 
     def give_up(self, index: int, replacement: int) -> None:
         """The index's next pod gets a new name, which no pod has; nothing of this one counts any more."""
@@ -59,25 +68,27 @@ class Step:
             self.clock(failures={**known, lost.index: failures})
             if delay := delay_of(failures):
                 message += f"; it is failure {failures.in_a_row} in a row, and the next pod is made in {delay:g} s"
-        self.announce("WorkerLost", message, warning=True)
+        self.announce("WorkerLost", message, warning=True, cause=lost.cause)
 
-    def move(self, event: str, reason: str, message: str, *, warning: bool = False) -> None:
+    def move(self, event: str, cause: str, reason: str, message: str, *, warning: bool = False) -> None:
         """The one way to another phase; a failure is judged before it."""
-        self.state = replace(moved(self.state, event), reason=reason, failure="", given_up=(), planned=False)
-        self.announce(event, message, warning=warning)
+        agreed = moved(self.state, event)
+        self.state = replace(agreed, reason=reason, cause=str(cause), failure="", given_up=(), planned=False)
+        self.announce(event, message, warning=warning, cause=str(cause))
 
-    def open_round(self, event: str, reason: str, *, warning: bool = False) -> None:
+    def open_round(self, event: str, cause: str, reason: str, *, warning: bool = False) -> None:
         ended = f"round {self.state.round} of {len(self.state.participants)} ended: {reason}"
-        self.move(event, reason, ended, warning=warning)
+        self.move(event, cause, reason, ended, warning=warning)
         self.set(store=None)
         self.clock(opened=self.now, min_reached=None, all_running=None, newcomer=None)
 
     def close(self, outcome: Outcome, reason: str) -> None:
-        self.move(outcome, reason, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
+        self.move(outcome, outcome, reason, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
 
     def count_waiting(self) -> None:
         # none of them is a member: one that joins again has broken the round by now
-        self.set(waiting=len(roster_of(self.spec, self.state, self.workers).joined))
+        spares = sum(has_joined(self.state, worker) for worker in self.roster.spares)
+        self.set(waiting=len(self.roster.joined), spares=spares)
 
     def wake_at(self) -> float | None:
         """The next moment at which time alone can change something."""
@@ -87,16 +98,23 @@ class Step:
 
     def _moments(self) -> Iterator[float]:
         clocks, spec, state = self.state.clocks, self.spec, self.state
-        present = current(state, self.workers)
         if state.phase is FORMED:
             yield clocks.formed + spec.restart_reset
             yield clocks.formed + LONGEST_SECONDS
-        last = last_call(spec, roster_of(spec, state, self.workers).joined)
+        last = last_call(spec, self.roster.joined)
         yield from (since + last for since in (clocks.min_reached, clocks.newcomer) if since is not None)
         if clocks.all_running is not None:
             yield clocks.all_running + spec.join_timeout
-        limits = {worker.member: worker_lost(spec, worker) for worker in present.values()}
-        yield from (beat.since + limits.get(member, spec.worker_lost) for member, beat in clocks.beats.items())
-        yield from (since + spec.worker_lost for since in clocks.invalid.values())
+        yield from moments(spec, state, able(state, self.workers))
+        yield from (since + spec.patience for since in clocks.invalid.values())
         yield from (since + spec.rejoin for since in clocks.leaving.values())
         yield from (due(clocks, index) for index in clocks.failures)
+        if spec.spares:
+            yield from (forgotten(failures) for failures in clocks.failures.values())
+
+
+def _changed(known: Known, changes: dict[str, Any]) -> Known:
+    """The same one where nothing changes, as in most steps."""
+    if all(getattr(known, name) == value for name, value in changes.items()):
+        return known
+    return replace(known, **changes)

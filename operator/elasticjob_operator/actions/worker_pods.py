@@ -4,11 +4,12 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Container, Iterable, Mapping
 from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
+from elasticjob.pods import pod_name
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.actions.slots import Slots
@@ -20,7 +21,7 @@ from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.objects.pods import SidecarImage, pod_name, render_pod, template_hash
+from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
 
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
@@ -46,14 +47,24 @@ class WorkerPods:
         """Stops their containers and keeps the pods."""
         await _all(self._end(job, worker) for worker in workers)
 
-    async def create(self, job: Object, spec: ElasticJobSpec, pod_keys: Iterable[PodKey]) -> Done | Retry | LookAgain:
-        """Makes the pods with these keys; some may have to be tried again."""
+    async def create(
+        self,
+        job: Object,
+        spec: ElasticJobSpec,
+        pod_keys: Iterable[PodKey],
+        imports: str = "",
+        spares: Container[int] = (),
+    ) -> Done | Retry | LookAgain:
+        """Makes the pods with these keys; some may have to be tried again. `imports`: as `render_pod` takes it;
+        `spares`: the indices of those that have no place."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
         due = self._refusals.due(pod_keys, clock())
         nodes = nodes_of_indices(self._view(job)) if due else {}
-        answers = await _all(self._create(job, spec, batch, nodes, *pod_key) for pod_key in due)
+        answers = await _all(
+            self._create(job, spec, batch, nodes, imports, *pod_key, spare=pod_key[0] in spares) for pod_key in due
+        )
         again = self._refusals.note(dict(zip(due, answers, strict=True)), clock())
         index, refusal = self._refusals.first or (0, None)
         if refusal == self.refusal:
@@ -64,11 +75,22 @@ class WorkerPods:
         return LookAgain(0.0)  # for the status to say so
 
     async def _create(
-        self, job: Object, spec: ElasticJobSpec, batch: str, nodes: Mapping[str, set[str]], index: int, number: int
+        self,
+        job: Object,
+        spec: ElasticJobSpec,
+        batch: str,
+        nodes: Mapping[str, set[str]],
+        imports: str,
+        index: int,
+        number: int,
+        *,
+        spare: bool,
     ) -> Answer:
         async with self._slots.of(_key(job)):
             avoid = nodes.get(str(index), ())
-            pod = render_pod(job, spec, index, number, self._image, batch=batch, avoid=avoid)
+            pod = render_pod(
+                job, spec, index, number, self._image, batch=batch, avoid=avoid, imports=imports, spare=spare
+            )
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:

@@ -1,6 +1,8 @@
 """What the operator last saw of jobs, pods and workers, from watches and from its own writes. Decides nothing."""
 
+import time
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from elasticjob.api import JOB_LABEL
@@ -29,6 +31,9 @@ class Cache:
     def __len__(self) -> int:
         return len(self._views)
 
+    def jobs(self) -> Iterator[Object]:
+        return (view.job for view in self._views.values() if view.job is not None)
+
     def note_job(self, job: Object, *, deleted: bool = False) -> Key:
         key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
         view = self._views[key]
@@ -36,6 +41,8 @@ class Cache:
             if view.job is not None and view.job["metadata"]["uid"] == job["metadata"]["uid"]:
                 view.job = None
         elif is_newer(job, view.job):
+            if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
+                _heard(view)
             view.job = job
         return key
 
@@ -48,15 +55,19 @@ class Cache:
         is_news = (
             deleted or before is None or before["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
         )
+        if is_news:
+            _heard(view)
         return key, is_news
 
     def note_worker(self, worker: Object, *, deleted: bool = False) -> tuple[Key, bool]:
-        """Also returns whether more than the heartbeat has changed."""
+        """Also returns whether more has changed than the heartbeat and what the script reports."""
         key = owner_key(worker)
         view = self._views[key]
         before = view.workers.get(worker["metadata"]["name"])
         _note(view, view.workers, worker, deleted)
-        is_news = deleted or before is None or before["spec"] != worker["spec"]
+        is_news = deleted or before is None or _words(before) != _words(worker)
+        if is_news:
+            _heard(view)
         return key, is_news
 
     def begin_listing(self, key: Key) -> None:
@@ -71,8 +82,18 @@ class Cache:
         view.workers = _merge(view.workers, workers, view.gone)
 
 
+def _words(worker: Object) -> tuple[object, ...]:
+    """What the operator goes by: the request, and what is said of other sidecars and to a challenge."""
+    status = worker.get("status", {})
+    return worker["spec"], status.get("doubts"), status.get("answer")
+
+
 def owner_key(body: Object) -> Key:
     return Key(body["metadata"]["namespace"], body["metadata"]["labels"][JOB_LABEL])
+
+
+def _heard(view: JobView) -> None:
+    view.heard = time.monotonic() if view.heard is None else view.heard
 
 
 def is_newer(body: Object, known: Object | None) -> bool:

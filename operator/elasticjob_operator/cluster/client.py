@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Self
 from urllib.parse import urlencode
@@ -89,6 +89,7 @@ class Kube:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self.failed: Callable[[int], None] = lambda _: None  # told the code of each refusal, 0 where no answer came
 
     @classmethod
     async def connect(cls) -> Self:
@@ -125,9 +126,14 @@ class Kube:
             response = await self._client.call_api(*parts, _request_timeout=seconds)
             text = await response.read()
         except TimeoutError:
+            self.failed(0)
             message = f"{method} {path}: no answer from the API server within {seconds:g} s"
             raise TimeoutError(message) from None
+        except (OSError, aiohttp.ClientError):
+            self.failed(0)
+            raise
         if response.status >= 400:
+            self.failed(response.status)
             raise error_of(response.status, message_of(text))
         answer: Object = json.loads(text)
         return answer

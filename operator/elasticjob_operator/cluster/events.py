@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from elasticjob.api import API_VERSION
+from elasticjob.api import API_VERSION, CAUSE_ANNOTATION
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.objects.paths import CORE
@@ -46,9 +46,11 @@ class Announcer:
         self._posting: dict[str, asyncio.Task[None]] = {}
         self._last_ns = 0
 
-    def announce(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Post an event on `job` in the background, after those announced before."""
+    def announce(self, job: Object, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
+        """Post an event on `job` in the background, after those announced before. `cause`: one word, for programs."""
         event = self._event(job, reason, message, "Warning" if warning else "Normal")
+        if cause:
+            event["metadata"]["annotations"] = {CAUSE_ANNOTATION: cause}
         uid, loop = job["metadata"]["uid"], asyncio.get_running_loop()
         budget = self._budgets[uid][reason]
         wait = budget.wait(loop.time())

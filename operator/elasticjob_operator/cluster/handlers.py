@@ -12,16 +12,17 @@ import kopf
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 
 HEARTBEAT_SECONDS = 1.0
-# The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. Less
-# than the default of workerLostSeconds: a silent watch must not look like a silent worker.
+# The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. A
+# worker that is asked alone has longer: a silent watch must not look like a silent worker.
 WATCH_SECONDS, SILENT_SECONDS = 10, 12
 LONGEST_BACKOFF_SECONDS = 10.0
 
 
-def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key]) -> None:
+def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key], watches: WatchTimes) -> None:
     """Put the handlers into `registry`."""
 
     @kopf.on.cleanup(registry=registry)
@@ -29,8 +30,9 @@ def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key
         await queue.stop()  # kopf would wait five seconds for tasks that it does not know
 
     @kopf.on.login(registry=registry)
-    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
+        found = kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        return watches.session(found) if found else None
 
     @kopf.on.event(GROUP, VERSION, JOBS, registry=registry)
     async def job_event(event: kopf.RawEvent, **_: Any) -> None:

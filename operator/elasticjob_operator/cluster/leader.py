@@ -20,6 +20,9 @@ LOST_AFTER_SECONDS = 8.0  # without a renewal; before DURATION_SECONDS, so that 
 DURATION_SECONDS = 10.0
 LONGEST_STEP_SECONDS = 5.0
 LONGEST_LEAD_SECONDS = 1.5 * RENEW_SECONDS
+STEADY_STEP_SECONDS = 2.0  # a renewal that comes later has met an API server that was away
+SETTLE_SECONDS = 5.0  # in which sidecars find an API server that was away: they try at most three seconds apart
+TICK_SECONDS, LONGEST_TICK_SECONDS = 0.1, 0.3
 STOP_SECONDS = 10.0  # kopf takes up to seven when its own tasks linger
 
 log = logging.getLogger(__name__)
@@ -38,38 +41,65 @@ class LeaseClock:
 
     It advances from renewal to renewal, and beyond the last one by no more than the next should take. A gap of more
     than five seconds is not counted and begins a new `epoch`: what was measured before it must be measured anew.
+
+    Nor is the time counted in which this process stood still, as the ticks tell: it has not read yet what was said
+    meanwhile. `settled` is the moment from which the API server can be taken to be heard by all again.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
         self.epoch = 0
+        self.settled = 0.0
         self._monotonic = monotonic
         self._seconds = 0.0
         self._last: float | None = None
+        self._ticked = monotonic()
+        self._stood_still = 0.0  # since the last renewal
 
     def now(self) -> float:
+        self.tick()
         return self._seconds + self._unproved()
+
+    def tick(self) -> None:
+        """This process runs."""
+        now = self._monotonic()
+        if now - self._ticked > LONGEST_TICK_SECONDS:
+            self._stood_still += now - self._ticked
+        self._ticked = now
+
+    def begins(self, steady: float) -> None:
+        """The API server has answered without fail for `steady` seconds."""
+        self.settled = self.now() + max(0.0, SETTLE_SECONDS - steady)
 
     def renewed(self, at: float) -> None:
         """Note a successful renewal that was sent at `at` (monotonic seconds)."""
-        step = 0.0 if self._last is None else at - self._last
-        if step > LONGEST_STEP_SECONDS:
+        self.tick()
+        passed = 0.0 if self._last is None else at - self._last
+        if passed > LONGEST_STEP_SECONDS:
             self.epoch += 1
-            step = LONGEST_LEAD_SECONDS
-        self._seconds += step
+            self._seconds += LONGEST_LEAD_SECONDS
+            self._stood_still = 0.0
+        else:
+            self._seconds += max(0.0, passed - self._stood_still)
+            self._stood_still = max(0.0, self._stood_still - passed)
         self._last = at
+        if passed > STEADY_STEP_SECONDS:
+            self.settled = self.now() + SETTLE_SECONDS
 
     def _unproved(self) -> float:
-        return 0.0 if self._last is None else min(self._monotonic() - self._last, LONGEST_LEAD_SECONDS)
+        if self._last is None:
+            return 0.0
+        return max(0.0, min(self._monotonic() - self._last - self._stood_still, LONGEST_LEAD_SECONDS))
 
 
 class Leadership:
     """The Lease `name` as held by `identity`."""
 
     def __init__(self, kube: Kube, namespace: str, name: str, identity: str) -> None:
-        self.clock = LeaseClock()
+        self.clock = LeaseClock(time.monotonic)
         self.term = 0
         self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
         self._lease: Object = {}
+        self._answered_since: float | None = None  # without fail, in monotonic seconds
         self._seen: tuple[str, float] = ("", 0.0)
 
     async def acquire(self) -> None:
@@ -85,6 +115,18 @@ class Leadership:
 
     async def hold(self) -> None:
         """Renews until the Lease is lost, then returns; the caller must act no more."""
+        ticking = asyncio.create_task(self._tick(), name="ticks")
+        try:
+            await self._hold()
+        finally:
+            ticking.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            self.clock.tick()
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def _hold(self) -> None:
         renewed = time.monotonic()
         while time.monotonic() - renewed < LOST_AFTER_SECONDS:
             await asyncio.sleep(RENEW_SECONDS)
@@ -135,17 +177,20 @@ class Leadership:
         except NotFound:
             self._lease = {}
         except FAILURES as error:
+            self._answered_since = None
             log.warning("the lease could not be read: %s", str(error) or type(error).__name__)
             return False
+        sent = time.monotonic()
+        self._answered_since = sent if self._answered_since is None else self._answered_since
         if not self._is_free():
             return False
-        sent = time.monotonic()
         try:
             await self._write(self._identity, self._lease.get("spec", {}).get("leaseTransitions", 0) + 1)
         except FAILURES as error:
             log.info("the lease went to another: %s", error)
             return False
         self.clock.renewed(sent)
+        self.clock.begins(steady=sent - self._answered_since)
         return True
 
     def _is_free(self) -> bool:

@@ -54,6 +54,12 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._tasks)
 
+    @property
+    def depth(self) -> int:
+        """How many keys are worked on, or wait for it although they are due."""
+        now = asyncio.get_running_loop().time()
+        return sum(key not in self._due or self._due[key] <= now for key in self._tasks)
+
     async def _run(self, key: K) -> None:
         failures = 0
         try:

@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from elasticjob.api import DETAIL_LENGTH, INDEX_LABEL, ElasticWorkerSpec, WorkerRequest
+from elasticjob.api import DETAIL_LENGTH, INDEX_LABEL, ElasticWorkerSpec, ElasticWorkerStatus, WorkerRequest
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.objects import Object
+from elasticjob.pods import condition, container, ended, has_started, pod_key_of
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob.text import plain
 from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import KINDS, Reason, Wait, container_of, exit_of, has_started, joined, wait_of
-from elasticjob_operator.objects.pods import hash_of, pod_key_of
+from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
+from elasticjob_operator.objects.pods import hash_of
 
 
 class ObservedPod(NamedTuple):
@@ -49,16 +50,29 @@ class Observer:
         """Why those of the workers that were seen last are not there yet."""
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
 
-    def observe(self, view: JobView) -> tuple[tuple[Worker, ...], int]:
-        """The workers of the job in `view`, and how many of its pods are ready."""
+    @property
+    def imports(self) -> str:
+        """What the script imports, by the worker that has learned most of it, among those that were seen last; else
+        empty. One that has just started knows less than the others."""
+        learned = {
+            one.worker.index: one.reading.record.status.imports or ""
+            for one in self._seen.values()
+            if one.worker and not one.worker.outdated and one.reading.record
+        }
+        # the lowest of those that know as much, so that pods made one after the other are told the same
+        known = (imports for _, imports in sorted(learned.items()) if imports)
+        return max(known, key=lambda imports: imports.count(","), default="")
+
+    def observe(self, view: JobView) -> tuple[tuple[Worker, ...], frozenset[PodKey]]:
+        """The workers of the job in `view`, and those whose pods are ready."""
         if view.job is None:
-            return (), 0
+            return (), frozenset()
         self._seen = {name: self._look(name, pod, view) for name, pod in view.pods.items()}
         seen = {name: one.worker for name, one in self._seen.items() if one.worker is not None}
         records = {name: record for name in seen if (record := self._seen[name].reading.record) is not None}
         for name, problem in problems_among(view.job, records).items():
             seen[name] = _unbelieved(seen[name], problem)
-        return tuple(seen.values()), sum(one.ready for one in self._seen.values())
+        return tuple(seen.values()), frozenset(seen[name].pod_key for name in seen if self._seen[name].ready)
 
     def _look(self, name: str, pod: Object, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
@@ -70,7 +84,7 @@ class Observer:
         if not is_owned_by(pod, job["uid"]):
             return ObservedPod(pod, record, Reading(), None, False)
         if pod_key is None:
-            return ObservedPod(pod, record, Reading(), None, is_ready(pod))
+            return ObservedPod(pod, record, Reading(), None, False)
         reading = read_record(record, pod, pod_key[0], job["name"])
         asked = reading.record is not None and reading.record.spec.request is not None
         wait = wait_of(pod, self.trainer, asked=asked)
@@ -111,7 +125,10 @@ def worker_of(
         heartbeat=reading.signs,
         detail=detail,
         invalid=reading.problem,
+        doubts=tuple(record.status.doubts) if record else (),
+        answer=_answer(record.status) if record else 0,
         disrupted=is_disrupted(pod),
+        unready=is_unheard_of(pod),
         outdated=hash_of(pod) not in (None, made_from),
     )
 
@@ -122,7 +139,12 @@ def store_of(spec: ElasticWorkerSpec) -> str:
 
 
 def _unbelieved(worker: Worker, problem: str) -> Worker:
-    return replace(worker, id=None, address="", request=None, heartbeat=None, invalid=problem)
+    return replace(worker, id=None, address="", request=None, heartbeat=None, doubts=(), answer=0, invalid=problem)
+
+
+def _answer(said: ElasticWorkerStatus) -> int | None:
+    """A sidecar that writes a heartbeat and no number of a challenge knows of none."""
+    return 0 if said.answer is None and said.heartbeat is None else said.answer
 
 
 def _request(said: WorkerRequest, node: str) -> Request:
@@ -148,29 +170,30 @@ def pod_state(pod: Object, trainer: str, wait: Wait | None) -> tuple[PodState, i
     The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
     """
     status = pod.get("status", {})
-    container = container_of(status, trainer)
-    crashes = container.get("restartCount", 0)
-    ended = container.get("state", {}).get("terminated")
+    found = container(pod, trainer)
+    crashes, end = found.get("restartCount", 0), ended(found)
     if status.get("phase") == "Failed":
-        return PodState.FAILED, crashes, joined(status.get("reason"), status.get("message")) or exit_of(ended)
-    if ended and ended["exitCode"] == 0 and ended.get("reason") == "OOMKilled":
+        return PodState.FAILED, crashes, joined(status.get("reason"), status.get("message")) or exit_of(end)
+    if end and end["exitCode"] == 0 and end.get("reason") == "OOMKilled":
         return PodState.OOM_KILLED, crashes, "OOMKilled"
-    if status.get("phase") == "Succeeded" or (ended and ended["exitCode"] == 0):
+    if status.get("phase") == "Succeeded" or (end and end["exitCode"] == 0):
         return PodState.SUCCEEDED, crashes, ""
-    if wait is None or (has_started(container) and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
-        return PodState.RUNNING, crashes, exit_of(ended)
+    if wait is None or (has_started(found) and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
+        return PodState.RUNNING, crashes, exit_of(end)
     return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else ""
 
 
 def is_ready(pod: Object) -> bool:
-    return _is_true(pod, "Ready")
+    return condition(pod, "Ready").get("status") == "True"
+
+
+def is_unheard_of(pod: Object) -> bool:
+    """Whether the cluster hears no more of the node: it then calls a pod unready whose containers were last said to be
+    ready. A kubelet that lives says both of the two together."""
+    said = [condition(pod, type).get("status") for type in ("Ready", "ContainersReady")]
+    return said == ["False", "True"]
 
 
 def is_disrupted(pod: Object) -> bool:
     """Whether the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, a preemption."""
-    return _is_true(pod, "DisruptionTarget")
-
-
-def _is_true(pod: Object, type: str) -> bool:
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(condition["type"] == type and condition["status"] == "True" for condition in conditions)
+    return condition(pod, "DisruptionTarget").get("status") == "True"

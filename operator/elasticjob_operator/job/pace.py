@@ -34,7 +34,7 @@ def pace_of(
 
 
 def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
-    """What a trainer, or the making of pods, waits for."""
+    """What a trainer, the making of pods, or a proof waits for."""
     agreed = status.rendezvous
     members = (agreed.participants, agreed.leaving, agreed.store)
     return (
@@ -43,6 +43,7 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
         agreed.outcome,
         agreed.planned,
         *members,
+        agreed.challenge,
         status.replacements,
         status.term,
         status.restarts,

@@ -3,9 +3,9 @@
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticWorker, Progress
+from elasticjob.pods import pod_name
 from elasticjob.rendezvous import State
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.objects.pods import pod_name
 
 
 def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:

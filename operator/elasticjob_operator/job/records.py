@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from elasticjob.api import MAX_REPLICAS, ElasticWorker, RendezvousPhase
 from elasticjob.certificates import check_certificate, der_of
 from elasticjob.objects import Object
-from elasticjob_operator.objects.pods import batch_of
+from elasticjob.pods import batch_of
 
 PROBLEM_LENGTH = 300
 
@@ -50,10 +50,12 @@ def read_record(body: Object | None, pod: Object, index: int, job_name: str) -> 
 
 def problems_among(job: Object, records: Mapping[str, ElasticWorker]) -> dict[str, str]:
     """By the pod's name, what is wrong with a record in view of the job's state."""
-    formed = _last_formed(job)
+    formed, challenge = _last_formed(job), _last_challenge(job)
     problems = {}
     for name, record in records.items():
-        request = record.spec.request
+        request, answer = record.spec.request, record.status.answer
+        if answer is not None and answer > challenge:
+            problems[name] = f"status.answer is {answer}, and the last challenge is {challenge}"
         for field, number in (("after", request.after), ("round", request.round)) if request else ():
             if number is not None and number > formed:
                 problems[name] = f"spec.request.{field} is {number}, and the last round that was formed is {formed}"
@@ -105,6 +107,11 @@ def _last_formed(job: Object) -> int:
     agreed = _agreed(job)
     round: int = agreed.get("round", 0)
     return max(0, round - 1) if agreed.get("phase", RendezvousPhase.FORMING) == RendezvousPhase.FORMING else round
+
+
+def _last_challenge(job: Object) -> int:
+    number: int = (_agreed(job).get("challenge") or {}).get("number", 0)
+    return number
 
 
 def _agreed(job: Object) -> Object:

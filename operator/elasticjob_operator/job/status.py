@@ -5,7 +5,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import (
+    Challenge,
     Condition,
     ElasticJobSpec,
     ElasticJobStatus,
@@ -14,9 +16,8 @@ from elasticjob.api import (
     RendezvousStatus,
     RoundRecord,
 )
-from elasticjob.heartbeats import default_worker_lost
 from elasticjob.objects import Object
-from elasticjob.rendezvous import Clocks, Decision, Failures, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous import Decision, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, min_members
@@ -24,7 +25,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
 
-HISTORY_LENGTH = 5  # `kubectl describe` takes five lines for each
+HISTORY_LENGTH = 5  # `kubectl describe` takes seven lines for each
 MISSING_SHOWN = 3
 INVALID_SHOWN = 3
 ORDER = {reason: severity for severity, reason in enumerate(Reason)}
@@ -42,53 +43,13 @@ class Finding(NamedTuple):
     message: str
 
 
-def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:
-    """`workers`: how many there are, which after a scale-down are more than wanted for a while."""
-    timing = spec.rendezvous
-    return Spec(
-        replicas=spec.replicas,
-        min_replicas=spec.min_replicas,
-        max_restarts=spec.max_restarts,
-        suspend=spec.suspend,
-        last_call=timing.last_call_seconds,
-        join_timeout=timing.join_timeout_seconds,
-        rejoin=timing.rejoin_seconds,
-        worker_lost=timing.worker_lost_seconds or default_worker_lost(max(spec.replicas, workers)),
-        restart_reset=timing.restart_reset_seconds,
-        starts_torchrun=starts_torchrun,
-    )
-
-
-def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
-    """The state that a status tells, with this operator's own clocks."""
-    agreed = status.rendezvous
-    return State(
-        clocks=clocks,
-        round=max(1, agreed.round),
-        phase=agreed.phase,
-        participants=tuple(agreed.participants),
-        replicas=agreed.replicas,
-        leaving=tuple(agreed.leaving),
-        finished=tuple(agreed.finished),
-        failure=agreed.failure,
-        given_up=tuple(agreed.given_up),
-        planned=agreed.planned,
-        replacements=status.replacements,
-        restarts=status.restarts,
-        waiting=agreed.waiting,
-        store=agreed.store,
-        outcome=agreed.outcome,
-        reason=agreed.reason,
-    )
-
-
 class Report(NamedTuple):
-    """All that a status is made of; `waits` are those of wanted workers, by index."""
+    """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index."""
 
     job: Object
     spec: ElasticJobSpec
     workers: tuple[Worker, ...]
-    ready: int
+    ready: frozenset[PodKey]
     decision: Decision
     before: ElasticJobStatus
     problem: str | None
@@ -104,14 +65,16 @@ def status_of(report: Report) -> ElasticJobStatus:
     state = report.decision.state
     failed = (PodState.FAILED, PodState.OOM_KILLED)
     alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
+    spares = _spares(report)
     findings = tuple(_findings(report))
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),
         phase=_phase(state, report.spec, alive),
         reason=_reason(report, next(one for one in findings if one.type == RENDEZVOUSED)),
         conditions=_conditions(findings, report),
-        replicas=len(alive),
-        ready_replicas=report.ready,
+        replicas=sum(one.pod_key not in spares for one in alive),
+        ready_replicas=len(report.ready - spares),
+        spares=state.spares,
         selector=selector(report.job["metadata"]["name"]),
         restarts=state.restarts,
         term=report.term,
@@ -127,14 +90,24 @@ def status_of(report: Report) -> ElasticJobStatus:
             failure=state.failure,
             given_up=Members(state.given_up),
             planned=state.planned,
+            challenge=Challenge(number=state.challenge, members=Members(state.challenged)),
             store=state.store,
             reason=state.reason,
+            cause=state.cause,
             outcome=state.outcome,
         ),
         replacements=dict(state.replacements),
         progress=report.progress,
         history=_history(report),
     )
+
+
+def _spares(report: Report) -> frozenset[PodKey]:
+    """The pods without a place: only `status.spares` counts them."""
+    if not report.spec.spare_replicas:
+        return frozenset()
+    roster = roster_of(rendezvous_spec(report.spec), report.decision.state, report.workers)
+    return frozenset(worker.pod_key for worker in roster.spares)
 
 
 def _history(report: Report) -> tuple[RoundRecord, ...]:
@@ -144,7 +117,9 @@ def _history(report: Report) -> tuple[RoundRecord, ...]:
     record = RoundRecord(
         round=state.round,
         size=len(state.participants),
-        cause=state.reason,
+        cause=state.cause,
+        reason=state.reason,
+        counted=state.restarts > report.before.restarts,
         seconds=round(decision.formed_after, 3),
         time=report.now,
     )

@@ -4,14 +4,30 @@ A pod's status is all that is read, so what the kubelet tells in events alone (a
 `PodStarting`, whose sentence says where to look.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from elasticjob.objects import Object
+from elasticjob.pods import (
+    CONFIG_WORDS,
+    CRASHES,
+    IMAGE_WORDS,
+    SIDECAR,
+    START_WORDS,
+    condition,
+    container,
+    containers,
+    end_before,
+    ended,
+    has_started,
+    how_it_ended,
+    init_containers,
+    waiting,
+    waits_for,
+)
 from elasticjob.rendezvous import PodState
-from elasticjob_operator.objects.pods import SIDECAR
 
 TEXT_LENGTH = 300
 
@@ -66,19 +82,11 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why"),
 }
 
-# the kubelet's words after which only a change by the user helps
 BLOCKED: Mapping[str, Reason] = {
-    "ErrImagePull": Reason.IMAGE_PULL,
-    "ImagePullBackOff": Reason.IMAGE_PULL,
-    "ErrImageNeverPull": Reason.IMAGE_PULL,
-    "InvalidImageName": Reason.IMAGE_PULL,
-    "ImageInspectError": Reason.IMAGE_PULL,
-    "CreateContainerConfigError": Reason.CONFIG_MISSING,
-    "CreateContainerError": Reason.CONTAINER_ERROR,
-    "RunContainerError": Reason.CONTAINER_ERROR,
+    **dict.fromkeys(IMAGE_WORDS, Reason.IMAGE_PULL),
+    **dict.fromkeys(CONFIG_WORDS, Reason.CONFIG_MISSING),
+    **dict.fromkeys(START_WORDS, Reason.CONTAINER_ERROR),
 }
-CRASHES = "CrashLoopBackOff"
-STARTED = frozenset({"running", "terminated"})
 
 
 class Wait(NamedTuple):
@@ -122,61 +130,45 @@ def wait_of(pod: Object, trainer: str, *, asked: bool = False) -> Wait | None:
 
     `asked`: it has asked something of the rendezvous, so that its crashes before that are of no interest.
     """
-    status = pod.get("status", {})
-    if status.get("phase") in ("Failed", "Succeeded"):
+    if pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
         return None
-    for container in _containers(status):
-        waiting = container.get("state", {}).get("waiting", {})
-        if reason := BLOCKED.get(waiting.get("reason", "")):
-            return Wait(reason, joined(waiting["reason"], waiting.get("message")))
-    return _init_crash(pod, status) or _trainer_wait(status, trainer, asked)
+    for status in containers(pod):
+        if reason := BLOCKED.get(waits_for(status)):
+            return Wait(reason, joined(waits_for(status), waiting(status).get("message")))
+    return _init_crash(pod) or _trainer_wait(pod, trainer, asked)
 
 
-def container_of(status: Object, name: str) -> Object:
-    """The status of the container `name`; empty before there is one."""
-    return next((one for one in status.get("containerStatuses", ()) if one["name"] == name), {})
-
-
-def has_started(container: Object) -> bool:
-    return not STARTED.isdisjoint(container.get("state", {}))
-
-
-def exit_of(ended: Object | None) -> str:
-    """`exit code 1: last line of its message`, or the signal's or OOM's name where there is one."""
-    if not ended or ended["exitCode"] == 0:
-        return ""
-    reason = ended.get("reason", "Error")
-    said = [line for line in ended.get("message", "").splitlines() if line.strip()]
-    code = f"exit code {ended['exitCode']}" + ("" if reason == "Error" else f", {reason}")
-    return joined(code, said[-1].strip() if said else None)
+def exit_of(end: Object | None) -> str:
+    """How a container has failed; empty where it has not."""
+    return joined(how_it_ended(end)) if end and end["exitCode"] else ""
 
 
 def joined(*parts: str | None) -> str:
     return ": ".join(part for part in parts if part)[:TEXT_LENGTH]
 
 
-def _trainer_wait(status: Object, trainer: str, asked: bool) -> Wait | None:
-    found = container_of(status, trainer)
-    crashes, last = found.get("restartCount", 0), exit_of(_last(found))
-    if crashes and (_waits_for(found) == CRASHES or (last and not asked)):
+def _trainer_wait(pod: Object, trainer: str, asked: bool) -> Wait | None:
+    found = container(pod, trainer)
+    crashes, last = found.get("restartCount", 0), exit_of(end_before(found))
+    if crashes and (waits_for(found) == CRASHES or (last and not asked)):
         return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", crashes)
     if has_started(found):
         return None
-    return _unscheduled(status) or Wait(Reason.POD_STARTING, _starting(status, trainer))
+    return _unscheduled(pod) or Wait(Reason.POD_STARTING, _starting(pod, trainer))
 
 
-def _init_crash(pod: Object, status: Object) -> Wait | None:
+def _init_crash(pod: Object) -> Wait | None:
     """Why an init container is waited for: it fails again and again, or is a sidecar, which should stay, and ends."""
-    for container in status.get("initContainerStatuses", ()):
-        now = exit_of(container.get("state", {}).get("terminated"))  # for a long time the kubelet says no more
-        stays = container["name"] in _staying(pod)
-        if _waits_for(container) != CRASHES and (stays or not now):
+    for status in init_containers(pod):
+        now = exit_of(ended(status))  # for a long time the kubelet says no more
+        stays = status["name"] in _staying(pod)
+        if waits_for(status) != CRASHES and (stays or not now):
             continue
-        ended = now or exit_of(_last(container)) or "it ends"
+        end = now or exit_of(end_before(status)) or "it ends"
         if stays:
-            return Wait(Reason.SIDECAR_CRASHES, joined(f"the sidecar {container['name']} crashes", ended))
-        said = joined(f"the init container {container['name']} fails", ended)
-        return Wait(Reason.INIT_CRASHES, said, container.get("restartCount", 0))
+            return Wait(Reason.SIDECAR_CRASHES, joined(f"the sidecar {status['name']} crashes", end))
+        said = joined(f"the init container {status['name']} fails", end)
+        return Wait(Reason.INIT_CRASHES, said, status.get("restartCount", 0))
     return None
 
 
@@ -185,38 +177,21 @@ def _staying(pod: Object) -> set[str]:
     return {SIDECAR} | {one["name"] for one in of_init if one.get("restartPolicy") == "Always"}
 
 
-def _unscheduled(status: Object) -> Wait | None:
-    for condition in status.get("conditions", ()):
-        if condition["type"] != "PodScheduled" or condition.get("reason") not in ("Unschedulable", "SchedulingGated"):
-            continue
-        message = condition.get("message", "")
-        reason = Reason(condition["reason"])
-        if reason is Reason.UNSCHEDULABLE and "persistentvolumeclaim" in message.lower():
-            reason = Reason.CLAIM_NOT_READY
-        return Wait(reason, joined(condition["reason"], message))
-    return None
+def _unscheduled(pod: Object) -> Wait | None:
+    found = condition(pod, "PodScheduled")
+    if found.get("reason") not in ("Unschedulable", "SchedulingGated"):
+        return None
+    message, reason = found.get("message", ""), Reason(found["reason"])
+    if reason is Reason.UNSCHEDULABLE and "persistentvolumeclaim" in message.lower():
+        reason = Reason.CLAIM_NOT_READY
+    return Wait(reason, joined(found["reason"], message))
 
 
-def _starting(status: Object, trainer: str) -> str:
+def _starting(pod: Object, trainer: str) -> str:
     """How far its start has come."""
-    if not any(one["type"] == "PodScheduled" and one["status"] == "True" for one in status.get("conditions", ())):
+    if condition(pod, "PodScheduled").get("status") != "True":
         return "no scheduler has placed its pod yet"
-    for container in status.get("initContainerStatuses", ()):
-        if "running" in container.get("state", {}) and not container.get("started", False):
-            return f"its init container {container['name']} runs"
-    return joined("its pod is being set up", _waits_for(container_of(status, trainer)))
-
-
-def _containers(status: Object) -> Iterator[Object]:
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        yield from status.get(kind, ())
-
-
-def _waits_for(container: Object) -> str:
-    reason: str = container.get("state", {}).get("waiting", {}).get("reason", "")
-    return reason
-
-
-def _last(container: Object) -> Object | None:
-    ended: Object | None = container.get("lastState", {}).get("terminated")
-    return ended
+    for status in init_containers(pod):
+        if "running" in status.get("state", {}) and not status.get("started", False):
+            return f"its init container {status['name']} runs"
+    return joined("its pod is being set up", waits_for(container(pod, trainer)))

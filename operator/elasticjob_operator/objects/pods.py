@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -19,25 +18,29 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.rendezvous.model import PodKey
+from elasticjob.pods import BATCH, SIDECAR, pod_name
 
-SIDECAR = "elasticjob-sidecar"
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
-PLUGIN_SOURCE = "/opt/elasticjob/trainer"
+PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
-BATCH = "ELASTICJOB_BATCH"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
-# Only the container itself knows the values of the image's variables, and of those that come by `envFrom`.
-EXTEND_PYTHONPATH = (
-    "/bin/sh",
-    "-c",
-    f'export PYTHONPATH="{PLUGIN_PATH}${{PYTHONPATH:+:$PYTHONPATH}}"; exec "$0" "$@"',
+# The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
+# process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
+AWAIT_PLUGIN = (
+    f'trap "exit 143" TERM; elasticjob_looks=0; until [ -e {PLUGIN_COMPLETE} ]; do '
+    "[ $((elasticjob_looks += 1)) -le 3000 ] || "
+    '{ echo "elasticjob: the sidecar brings no torchrun plug-in; its log says why" >&2; exit 1; }; '
+    "sleep 0.02 2>/dev/null || sleep 1; done; unset elasticjob_looks; "
 )
+# Only the container itself knows the values of the image's variables, and of those that come by `envFrom`.
+EXTEND_PYTHONPATH = f'export PYTHONPATH="{PLUGIN_PATH}${{PYTHONPATH:+:$PYTHONPATH}}"; '
+PREPARE = ("/bin/sh", "-c", AWAIT_PLUGIN + EXTEND_PYTHONPATH + 'exec "$0" "$@"')
 # torchrun's own count is out of the way: only the operator counts failures
 UNLIMITED_RESTARTS = 2**31 - 1
 # how long a pod may sit on a node that is not there before it is replaced, after the 40 s until the node counts as lost
@@ -61,24 +64,7 @@ class SidecarImage:
     name: str
     pull_policy: str
     resources: Object = field(default_factory=lambda: SIDECAR_RESOURCES)
-
-
-def pod_name(job: str, index: int, replacement: int) -> str:
-    return f"{job}-{index}-{replacement}"
-
-
-def pod_key_of(job: str, pod: str) -> PodKey | None:
-    """The index and number of which `pod_name` makes `pod`; None for any other pod, whatever its labels say."""
-    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
-    pod_key = (int(found[2]), int(found[3])) if found else None
-    return pod_key if pod_key and pod_name(job, *pod_key) == pod else None
-
-
-def batch_of(pod: Object) -> str | None:
-    """What `render_pod` was given as `batch`; None for a pod that it did not make."""
-    containers = pod.get("spec", {}).get("initContainers", ())
-    variables = next((one.get("env", ()) for one in containers if one["name"] == SIDECAR), ())
-    return next((one.get("value") for one in variables if one["name"] == BATCH), None)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def selector(job: str) -> str:
@@ -128,21 +114,28 @@ def render_pod(
     *,
     batch: str,
     avoid: Iterable[str] = (),
+    imports: str = "",
+    spare: bool = False,
 ) -> Object:
-    """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room.
+    """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room, and
+    if it is made as a `spare`, not beside another of the job's: a node that is lost takes no member and its spare.
 
-    `batch` tells it from a pod of the same name that was made at another time.
+    `batch` tells it from a pod of the same name that was made at another time. `imports`: the modules that the job's
+    script imports, as far as they are known; for processes that are kept for the next round.
     """
     meta, template = job["metadata"], deepcopy(spec.template)
     given = template.get("metadata") or {}
     labels = {JOB_LABEL: meta["name"], INDEX_LABEL: str(index), "app.kubernetes.io/managed-by": "elasticjob"}
     pod = template["spec"]
     trainer = next(one for one in pod["containers"] if one["name"] == spec.trainer_container)
-    _prepare_trainer(trainer, meta, spec)
+    _prepare_trainer(trainer, meta, spec, imports)
     pod["restartPolicy"] = "OnFailure"
     pod["serviceAccountName"] = service_account(meta["name"], spec)
     pod.setdefault("automountServiceAccountToken", False)
-    pod["initContainers"] = [*(pod.get("initContainers") or ()), _sidecar(meta, spec, index, batch, image)]
+    pod["initContainers"] = [
+        *(pod.get("initContainers") or ()),
+        _sidecar(meta, spec, index, batch, image) | _hold_back(trainer),
+    ]
     for container in (trainer, *pod["initContainers"]):
         # the end of the log is what explains a failure in the job's events and conditions
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
@@ -152,6 +145,8 @@ def render_pod(
     pod["tolerations"] = [*tolerations, *_node_lost_tolerations(tolerations)]
     for node in sorted(avoid):
         _avoid(pod, node)
+    if spare:
+        _keep_apart(pod, meta["name"])
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -166,7 +161,7 @@ def render_pod(
     }
 
 
-def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec) -> None:
+def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, imports: str) -> None:
     given = {variable["name"]: variable for variable in trainer.get("env") or ()}
     ours = {
         "PET_RDZV_BACKEND": "elasticjob",
@@ -179,17 +174,28 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec) -> Non
         "ELASTICJOB_NAMESPACE": meta["namespace"],
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
     }
+    if spec.warm_restart:
+        ours |= {"ELASTICJOB_WARM_RESTART": "1"} | ({"ELASTICJOB_WARM_IMPORTS": imports} if imports else {})
     if "PYTHONPATH" in given:  # stays in its place, behind the variables that it may name
         before = given["PYTHONPATH"].get("value")
         given["PYTHONPATH"] = {"name": "PYTHONPATH", "value": f"{PLUGIN_PATH}:{before}" if before else PLUGIN_PATH}
     elif trainer.get("command"):
-        trainer["command"] = [*EXTEND_PYTHONPATH, *trainer["command"]]
+        trainer["command"] = [*PREPARE, *trainer["command"]]
     else:
         ours["PYTHONPATH"] = PLUGIN_PATH  # the image's entry point is not known here
     fixed = [{"name": name, "value": value} for name, value in ours.items() if name not in given]
     trainer["env"] = fixed + list(given.values())
     mount = {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH, "readOnly": True}
     trainer["volumeMounts"] = [*(trainer.get("volumeMounts") or ()), mount]
+
+
+def _hold_back(trainer: Object) -> Object:
+    """The sidecar's hook before whose end the trainer is not started; none where that waits for the plug-in itself."""
+    if tuple((trainer.get("command") or ())[: len(PREPARE)]) == PREPARE:
+        return {}
+    # bounded, since a hook that hangs makes the pod undeletable; a startup probe would cost 0.7 s more
+    look = ["timeout", "10", "sh", "-c", f"until [ -e {PLUGIN_COMPLETE} ]; do sleep 0.02; done"]
+    return {"lifecycle": {"postStart": {"exec": {"command": look}}}}
 
 
 def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: SidecarImage) -> Object:
@@ -200,9 +206,11 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "ELASTICJOB_INDEX": str(index),
         BATCH: batch,
         "ELASTICJOB_STATE_DIR": STATE_PATH,
+        "ELASTICJOB_PLUGIN_DIR": PLUGIN_PATH,
         "ELASTICJOB_JOIN_TIMEOUT_SECONDS": str(spec.rendezvous.join_timeout_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
         "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
+        **image.environment,
     }
     fields = {
         "ELASTICJOB_NAMESPACE": "metadata.namespace",
@@ -211,7 +219,6 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "ELASTICJOB_POD_IP": "status.podIP",
         "ELASTICJOB_NODE_NAME": "spec.nodeName",
     }
-    copy_plugin = ["timeout", "10", "cp", "-r", f"{PLUGIN_SOURCE}/.", f"{PLUGIN_PATH}/"]
     return {
         "name": SIDECAR,
         "image": image.name,
@@ -223,8 +230,6 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
             {"name": "tunnel", "containerPort": TUNNEL_PORT},
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
-        # bounded, since a hook that hangs makes the pod undeletable; a startup probe would cost 0.7 s more
-        "lifecycle": {"postStart": {"exec": {"command": copy_plugin}}},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": HEALTH_PORT}, "periodSeconds": 5},
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": HEALTH_PORT},
@@ -263,9 +268,18 @@ def _avoid(pod: Object, node: str) -> None:
     elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
     affinity = pod.get("affinity") or {}
     of_nodes = affinity.get("nodeAffinity") or {}
-    kind = "preferredDuringSchedulingIgnoredDuringExecution"
-    preferred = [*(of_nodes.get(kind) or ()), {"weight": 100, "preference": elsewhere}]
-    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, kind: preferred}}
+    preferred = [*(of_nodes.get(PREFERRED) or ()), {"weight": 100, "preference": elsewhere}]
+    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, PREFERRED: preferred}}
+
+
+def _keep_apart(pod: Object, job: str) -> None:
+    """Prefer nodes without any pod of the job. The scheduler reads it both ways, so members keep away from the spare. A
+    spare that becomes a member keeps it, which moves nothing."""
+    term = {"labelSelector": {"matchLabels": {JOB_LABEL: job}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = pod.get("affinity") or {}
+    of_pods = affinity.get("podAntiAffinity") or {}
+    preferred = [*(of_pods.get(PREFERRED) or ()), {"weight": 100, "podAffinityTerm": term}]
+    pod["affinity"] = {**affinity, "podAntiAffinity": {**of_pods, PREFERRED: preferred}}
 
 
 def _node_lost_tolerations(given: list[Object]) -> list[Object]:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
+from elasticjob.pods import SIDECAR
 from elasticjob_operator.objects import launchers
-from elasticjob_operator.objects.pods import RESERVED_ENVIRONMENT, SIDECAR, VOLUMES
+from elasticjob_operator.objects.pods import RESERVED_ENVIRONMENT, VOLUMES
 
 
 def problem(spec: ElasticJobSpec) -> str | None:

@@ -21,6 +21,7 @@ from elasticjob_sidecar.log_limits import TroubleLog
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = (30, 40)  # less than rejoinSeconds, for which the others wait for a worker that was not told
+HURRY_SECONDS = 1.0
 SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
 
 
@@ -38,6 +39,14 @@ class JobWatch:
         self._sized, self._seen, self._failed = sized, seen, failed
         self._version = ""  # where to watch on from; empty: list first
         self._last = ""  # the job's resourceVersion that was passed on last
+        self._listening: asyncio.Timeout | None = None
+        self._hurries = False
+
+    def again(self) -> None:
+        """List anew, now: the watch may have fallen silent, and the other idle connections with it."""
+        if self._listening is not None:
+            self._hurries = True
+            self._listening.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """Watch, for ever."""
@@ -47,6 +56,9 @@ class JobWatch:
             try:
                 await self._follow(lambda: trouble_log.over(f"ElasticJob {self._job} is watched again"))
             except Gone:
+                self._version = ""
+            except TimeoutError:
+                log.info("ElasticJob %s is listed anew, as nothing was heard of it", self._job)
                 self._version = ""
             except ApiFailure as failure:
                 self._failed("watch", failure)
@@ -59,7 +71,16 @@ class JobWatch:
 
     async def _follow(self, opened: Callable[[], None]) -> None:
         if not self._version:
-            await self._list()
+            seconds, self._hurries = HURRY_SECONDS if self._hurries else None, False
+            async with asyncio.timeout(seconds):
+                await self._list()
+        async with asyncio.timeout(None) as self._listening:
+            try:
+                await self._listen(opened)
+            finally:
+                self._listening = None
+
+    async def _listen(self, opened: Callable[[], None]) -> None:
         seconds = random.randint(*WATCH_SECONDS)
         async for event in self._kube.watch_job(self._job, self._version, seconds, opened):
             self._version = event["object"]["metadata"]["resourceVersion"]

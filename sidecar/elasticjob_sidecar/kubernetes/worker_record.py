@@ -4,25 +4,32 @@ One task makes all writes, one after the other, so they cannot overtake each oth
 the newest wish: a request replaced before it was written is never written. Each write names the
 resourceVersion that it was made for, so one that lingers in a paused API server cannot undo a later one.
 It never gives up: it tries again at most three seconds apart, for as long as it takes, and says once a minute
-what it waits for.
+what it waits for. Requests, answers and doubts are written at once, a new rank and what rank 0's script reports within
+seconds, and where there is no news nothing is, but a heartbeat every few minutes.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, WorkerRequest
-from elasticjob.heartbeats import default_worker_lost, heartbeat_seconds
+from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, Members, RequestType, WorkerRequest
 from elasticjob.objects import Object
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing
+from elasticjob.signs import backstop_seconds, heartbeat_seconds
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
+from elasticjob_sidecar.kubernetes.requests import in_words, replacing
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
 
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
+SHORTEST_SHARE = 0.75
+WORD_SECONDS = 1.0  # then it is tried anew: a connection that was idle for minutes may be dead
+# The API server forgets who manages which field, and keeps no more account of it, which is two fifths of what a write
+# costs it. A record is written by its sidecar alone. In a write of the status it has no effect.
+UNMANAGED: list[Object] = [{}]
 FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
 
 
@@ -40,6 +47,19 @@ class Identity:
     node: str = ""
 
 
+Handed = tuple[int | None, int | None]  # round and rank
+NOTHING_HANDED: Handed = (None, None)
+
+
+@dataclass(slots=True)
+class Words:
+    """Whom this worker doubts, and the last challenge that it has answered: 0 says that it will answer the next one,
+    None is the silence of sidecars that know no challenges."""
+
+    doubts: str = ""
+    answer: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What the training script reported last."""
@@ -52,15 +72,24 @@ class Progress:
 class WorkerRecord:
     def __init__(self, kube: KubeApi, me: Identity, failed: Callable[[str, ApiFailure], None]) -> None:
         self._kube, self._me, self._failed = kube, me, failed
+        self.recall: Callable[[int], None] = lambda _: None  # hears of an earlier incarnation's Finish
         self._request: WorkerRequest | None = None
         self._wishes = self._granted = 0  # how many requests were wanted, and up to which of them the API has them
         self._ours = False  # the object exists, carries our id, and is known as ours to everybody
+        self._stored: Object = {}  # as it was last seen
         self._version = ""  # its resourceVersion, as far as we know
         self._heartbeat = 0
         self._job_size = 1
         self._job_worker_lost: int | None = None
-        self._handed_round: tuple[int | None, int | None] = (None, None)  # round and rank
+        self._handed: Handed = NOTHING_HANDED
+        self._written_handed: Handed = NOTHING_HANDED  # what of it the object holds
         self._progress = self._written_progress = Progress()  # what was reported, and what of it the object holds
+        self._imports: str | None = None
+        self._written_imports: str | None = None
+        self._words, self._written_words = Words(answer=0), Words()
+        self._share = 1.0  # of the time between two heartbeats: those of a thousand workers drift apart
+        self._quiet = False
+        self._last_sign = self._last_beat = 0.0
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
         self._wish = asyncio.Event()
@@ -78,25 +107,56 @@ class WorkerRecord:
             self._wish.set()
 
     def handed(self, round: int, rank: int) -> None:
-        """The round that the trainer was handed, written with the next heartbeat."""
-        self._handed_round = (round, rank)
+        """The round that the trainer was handed, written within seconds."""
+        self._handed = (round, rank)
+        self._wake()
 
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
         """What the job says of its size, and of the silence after which a worker is lost: the heartbeat's pace."""
         self._job_size, self._job_worker_lost = replicas, worker_lost
         self._wish.set()
 
+    def rest(self, quiet: bool) -> None:
+        """Whether a round stands, under an operator that challenges: then heartbeats are minutes apart. Else they find
+        out soon if somebody has changed or deleted the record that asks for a round."""
+        if self._quiet and not quiet:
+            self._last_sign = self._last_beat = asyncio.get_running_loop().time()  # not now: all ask for a round
+        self._quiet = quiet
+
+    def named_worker_lost(self) -> float | None:
+        """The silence after which this worker is lost, where its trainer or the job has named one."""
+        named = self._request.worker_lost_seconds if self._request is not None else None
+        return named or self._job_worker_lost
+
     @property
     def _pace(self) -> float:
-        """Seconds between two heartbeats."""
-        named = self._request.worker_lost_seconds if self._request is not None else None
-        lost = named or self._job_worker_lost or default_worker_lost(self._job_size)
-        return heartbeat_seconds(self._job_size, lost)
+        """Seconds between two writes of the status."""
+        if self._quiet and not self._has_news:
+            return backstop_seconds(self._job_size) * self._share
+        return heartbeat_seconds(self._job_size, self.named_worker_lost())
 
     def report(self, progress: Progress) -> None:
-        """What the script reports, written with the next heartbeat."""
+        """What the script reports: rank 0's is the job's, and written within seconds."""
         self._progress = progress
-        if self._ending:
+        self._wake()
+
+    def learned(self, imports: str) -> None:
+        """What the script imports, written within seconds."""
+        self._imports = imports
+        self._wake()
+
+    def answer(self, challenge: int) -> bool:
+        """This worker was asked, and lives: written at once. False if it was said already."""
+        if self._words.answer == challenge:
+            return False
+        self._words.answer = challenge
+        self._wish.set()
+        return True
+
+    def doubt(self, members: Members) -> None:
+        """Whom this worker doubts, all of them: written at once."""
+        if self._words.doubts != (doubts := str(members)):
+            self._words.doubts = doubts
             self._wish.set()
 
     def end(self) -> None:
@@ -114,6 +174,23 @@ class WorkerRecord:
         async with self._written:
             await self._written.wait_for(done)
 
+    def _wake(self) -> None:
+        """When the next write is due may have changed."""
+        if self._owes_report or (self._quiet and self._has_news):
+            self._wish.set()
+
+    @property
+    def _has_news(self) -> bool:
+        """Of that which is not to wait for minutes."""
+        if self._handed != self._written_handed:
+            return True
+        reported = self._handed[1] == 0 and self._progress != self._written_progress
+        return reported or self._imports != self._written_imports or self._written_words.answer is None
+
+    @property
+    def _owes_word(self) -> bool:
+        return self._words != replace(self._written_words, answer=self._written_words.answer or 0)
+
     @property
     def _owes_report(self) -> bool:
         return self._ending and self._written_progress != self._progress
@@ -122,23 +199,29 @@ class WorkerRecord:
         """Write, for ever."""
         loop, backoff, trouble_log = asyncio.get_running_loop(), Backoff(), TroubleLog(log)
         # a thousand workers do not beat as one
-        last_sign = last_beat = loop.time() - self._pace + random.uniform(0, self._pace)
+        self._last_sign = self._last_beat = loop.time() - self._pace + random.uniform(0, self._pace)
         failures = 0  # in a row
         while True:
             try:
                 if not self._ours:
                     await self._establish()
+                elif self._owes_word:  # somebody waits for it, and counts the seconds
+                    async with asyncio.timeout(WORD_SECONDS * 2 ** min(failures, 3)):
+                        await self._beat()
+                    self._last_sign = self._last_beat = loop.time()
                 elif self._granted < self._wishes:
                     await self._write_request()
                     # a sign of life as well; but a heartbeat tells more, and is put off once at most
-                    last_sign = min(loop.time() - random.uniform(0, self._pace / 2), last_beat + self._pace)
-                elif (left := last_sign + self._pace - loop.time()) <= 0 or self._owes_report:
+                    put_off = loop.time() - random.uniform(0, self._pace / 2)
+                    self._last_sign = min(put_off, self._last_beat + self._pace)
+                elif (left := self._last_sign + self._pace - loop.time()) <= 0 or self._owes_report:
                     await self._beat()
-                    last_sign = last_beat = loop.time()
+                    self._last_sign = self._last_beat = loop.time()
                 else:
                     await self._idle(max(left, CLOCK_TICK))
                     continue
-            except ApiFailure as failure:
+            except (ApiFailure, TimeoutError) as error:
+                failure = error if isinstance(error, ApiFailure) else Unreachable("no answer to a word that is awaited")
                 self._failed("write", failure)
                 failures += 1
                 if isinstance(failure, Missing | Denied):  # perhaps refused because somebody has changed it
@@ -162,47 +245,83 @@ class WorkerRecord:
             pass
 
     async def _establish(self) -> None:
-        """Make the object this incarnation's, whatever an earlier sidecar or pod of this name left."""
-        wish, request = self._wishes, self._request
+        """Make the object this incarnation's, whatever an earlier sidecar or pod of this name left.
+
+        A success that an earlier sidecar of this pod recorded stands: the operator may not have seen it yet.
+        """
         try:
             found = await self._kube.get_worker(self._me.pod_name)
         except Missing:
-            self._took(await self._kube.create_worker(self._body(request, version=None)))
+            wish = self._wishes
+            self._took(await self._kube.create_worker(self._body(self._request, version=None)))
+            self._wrote(NOTHING_HANDED, Progress(), None, Words())
             how = "created"
         else:
+            if (finished := self._finished_before(found)) is not None:
+                self.recall(finished)
+            wish = self._wishes
             status = found.get("status", {})
             self._heartbeat = max(self._heartbeat, status.get("heartbeat") or 0)
             self._shown |= (status.get("metrics") or {}).keys()
+            self._written_words = Words(status.get("doubts") or "", status.get("answer"))
             version = found["metadata"]["resourceVersion"]
-            self._took(await self._kube.patch_worker(self._me.pod_name, self._body(request, version)))
+            self._took(await self._kube.patch_worker(self._me.pod_name, self._body(self._request, version)))
             how = "taken over"
         self._granted = wish
         log.info("ElasticWorker %s is %s with id %s", self._me.pod_name, how, self._me.id)
 
+    def _finished_before(self, found: Object) -> int | None:
+        """The round that this pod's trainer has finished in, as an earlier incarnation has recorded it."""
+        spec, request = found["spec"], found["spec"].get("request") or {}
+        if spec.get("id") == self._me.id or request.get("type") != RequestType.FINISH or not self._is_owned(found):
+            return None
+        round_: int | None = request.get("round")
+        return round_
+
     async def _write_request(self) -> None:
         wish, request = self._wishes, self._request
-        body = {"metadata": {"resourceVersion": self._version}, "spec": {"request": _replacing(request)}}
-        await self._guarded(self._kube.patch_worker, body)
+        await self._guarded(self._kube.replace_worker, self._with(request))
         self._granted = wish
-        log.info("requested: %s", _in_words(request))
+        log.info("requested: %s", in_words(request))
+
+    def _with(self, request: WorkerRequest | None) -> Object:
+        """The whole object, as it was last seen, with this request: the API server has less to do than for a patch.
+
+        What others have changed since makes it a conflict, and so is never undone.
+        """
+        spec = {key: value for key, value in self._stored["spec"].items() if key != "request"}
+        if request is not None:
+            spec["request"] = request.dump()
+        metadata = {**self._stored["metadata"], "managedFields": UNMANAGED}
+        return {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": metadata, "spec": spec}
 
     async def _beat(self) -> None:
-        round_, rank = self._handed_round
-        progress = self._progress
+        handed, progress, imports, words = self._handed, self._progress, self._imports, replace(self._words)
         forgotten = dict.fromkeys(self._shown)  # null, or they would stay
         metrics = forgotten | progress.metrics if progress.metrics else None
-        status = {
+        status: Object = {
             "heartbeat": self._heartbeat + 1,
-            "round": round_,
-            "rank": rank,
+            "round": handed[0],
+            "rank": handed[1],
             "step": progress.step,
             "total": progress.total,
             "metrics": metrics,
+            "doubts": words.doubts or None,
+            "answer": words.answer,
         }
+        if imports is not None:  # else what the sidecar before this one was told still holds
+            status["imports"] = imports
         body = {"metadata": {"resourceVersion": self._version}, "status": status}
         await self._guarded(self._kube.patch_worker_status, body)
         self._heartbeat += 1
+        self._wrote(handed, progress, imports, words)
+        self._share = random.uniform(SHORTEST_SHARE, 1)
+
+    def _wrote(self, handed: Handed, progress: Progress, imports: str | None, words: Words) -> None:
+        """What the object holds now."""
+        self._written_handed = handed
         self._shown, self._written_progress = set(progress.metrics), progress
+        self._written_imports, self._written_words = imports, words
 
     async def _guarded(self, write: Callable[[str, Object], Awaitable[Object]], body: Object) -> None:
         """Write; when the object was newer than we thought, read it, so that the next try fits."""
@@ -217,10 +336,14 @@ class WorkerRecord:
     def _took(self, stored: Object) -> None:
         """Somebody may have written to it, and without its labels and its owner the operator would not know it."""
         meta, ours = stored["metadata"], self._metadata()
-        labels, owners = meta.get("labels", {}), meta.get("ownerReferences", [])
-        marked = ours["labels"].items() <= labels.items() and [one["uid"] for one in owners] == [self._me.pod_uid]
+        marked = ours["labels"].items() <= meta.get("labels", {}).items() and self._is_owned(stored)
+        self._stored = stored
         self._version = meta["resourceVersion"]
         self._ours = marked and stored["spec"].get("id") == self._me.id
+
+    def _is_owned(self, stored: Object) -> bool:
+        """By this pod alone."""
+        return [one["uid"] for one in stored["metadata"].get("ownerReferences", [])] == [self._me.pod_uid]
 
     def _metadata(self) -> Object:
         me = self._me
@@ -239,21 +362,8 @@ class WorkerRecord:
             "node": me.node,
         }
         if version is not None:
-            metadata["resourceVersion"] = version
-            spec["request"] = _replacing(request)
+            metadata |= {"resourceVersion": version, "managedFields": UNMANAGED}
+            spec["request"] = replacing(request)
         elif request is not None:
             spec["request"] = request.dump()
         return {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": metadata, "spec": spec}
-
-
-def _replacing(request: WorkerRequest | None) -> Object | None:
-    """`request` for a merge patch: absent fields are null, or the last request's would stay."""
-    return None if request is None else request.model_dump(mode="json", by_alias=True)
-
-
-def _in_words(request: WorkerRequest | None) -> str:
-    if request is None:
-        return "nothing"
-    after = "" if request.after is None else f" after round {request.after}"
-    round_ = "" if request.round is None else f" round {request.round}"
-    return f"{request.type}{after}{round_}" + (f" ({request.cause})" if request.cause else "")

@@ -120,6 +120,12 @@ class Membership:
         self._timers.clear()
         self._move(HAS_FINISHED, round=round)
 
+    def recall(self, round: int) -> None:
+        """The trainer's success was recorded by an earlier incarnation: it stands, unless a trainer has asked for
+        something since."""
+        if self._request is None or self._request.cause == Cause.POD_STOPPING:
+            self._move(HAS_FINISHED, round=round)
+
     def close(self, trainer: str) -> None:
         """The trainer closes the rendezvous for all."""
         self._check(trainer)
@@ -253,7 +259,8 @@ class Membership:
             state = (
                 f"the job is at {self.job.phase} {self.job.round}" if self.job else "the API server has not answered"
             )
-            if self.mode is Mode.JOINING:
+            beside = self.job is not None and self.job.phase is FORMED  # a spare: its join stands until it asks again
+            if self.mode is Mode.JOINING and not beside:
                 self._leave(Cause.JOIN_TIMEOUT)
             self._refuse_waiter(Refused(Code.JOIN_TIMEOUT, f"no round was formed within {waited:.0f} s: {state}"))
 

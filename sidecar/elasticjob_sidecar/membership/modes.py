@@ -40,7 +40,7 @@ MOVES = (
         Cause.JOIN_TIMEOUT,
         IDLE,
         RequestType.LEAVE,
-        "no round was formed for as long as the trainer wanted to wait",
+        "no round was formed for as long as the trainer wanted to wait, and none stands without it",
     ),
     Move(
         (JOINING, HANDED),
@@ -61,7 +61,13 @@ MOVES = (
         (JOINING, HANDED), Cause.TRAINER_LEFT, IDLE, RequestType.LEAVE, "the trainer says that it leaves, and its cause"
     ),
     Move((IDLE, JOINING, HANDED), Cause.POD_STOPPING, IDLE, RequestType.LEAVE, "the pod stops, and nobody has left"),
-    Move(tuple(Mode), HAS_FINISHED, FINISHED, RequestType.FINISH, "the trainer has ended in success"),
+    Move(
+        tuple(Mode),
+        HAS_FINISHED,
+        FINISHED,
+        RequestType.FINISH,
+        "the trainer has ended in success, or the record of an earlier sidecar in this pod says that it has",
+    ),
 )
 TABLE = {(source, move.event): move for move in MOVES for source in move.sources}
 

@@ -30,6 +30,18 @@ class Standing(NamedTuple):
         return self.job is not None and self.me in self.job.leaving
 
     @property
+    def asked(self) -> int | None:
+        """The number of the last challenge, where it asks this worker."""
+        challenge = self.job.challenge if self.job is not None else None
+        return challenge.number if challenge is not None and self.me in challenge.members else None
+
+    @property
+    def quiet(self) -> bool:
+        """A round stands, under an operator that challenges whom it doubts."""
+        job = self.job
+        return job is not None and job.challenge is not None and job.phase is not RendezvousPhase.FORMING
+
+    @property
     def tunnel_round(self) -> int:
         """The round whose store the trainer may be connected to, 0 for none."""
         if self.handed is None or self.mode not in (Mode.HANDED, Mode.FINISHED):

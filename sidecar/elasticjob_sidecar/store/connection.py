@@ -50,6 +50,17 @@ class Connection(asyncio.Protocol):
             else:
                 connection._transport.resume_reading()
 
+    def hand_over(self, protocol: asyncio.Protocol) -> None:
+        """From now on all that happens to the connection is `protocol`'s."""
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        if self.closed.done():
+            protocol.connection_lost(None)
+            return
+        if self._head:
+            asyncio.get_running_loop().call_soon(protocol.data_received, bytes(self._head))
+        self._transport.resume_reading()
+
     def close(self) -> None:
         """Close once everything written has been sent."""
         self._transport.close()

@@ -64,8 +64,13 @@ class Credentials:
 
 
 def server_name(job_uid: str, round: int) -> str:
-    """The TLS server name by which rank 0 of a round is called."""
+    """The TLS server name by which rank 0 of a round is called for its store."""
     return f"round-{round}.{job_uid}.elasticjob"
+
+
+def line_name(job_uid: str, round: int) -> str:
+    """The TLS server name by which it is called for a line."""
+    return f"line-{round}.{job_uid}.elasticjob"
 
 
 class CredentialsMaker:

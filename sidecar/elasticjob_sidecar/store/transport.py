@@ -1,7 +1,10 @@
 """How one sidecar reaches another: TLS in which both ends show who they are.
 
-    Transport.connect    a connection to rank 0's sidecar, admitted to a round's store
-    Transport.listen     admits others; for which round, and whom, `trust` says
+    Transport.connect         a connection to rank 0's sidecar, admitted to a round's store
+    Transport.connect_line    one for signs of life
+    Transport.listen          admits others; for which round, and whom, `trust` says
+
+The TLS server's name tells the two apart.
 
 After the handshake the listener says in one JSON line whether the caller is let in: `{"ok": true}`, or
 `{"error": ..., "code": ...}`. Every connection has a deadline until then.
@@ -21,7 +24,7 @@ from elasticjob.certificates import fingerprint_of
 from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.store.connection import Connection, dial
-from elasticjob_sidecar.store.credentials import Credentials, server_name
+from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
 from elasticjob_sidecar.store.listener import Caller, TunnelListener
 
 log = logging.getLogger(__name__)
@@ -43,6 +46,7 @@ class Claim:
 
 
 Admit = Callable[[Claim], Awaitable[Connection]]  # a connection to the store; raises Refused or OSError
+Lined = Callable[[Claim, Connection], None]  # the caller's connection, for signs of life
 Admitted = Callable[
     [Claim, Connection, Connection], None
 ]  # the caller's connection and the store's, ready to be spliced
@@ -51,7 +55,8 @@ Admitted = Callable[
 @dataclass(frozen=True, slots=True)
 class _Trust:
     round: int
-    name: str
+    store_name: str
+    line_name: str
     members: Mapping[str, Member]  # by their certificates' fingerprints
     context: ssl.SSLContext
 
@@ -70,6 +75,7 @@ class Transport:
         self._trust: _Trust | None = None
         self._trusting = asyncio.Event()
         self._listener: TunnelListener | None = None
+        self._lined: Lined = lambda _, connection: connection.abort()
         self._turned_away = LimitedLog(log, "callers were not let in")
 
     # --- the caller's side
@@ -77,11 +83,17 @@ class Transport:
     async def connect(self, store: str, round: int, members: int) -> Connection:
         """`store`: as in the job's status; `members`: how many go there at once. Raises Refused when turned away,
         OSError or TimeoutError when nobody answers, or somebody else."""
+        return await self._connect(store, round, server_name(self._job_uid, round), admission_seconds(members))
+
+    async def connect_line(self, store: str, round: int, seconds: float) -> Connection:
+        """As `connect`, within `seconds`."""
+        return await self._connect(store, round, line_name(self._job_uid, round), seconds)
+
+    async def _connect(self, store: str, round: int, name: str, seconds: float) -> Connection:
         address, _, fingerprint = store.partition("/")
-        seconds = admission_seconds(members)
         try:
             async with asyncio.timeout(seconds):
-                return await self._connect(address, round, fingerprint)
+                return await self._call(address, name, fingerprint)
         except TimeoutError:
             message = f"rank 0's sidecar at {address} did not answer within {seconds:g} s"
             raise TimeoutError(message) from None
@@ -89,9 +101,9 @@ class Transport:
             message = f"rank 0's sidecar at {address} does not let this one in to round {round} ({error})"
             raise ConnectionError(message) from None
 
-    async def _connect(self, address: str, round: int, fingerprint: str) -> Connection:
+    async def _call(self, address: str, name: str, fingerprint: str) -> Connection:
         host, _, port = address.rpartition(":")
-        connection = await dial(host.strip("[]"), int(port), self._client, server_name(self._job_uid, round))
+        connection = await dial(host.strip("[]"), int(port), self._client, name)
         try:
             # TLS has shown that the other end holds the key of this certificate, and no more
             _check_is(fingerprint, connection.peer_certificate(), address)
@@ -105,16 +117,20 @@ class Transport:
 
     def trust(self, round: int, members: Mapping[Member, bytes]) -> None:
         """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
-        name = server_name(self._job_uid, round)
-        context = self._credentials.server_context(members.values(), lambda asked: asked == name)
+        names = server_name(self._job_uid, round), line_name(self._job_uid, round)
+        context = self._credentials.server_context(members.values(), lambda asked: asked in names)
         by_fingerprint = {fingerprint_of(certificate): member for member, certificate in members.items()}
-        self._trust = _Trust(round, name, by_fingerprint, context)
+        self._trust = _Trust(round, *names, by_fingerprint, context)
         self._trusting.set()
 
     def trust_nobody(self) -> None:
         """From now on let nobody in; who calls is held for a moment, as the next round may come."""
         self._trust = None
         self._trusting.clear()
+
+    def take_lines(self, lined: Lined) -> None:
+        """From now on `lined` is called with each caller that wants no store."""
+        self._lined = lined
 
     async def listen(self, host: str, port: int, admit: Admit, admitted: Admitted) -> None:
         """Serve until `close`. Raises OSError."""
@@ -135,32 +151,37 @@ class Transport:
     async def _receive(self, listener: TunnelListener, caller: Caller, admit: Admit, admitted: Admitted) -> None:
         try:
             async with asyncio.timeout(admission_seconds(len(self._trust.members) if self._trust else 0)):
-                connection, claim = await self._identify(listener, caller)
+                connection, claim, is_line = await self._identify(listener, caller)
         except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
             code = error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER
             self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
             return
         caller.slot.release()
-        await self._answer(connection, claim, admit, admitted)
+        if is_line:
+            connection.write(_encode({"ok": True}))
+            self._lined(claim, connection)
+        else:
+            await self._answer(connection, claim, admit, admitted)
 
     def _turn_away(self, address: str, code: Code, why: str) -> None:
         self._turned_away.info("a caller from %s was not let in: %s", address, why)
         self._refused(code)
 
-    async def _identify(self, listener: TunnelListener, caller: Caller) -> tuple[Connection, Claim]:
-        """Raises Refused, OSError (ssl.SSLError) or TimeoutError."""
+    async def _identify(self, listener: TunnelListener, caller: Caller) -> tuple[Connection, Claim, bool]:
+        """Who calls, and whether for a line. Raises Refused, OSError (ssl.SSLError) or TimeoutError."""
         hello = await caller.hello()
         async with asyncio.timeout(TRUST_SECONDS):
             while (trust := self._trust) is None:
                 await self._trusting.wait()
-        if trust.name.encode() not in hello:
+        is_line = trust.line_name.encode() in hello
+        if not is_line and trust.store_name.encode() not in hello:
             raise Refused(Code.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
         connection = await listener.secure(caller, trust.context)
         member = trust.members.get(fingerprint_of(connection.peer_certificate()))
         if member is None:  # a certificate that a member has signed is not a member's
             connection.abort()
             raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
-        return connection, Claim(trust.round, member)
+        return connection, Claim(trust.round, member), is_line
 
     async def _answer(self, connection: Connection, claim: Claim, admit: Admit, admitted: Admitted) -> None:
         try:

@@ -15,6 +15,7 @@ Count = Annotated[int, Field(ge=0, le=wire.MAX_JSON_INTEGER)]
 Round = Annotated[int, Field(ge=1, le=wire.MAX_JSON_INTEGER)]
 Name = Annotated[str, Field(min_length=1, max_length=wire.NAME_LENGTH)]
 MetricName = Annotated[str, Field(min_length=1, max_length=wire.METRIC_NAME_LENGTH)]
+ImportName = Annotated[str, Field(max_length=wire.IMPORT_LENGTH, pattern=wire.IMPORT_NAME)]
 Wait = Annotated[float, Field(gt=0, le=wire.LONGEST_SECONDS)]
 
 
@@ -65,6 +66,17 @@ class Finish(Recorded):
 
 class Close(Recorded):
     pass
+
+
+class Imports(BaseModel):
+    imports: Annotated[list[ImportName], Field(max_length=wire.MAX_IMPORTS)]
+
+    @field_validator("imports")
+    @classmethod
+    def _bounded(cls, imports: list[str]) -> list[str]:
+        if len(",".join(imports)) > wire.IMPORTS_LENGTH:
+            raise ValueError(f"more than {wire.IMPORTS_LENGTH} characters")
+        return imports
 
 
 class Watch(BaseModel):

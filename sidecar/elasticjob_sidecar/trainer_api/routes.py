@@ -57,6 +57,7 @@ class TrainerApi:
             wire.FINISH: self.finish,
             wire.LEAVE: self.leave,
             wire.CLOSE: self.close,
+            wire.IMPORTS: self.imports,
             wire.WATCH: self.watch,
             wire.SAVED: self.saved,
             wire.PROGRESS: self.progress,
@@ -161,6 +162,11 @@ class TrainerApi:
     async def close(self, request: web.Request) -> web.Response:
         asked = await _body(bodies.Close, request)
         await self._driver.close(asked.trainer, asked.timeout)
+        return web.Response(status=204)
+
+    async def imports(self, request: web.Request) -> web.Response:
+        asked = await _body(bodies.Imports, request)
+        self._driver.learned(asked.imports)
         return web.Response(status=204)
 
     async def progress(self, request: web.Request) -> web.Response:

@@ -43,7 +43,10 @@ class Kubelet:
         """A pod changed in the API."""
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
         pod = self.pods.get(name)
-        if event == "DELETED":
+        if event == "DELETED":  # at once, of one that has ended and that no finalizer keeps
+            if pod is not None and pod.uid == uid:
+                pod.deleting = True
+                pod.deletion.set()
             return
         if pod is None or pod.uid != uid:
             pod = self.pods[name] = Pod(body, str(FIRST_ADDRESS + self._addresses))

@@ -25,7 +25,7 @@ from contract.cluster.pod import JOB
 from contract.cluster.proxy import Proxy
 from support.api_client import ApiError, Object
 
-REMOVE_SECONDS = 20.0
+REMOVE_SECONDS = 100.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 TEMPLATE: Object = {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}
 

@@ -4,14 +4,16 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from e2e.job import STEP_SECONDS, Job, Round, Training, restarts
-from e2e.kube import Object
+from e2e.job import PARKED_SECONDS, STEP_SECONDS, Job, Round, Training, restarts
+from e2e.kube import Object, wait_until
+from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
 
 
 @dataclass(slots=True)
 class Row:
     """`survivors_told_seconds` until the last survivor's trainer logged that its round is over,
-    `new_round_seconds` until the last member's trainer was in the new one; both since the event.
+    `new_round_seconds` until the last member's trainer was in the new one, `first_step_seconds` until all members had
+    taken a step together, and the same in a job with `warmRestart`; all since the event.
 
     `rounds` are those that were formed, `lost_work_steps` the steps that were taken twice. Null is a figure that
     does not apply.
@@ -20,6 +22,8 @@ class Row:
     event: str
     survivors_told_seconds: float | None = None
     new_round_seconds: float | None = None
+    first_step_seconds: float | None = None
+    first_step_warm_seconds: float | None = None
     rounds_before: int = 0
     rounds_after: int = 0
     lost_work_steps: int | None = None
@@ -30,9 +34,9 @@ class Row:
         return asdict(self)
 
 
-# of a job whose faults are shortened: the least that can be asked
-SHORTENED: dict[str, Any] = {"rendezvous": {"workerLostSeconds": 10}}
-USUAL_LOST_SECONDS = 15
+# of a job through which shortened faults of the control plane go, beside other tests: the least that can be asked.
+# With --whole it is the default, and the faults are longer by far than either.
+SHORTENED: dict[str, Any] = {"rendezvous": {"workerLostSeconds": SHORTEST_LOST_SECONDS}}
 
 
 @dataclass(slots=True)
@@ -40,7 +44,7 @@ class Fault:
     """What a test does and sees of its event.
 
     `told_within` is how soon survivors have to be told, `slack` how much later anything may come, in seconds;
-    `whole` says not to shorten the long faults.
+    `whole` says not to shorten the long faults, `warm` that the job's processes start warm.
     """
 
     job: Job
@@ -48,21 +52,23 @@ class Fault:
     told_within: float | None = None
     slack: float = 0.0
     whole: bool = True
+    warm: bool = False
     struck: float = 0.0
     victim: str = ""
     first: Round | None = None
     training: Training | None = None
     pods: list[Object] = field(default_factory=list)
+    restarts: int = 0  # that were counted before the event
 
     @property
     def judged_steps(self) -> int:
         """Steps that take longer than a worker may be silent: whoever is taken for lost is so by then."""
-        lost = USUAL_LOST_SECONDS if self.whole else SHORTENED["rendezvous"]["workerLostSeconds"]
+        lost = LOST_SECONDS if self.whole else SHORTEST_LOST_SECONDS
         return int((lost + 3) / STEP_SECONDS)
 
     def start(self, replicas: int, **settings: Any) -> list[Object]:
         """Run a job until it trains; return its pods in rank order."""
-        self.job.apply(replicas=replicas, **settings)
+        self.job.apply(replicas=replicas, warmRestart=self.warm, **settings)
         self.job.wait_for_round(replicas)
         return self.join()
 
@@ -72,6 +78,10 @@ class Fault:
         self.training = self.job.wait_for_training(len(self.first.members))
         self.pods = self.job.member_pods()
         self.row.rounds_before = len(self.job.rounds())
+        self.restarts = self.job.status.get("restarts", 0)
+        if self.warm and self.whole:
+            what = "all processes for the next round to be parked"
+            wait_until(what, lambda: all(self.job.log(pod).is_parked() for pod in self.pods), PARKED_SECONDS)
         return self.pods
 
     def strike(self, victim: Object | None = None) -> None:
@@ -87,6 +97,7 @@ class Fault:
         training = self.job.wait_for_training(size, other_than=self.training)
         self._note_told()
         self.row.new_round_seconds = self.entered(new)
+        self.note_first_step(training)
         self._note_lost_work(training)
         return new
 
@@ -121,6 +132,14 @@ class Fault:
             if (now := alive.get(before["metadata"]["uid"])) and restarts(now) == restarts(before)
             if before["metadata"]["uid"] != self.victim
         ]
+
+    def note_first_step(self, training: Training) -> None:
+        """Note when all members of the new group had taken a step; each prints it after that."""
+        took = [self.job.logged(pod, f"group={training.group} ") for pod in self.job.member_pods()]
+        if self.warm:
+            self.row.first_step_warm_seconds = max(took) - self.struck
+        else:
+            self.row.first_step_seconds = max(took) - self.struck
 
     def _note_told(self) -> None:
         told = [self.told(pod) for pod in self.survivors()]

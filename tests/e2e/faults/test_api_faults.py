@@ -4,6 +4,7 @@ One training goes through all of it.
 """
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -50,11 +51,12 @@ def test_etcd_compacted(shared_fault: Fault) -> None:
     fault.unbroken(fault.judged_steps)
 
 
-@pytest.mark.fault("api-slow", told=4.0)
-def test_api_slow(shared_fault: Fault) -> None:
+@pytest.mark.usefixtures("warm")
+@pytest.mark.fault("api-slow", told=4.0, warm=True)
+def test_api_slow(begin_with_two: Callable[..., Fault]) -> None:
     """Half a second more for each request of an operator, a sidecar or a kubelet."""
-    fault = shared_fault
-    pods = fault.join()
+    fault = begin_with_two()
+    pods = fault.pods
     with slow_api(IMAGE, round_trip=0.5):
         assert request_seconds(fault) > 0.5
         fault.unbroken(fault.judged_steps)

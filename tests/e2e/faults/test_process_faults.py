@@ -1,45 +1,44 @@
 """A worker's processes and containers are killed: one after the other in one training, with --whole in one each."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from e2e.disruption import kill_container, kill_worker_process
 from e2e.faults.fault import Fault
-from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, restarts
+from e2e.job import SIDECAR, STARTED_SECONDS, TOLD_SECONDS, TRAINER, restarts
 from e2e.kube import Object, wait_until
 
-pytestmark = [pytest.mark.torchrun, pytest.mark.usefixtures("module_namespace")]
+pytestmark = [pytest.mark.torchrun, pytest.mark.usefixtures("module_namespace", "warm")]
 
-SHARED_JOB: dict[str, Any] = {"trainer": {"resources": {"limits": {"memory": "1Gi"}}}, "maxRestarts": 10}
+# on a busy machine an agent that was killed may take longer than the default's 30 s to join again
+SHARED_JOB: dict[str, Any] = {
+    "trainer": {"resources": {"limits": {"memory": "2Gi"}}},
+    "maxRestarts": 10,
+    "rendezvous": {"lastCallSeconds": STARTED_SECONDS},
+}
 
 
 @pytest.fixture
-def fault_of_two(request: pytest.FixtureRequest) -> Fault:
+def fault_of_two(begin_with_two: Callable[..., Fault]) -> Fault:
     """Of a job of two workers that train."""
-    if request.config.getoption("--whole"):
-        fault: Fault = request.getfixturevalue("fault")
-        fault.start(2, **SHARED_JOB)
-    else:
-        fault = request.getfixturevalue("shared_fault")
-        fault.join()
-    return fault
+    return begin_with_two(**SHARED_JOB)
 
 
 def formed_again(fault: Fault) -> list[Object]:
     """The pods once the same two train in the next round, in the same order, after one failure more."""
     assert fault.first is not None
-    before = fault.job.status.get("restarts", 0)
     new = fault.formed(2)
     assert new.number == fault.first.number + 1
     assert new.members == (0, 1)
     pods = fault.job.member_pods()
     assert [pod["metadata"]["uid"] for pod in pods] == [pod["metadata"]["uid"] for pod in fault.pods]
-    assert fault.job.status["restarts"] == before + 1
+    assert fault.job.status["restarts"] == fault.restarts + 1
     return pods
 
 
-@pytest.mark.fault("worker-process-killed", told=1.0)
+@pytest.mark.fault("worker-process-killed", told=1.0, warm=True)
 def test_worker_process_killed(fault_of_two: Fault) -> None:
     fault = fault_of_two
     victim = fault.pods[1]
@@ -49,7 +48,7 @@ def test_worker_process_killed(fault_of_two: Fault) -> None:
     assert list(map(restarts, pods)) == list(map(restarts, fault.pods)), "torchrun starts the processes again"
 
 
-@pytest.mark.fault("agent-killed", told=1.0)
+@pytest.mark.fault("agent-killed", told=1.0, warm=True)
 def test_agent_killed(fault_of_two: Fault) -> None:
     fault = fault_of_two
     victim = fault.pods[1]
@@ -61,7 +60,7 @@ def test_agent_killed(fault_of_two: Fault) -> None:
     assert restarts(fault.job.pods()[1], SIDECAR) == restarts(victim, SIDECAR), "the membership stayed"
 
 
-@pytest.mark.fault("oom-killed", told=2.0)
+@pytest.mark.fault("oom-killed", told=2.0, warm=True)
 def test_oom_killed(fault_of_two: Fault) -> None:
     """The kernel kills the training process, or with cgroups of version 2 all of its container."""
     fault = fault_of_two
@@ -71,7 +70,7 @@ def test_oom_killed(fault_of_two: Fault) -> None:
     formed_again(fault)
 
 
-@pytest.mark.fault("sidecar-killed", told=3.0)
+@pytest.mark.fault("sidecar-killed", told=3.0, warm=True)
 def test_sidecar_killed(fault_of_two: Fault) -> None:
     """Rank 0's, through which all reach the store."""
     fault = fault_of_two

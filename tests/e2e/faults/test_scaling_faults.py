@@ -16,7 +16,7 @@ def scale(fault: Fault, *targets: int) -> None:
         fault.job.scale(target)
 
 
-@pytest.mark.fault("scale-up")
+@pytest.mark.fault("scale-up", warm=True)
 def test_scale_up(fault: Fault) -> None:
     """Pods that start seconds apart cost one round; the group trains on until they are there."""
     fault.start(2)
@@ -30,7 +30,7 @@ def test_scale_up(fault: Fault) -> None:
 
 
 @pytest.mark.torchrun
-@pytest.mark.fault("scale-down", told=2.0)
+@pytest.mark.fault("scale-down", told=2.0, warm=True)
 def test_scale_down(fault: Fault) -> None:
     """It is planned: the highest rank is told, ends well and goes."""
     fault.start(3)
@@ -59,7 +59,7 @@ def exit_code(job: Job, pod: str) -> int:
     return int(wait_until(f"the trainer in {pod} to end", ended, 30)["exitCode"])
 
 
-@pytest.mark.fault("scale-burst")
+@pytest.mark.fault("scale-burst", warm=True)
 def test_scale_burst(fault: Fault) -> None:
     fault.start(1)
     scale(fault, 2, 3, 4)
@@ -81,7 +81,7 @@ def test_scale_up_down(fault: Fault) -> None:
     assert fault.job.status["restarts"] == 0
 
 
-@pytest.mark.fault("scale-down-up", told=2.0)
+@pytest.mark.fault("scale-down-up", told=2.0, warm=True)
 def test_scale_down_up(fault: Fault) -> None:
     """Who was told to leave leaves; the workers that come back are new."""
     fault.start(3)
@@ -99,7 +99,7 @@ def test_scale_down_up(fault: Fault) -> None:
     assert names <= {"train-0-0", "train-1-0", "train-1-1", "train-2-1"}, names
 
 
-@pytest.mark.fault("suspend-forming")
+@pytest.mark.fault("suspend-forming", warm=True)
 def test_suspend_forming(fault: Fault) -> None:
     """A job that is suspended while its second round forms: its pods go, the state stays, and it resumes."""
     job = fault.job

@@ -4,21 +4,44 @@ import pytest
 
 from e2e.disruption import container_status, freeze_container
 from e2e.faults.fault import Fault
-from e2e.job import TRAINER, Job, has_started, restarts, wall
+from e2e.job import PARKED_SECONDS, TRAINER, Job, has_started, restarts, wall
 from e2e.kube import wait_until
 
 
-@pytest.mark.fault("pod-deleted", told=2.0)
+@pytest.mark.fault("pod-deleted", told=2.0, warm=True)
 def test_pod_deleted(fault: Fault) -> None:
     delete(fault, rank=2)
     assert fault.job.rounds()[-1].members == (0, 1, 2)
 
 
-@pytest.mark.fault("pod-deleted-rank0", told=2.0)
+@pytest.mark.fault("pod-deleted-rank0", told=2.0, warm=True)
 def test_pod_deleted_rank0(fault: Fault) -> None:
     """Behind rank 0's sidecar the round's store serves: its loss is the same as any other."""
     delete(fault, rank=0)
-    assert fault.job.rounds()[-1].members == (1, 2, 0), "survivors keep their order, the newcomer follows"
+    assert fault.job.rounds()[-1].members == (0, 1, 2), "survivors keep their ranks, the newcomer has the free one"
+
+
+@pytest.mark.fault("pod-deleted-spare", told=2.0, warm=True)
+def test_pod_deleted_spare(fault: Fault) -> None:
+    """The round forms from the spare, and the next pod of the deleted worker is the spare."""
+    victim = fault.start(3, spareReplicas=1)[2]
+    assert fault.first is not None
+    *others, lost = fault.first.members
+    (index,) = set(range(4)) - {*others, lost}  # who joined last
+    wait_until("the spare to wait", lambda: fault.job.status.get("spares") == 1, 120, fault.job.summary)
+    if fault.warm:
+        spare = fault.job.pods()[index]
+        wait_until("the spare's processes to be parked", lambda: fault.job.log(spare).is_parked(), PARKED_SECONDS)
+    fault.strike()
+    fault.job.delete_pod(victim)
+    new = fault.formed(3)
+
+    assert (new.number, new.members) == (2, (*others, index))
+    assert new.reason == f"worker {lost} lost: its pod was deleted; spare {index} takes rank 2"
+    assert fault.job.status["restarts"] == 0
+    wait_until("the new spare to wait", lambda: fault.job.status.get("spares") == 1, 120, fault.job.summary)
+    assert fault.job.pods()[lost]["metadata"]["name"] == f"train-{lost}-1"
+    assert fault.job.rounds()[-1] == new, "a spare that joins ends no round"
 
 
 def delete(fault: Fault, rank: int) -> None:
@@ -47,7 +70,7 @@ def test_crash_loop(fault: Fault) -> None:
     assert job.status["phase"] == "Failed"
     assert [one.number for one in job.rounds()] == [1, 2, 3], "one new round for each restart that is allowed"
     assert job.wait_for_event("Failed")["type"] == "Warning"
-    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Failed", "--timeout=30s")
+    job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Failed", "--timeout=240s")
     job.wait_for_the_end_of_all_pods()
     fault.row.detail = failed["message"]
 
@@ -70,7 +93,7 @@ def test_image_missing(fault: Fault) -> None:
 
 
 @pytest.mark.torchrun
-@pytest.mark.fault("rank0-hangs-before-store")
+@pytest.mark.fault("rank0-hangs-before-store", warm=True)
 def test_rank0_hangs_before_store(fault: Fault) -> None:
     """Rank 0 is handed the round and stands still: it never serves the store that the other's training process wants.
 
@@ -79,7 +102,8 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     job = fault.job
     # worker 1 starts when it may, so that rank 0 can be stopped while it waits for the round
     held = "case $HOSTNAME in *-1-0) until [ -e /tmp/go ]; do sleep 0.1; done;; esac; exec torchrun /test/train.py"
-    job.apply(replicas=2, minReplicas=2, trainer={"command": ["sh", "-c", held]}, rendezvous={"storeReadySeconds": 15})
+    settings = {"trainer": {"command": ["sh", "-c", held]}, "rendezvous": {"storeReadySeconds": 15}}
+    job.apply(replicas=2, minReplicas=2, warmRestart=fault.warm, **settings)
     wait_until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60, job.summary)
     wait_until("both trainers to run", lambda: runs(job, 0) and runs(job, 1), 60, job.summary)
     freeze_container(job.pods()[0], TRAINER)
@@ -89,11 +113,11 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     fault.row.rounds_before = len(job.rounds())
 
     new = job.wait_for_round(2, after=broken)
-    job.wait_for_training(2)
+    fault.note_first_step(job.wait_for_training(2))
     fault.row.new_round_seconds = wall(new.at) - fault.struck
     assert new.number == broken.number + 1
     assert new.reason == "worker 0 lost: it did not serve the round's store in time"
-    assert new.members == (1, 0)
+    assert new.members == (0, 1)
     assert restarts(job.pods()[1]) == 0, "its trainer went on to the next round"
     assert job.status["restarts"] == 0
 

@@ -6,10 +6,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.status import Report, rendezvous_spec, state_of, status_of
+from elasticjob_operator.job.status import Report, status_of
 from elasticjob_operator.job.view import JobView
 from support.fuzzing import Json, tried
 from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer
@@ -102,5 +103,5 @@ def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belo
 def status(
     body: Object, spec: ElasticJobSpec, workers: tuple[Worker, ...], decision: Decision, before: ElasticJobStatus
 ) -> ElasticJobStatus:
-    report = Report(body, spec, workers, 0, decision, before, None, None, 1, "2026-01-02T03:04:05Z")
+    report = Report(body, spec, workers, frozenset(), decision, before, None, None, 1, "2026-01-02T03:04:05Z")
     return status_of(report)

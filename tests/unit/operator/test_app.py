@@ -19,7 +19,7 @@ async def test_who_has_lost_the_lease_stands_by_again(leases: Leases, monkeypatc
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.01)
     terms: list[tuple[Leadership, asyncio.Task[None]]] = []
 
-    async def work(_: object, __: object, led: Leadership) -> None:
+    async def work(_: object, __: object, led: Leadership, ___: object) -> None:
         this = asyncio.current_task()
         assert this is not None
         terms.append((led, this))

@@ -52,3 +52,23 @@ def test_wrong_resources_are_named(given: str, sentence: str, capsys: pytest.Cap
     said = capsys.readouterr().err
     assert f"--sidecar-resources {given!r}: " in said
     assert sentence in said
+
+
+def test_logs_and_metrics_may_be_chosen() -> None:
+    options = parse(WITH_IMAGE, {})
+    assert (options.log_format, options.job_metrics) == ("text", True)
+    options = parse(WITH_IMAGE, {"ELASTICJOB_LOG_FORMAT": "json", "ELASTICJOB_JOB_METRICS": "false"})
+    assert (options.log_format, options.job_metrics) == ("json", False)
+
+
+def test_metrics_are_secured_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse(WITH_IMAGE, {}).metrics_port == 0
+    assert parse([*WITH_IMAGE, "--metrics-secure=true"], {}).metrics_port == 8443
+    options = parse([*WITH_IMAGE, "--metrics-secure=true", "--metrics-port=9443", "--metrics-certificate=/tls"], {})
+    assert (options.metrics_port, options.metrics_certificate) == (9443, "/tls")
+    with pytest.raises(SystemExit):
+        parse([*WITH_IMAGE, "--metrics-secure=true", "--metrics-port=8080"], {})
+    assert "--metrics-port 8080 is the --health-port, whose pages are open to all" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parse([*WITH_IMAGE, "--metrics-port=none"], {})
+    assert "--metrics-port 'none' is not a port number" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
@@ -29,7 +30,7 @@ class Cluster:
         self.there: list[Object] = []
         self.conflicts, self.now = 0, 100.0
 
-    def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
+    def announce(self, _: Object, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
         self.done.append(f"announce {reason}")
 
     def forget(self, _: str) -> None: ...
@@ -76,7 +77,7 @@ class Cluster:
 
 def reconciler(cluster: Cluster) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
-    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, now=lambda: cluster.now))
+    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, settled=0.0, now=lambda: cluster.now))
     cache.note_job(cluster.body)
     return Reconciler(cast(Any, cluster), cache, cast(Any, leadership), cast(Any, cluster), image)
 
@@ -120,6 +121,23 @@ async def test_a_job_of_which_nothing_is_heard_is_looked_at_when_its_listing_has
     assert 0 < seconds <= memory.RELIST_SECONDS
 
 
+def lost_seconds() -> float:
+    return REGISTRY.get_sample_value("elasticjob_lost_seconds_total", {"cause": "FirstFormation"}) or 0.0
+
+
+async def test_what_a_step_changes_is_measured_once_its_status_is_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(job())
+    made, before = reconciler(cluster), lost_seconds()
+    await made.reconcile(KEY)
+    cluster.now += 7
+    with monkeypatch.context() as patched:
+        patched.setattr(status_writer, "pace_of", lambda *_: Retry(0.5))
+        assert await made.reconcile(KEY) == 0.5
+    assert lost_seconds() - before == 0
+    await made.reconcile(KEY)
+    assert lost_seconds() - before == 7
+
+
 async def test_a_job_of_the_same_name_inherits_nothing() -> None:
     """Its access is its own, though that of the job before it has just been looked at."""
     cluster = Cluster(job())
@@ -158,10 +176,10 @@ async def test_a_job_that_has_ended_is_left_alone() -> None:
 
 
 async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None:
-    """How long a worker may be silent grows with the pods that there are; without them it would be 15 s here."""
+    """How long things may make no sense grows with the pods that there are; without them it would be 15 s here."""
     cluster = Cluster(job())
-    cluster.there = [pod(index) for index in range(512)] + [pod(0, 5)]  # the last one nobody has agreed on
+    cluster.there = [pod(index) for index in range(4096)] + [pod(0, 5)]  # the last one nobody has agreed on
     made = reconciler(cluster)
-    for cluster.now, deleted in ((100.0, False), (131.0, False), (133.0, True)):
+    for cluster.now, deleted in ((100.0, False), (119.0, False), (121.0, True)):
         await made.reconcile(KEY)
         assert ("delete digits-0-5" in cluster.done) is deleted, cluster.now

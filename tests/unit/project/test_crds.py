@@ -1,6 +1,7 @@
 """The CRDs that are generated from the models, and what a checkout must not hold."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from elasticjob.api import Condition, ElasticJobSpec, RendezvousStatus, RoundRecord
+from elasticjob.fields import MESSAGE_LENGTH, SENTENCE_LENGTH
+
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "crds").glob("*.yaml"))
+SENTENCE = re.compile(r"[A-Z]\S*( \S+){2,}\.")
+OF_USERS = (
+    ".spec.template.metadata.labels",
+    ".spec.template.metadata.annotations",
+)  # a pod's: the API server's own rules
 NOT_STRUCTURAL = {"$ref", "$defs", "anyOf", "title", "const", "exclusiveMinimum"}
 
 Schema = dict[str, Any]
@@ -31,9 +40,69 @@ def fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
         yield from fields(field, f"{path}.{name}")
 
 
+def ours(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """All but the metadata, of which a CRD may say no more than that it is there."""
+    return (one for one in fields(schema) if not one[0].startswith(".metadata"))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_field_is_explained(path: Path) -> None:
-    assert [name for name, field in fields(schema_of(path)) if not field.get("description")] == []
+def test_every_field_is_explained_by_a_sentence(path: Path) -> None:
+    schema = schema_of(path)
+    for name, field in [("", schema), *ours(schema)]:
+        assert SENTENCE.fullmatch(field.get("description", "")), name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_field_is_bounded(path: Path) -> None:
+    """What others read has an end: a text its length, a list its number, a number its form."""
+    for name, field in ours(schema_of(path)):
+        match field.get("type"):
+            case "string":
+                assert field.keys() & {"maxLength", "enum", "format"}, name
+            case "array":
+                assert "maxItems" in field, name
+                assert "x-kubernetes-list-type" in field, name
+            case "integer":
+                assert {"minimum", "maximum"} <= field.keys(), name
+                assert field["format"] == ("int32" if field["maximum"] < 2**31 else "int64"), name
+            case "object":
+                assert field.keys() & {"properties", "maxProperties"} or name in OF_USERS, name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_rule_names_its_reason_and_its_field(path: Path) -> None:
+    schema = schema_of(path)
+    for name, field in [("", schema), *ours(schema)]:
+        for rule in field.get("x-kubernetes-validations", ()):
+            assert rule["reason"] == ("FieldValueForbidden" if "oldSelf" in rule["rule"] else "FieldValueInvalid"), rule
+            assert "fieldPath" in rule or "properties" not in field, name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_conditions_are_those_of_kubernetes(path: Path) -> None:
+    conditions = dict(ours(schema_of(path))).get(".status.conditions")
+    if conditions is None:
+        return
+    assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
+    one = conditions["items"]
+    assert set(one["required"]) == {"type", "status", "reason", "message", "lastTransitionTime"}
+    assert one["properties"]["lastTransitionTime"]["format"] == "date-time"
+    assert (one["properties"]["reason"]["maxLength"], one["properties"]["message"]["maxLength"]) == (1024, 32768)
+
+
+def test_text_for_people_is_cut_and_never_makes_a_status_invalid() -> None:
+    record = RoundRecord(round=1, size=1, cause="c" * 5000, seconds=1.0, time="2026-01-02T03:04:05Z")
+    assert RoundRecord.parse(record.dump()) == record
+    assert len(record.cause) == SENTENCE_LENGTH
+    condition = Condition(type="A", status="True", reason="B", message="m" * 40000, last_transition_time=record.time)
+    assert len(condition.dump()["message"]) == MESSAGE_LENGTH
+    agreed = RendezvousStatus(reason="r" * 5000, failure="f" * 5000)
+    assert (len(agreed.reason), len(agreed.failure)) == (SENTENCE_LENGTH, SENTENCE_LENGTH)
+
+
+def test_a_count_of_an_earlier_version_is_read_although_it_is_none_today() -> None:
+    """The first CRDs took any count that JSON can hold; the API server leaves stored ones alone."""
+    assert ElasticJobSpec.parse({"replicas": 1, "template": {}, "maxRestarts": 10**12}).max_restarts == 10**12
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

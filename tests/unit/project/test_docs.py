@@ -21,8 +21,8 @@ def test_the_defaults_in_the_api_page_are_the_models() -> None:
     for field in ElasticJobSpec.model_fields.values():
         if field.alias != "rendezvous":
             found[str(field.alias)] = "required" if field.is_required() else field.default
-    words = {None: "none", False: "false"}
-    assert told == {name: words.get(value, str(value)) for name, value in found.items()}
+    words = {"None": "none", "False": "false"}
+    assert told == {name: words.get(str(value), str(value)) for name, value in found.items()}
 
 
 def test_the_readme_names_only_tests_and_folders_that_are_there() -> None:
@@ -36,7 +36,7 @@ def test_the_readme_names_only_tests_and_folders_that_are_there() -> None:
 @pytest.fixture
 def pages(tmp_path: Path) -> Path:
     """A copy of the pages that are generated in part."""
-    for name in ("protocol.md", "trainer-api.md"):
+    for name in ("protocol.md", "trainer-api.md", "cli.md", "troubleshooting.md", "fields.md"):
         shutil.copy(ROOT / "docs" / name, tmp_path)
     return tmp_path
 
@@ -52,6 +52,9 @@ def make_docs(monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str) -> N
     [
         ("protocol.md", "| Formed | `RoundBroken` |", "| Formed | `RoundEnded` |"),
         ("trainer-api.md", "| `Superseded` | 409 |", "| `Superseded` | 410 |"),
+        ("cli.md", "| `Suspended` |", "| `Paused` |"),
+        ("troubleshooting.md", "#### Unschedulable", "#### NoRoom"),
+        ("fields.md", "| `spec.suspend` | boolean; default `false` |", "| `spec.pause` | boolean |"),
         ("trainer-api.md", "text of 1 to 64 characters", "text of 1 to 65 characters"),
     ],
 )

@@ -51,7 +51,12 @@ def test_an_error_names_the_variable(variable: str, value: str | None, sentence:
 
 
 @pytest.mark.parametrize(
-    ("env", "words"), [({}, "ELASTICJOB_JOB is not set"), (ENV, "no access to the Kubernetes API")]
+    ("env", "words"),
+    [
+        ({}, "ELASTICJOB_JOB is not set"),
+        (ENV, "no access to the Kubernetes API"),
+        (ENV | {"ELASTICJOB_PLUGIN_DIR": "/dev/null"}, "the plug-in cannot be copied to ELASTICJOB_PLUGIN_DIR"),
+    ],
 )
 def test_started_by_hand_it_ends_with_one_sentence(env: dict[str, str], words: str, tmp_path: Path) -> None:
     env = env | {"ELASTICJOB_STATE_DIR": str(tmp_path)}

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from elasticjob.api import Cause, Member, Members, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.client import Unreachable
-from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_record import Identity, Progress, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts
@@ -39,8 +40,8 @@ async def in_round(kube: FakeKube) -> AsyncIterator[Driver]:
     writing.cancel()
 
 
-def status(phase: RendezvousPhase) -> RendezvousStatus:
-    return RendezvousStatus(phase=phase, round=1, participants=Members([ME]), world_size=1)
+def status(phase: RendezvousPhase, round: int = 1) -> RendezvousStatus:
+    return RendezvousStatus(phase=phase, round=round, participants=Members([ME]), world_size=1)
 
 
 def said(kube: FakeKube) -> str:
@@ -78,6 +79,19 @@ async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -
         joining.cancel()
 
 
+async def test_a_recorded_success_survives_the_sidecar_that_recorded_it() -> None:
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        await driver.finish("t", 1, 60.0)
+    metrics = Metrics()
+    record = WorkerRecord(kube, replace(IDENTITY, id="1"), metrics.api_failed)
+    driver = Driver(Membership(Member(0, "1")), Scripts(), record, metrics)
+    writing = asyncio.create_task(record.run())
+    await driver.stop(60.0)
+    assert (kube.workers["job-0-0"]["spec"]["id"], said(kube)) == ("1", "Finish")
+    writing.cancel()
+
+
 async def test_who_has_finished_and_starts_again_may_leave() -> None:
     """What was recorded stays; there is nothing that it could take back."""
     kube = FakeKube()
@@ -94,3 +108,32 @@ async def test_a_word_that_stays_behind_a_close_is_not_told_as_recorded() -> Non
         with pytest.raises(Refused) as refused:
             await driver.finish("t", 1, 5.0)
         assert refused.value.code is Code.API_AWAY
+
+
+def first_steps(metrics: Metrics) -> tuple[float, float]:
+    """How many were observed, and their sum in seconds."""
+    lines = dict(line.rsplit(" ", 1) for line in metrics.text().decode().splitlines() if not line.startswith("#"))
+    name = "elasticjob_sidecar_first_step_seconds"
+    return float(lines[f"{name}_count"]), float(lines[f"{name}_sum"])
+
+
+async def test_how_long_the_training_stood_still_until_a_script_reports_a_step() -> None:
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        await asyncio.sleep(2)
+        driver.report(Progress(metrics={"loss": 1.0}), 0)
+        assert first_steps(driver.metrics) == (0, 0)
+        driver.report(Progress(step=1), 0)
+        driver.report(Progress(step=2), 0)
+        assert first_steps(driver.metrics) == (1, 3)  # the join, one second before its round, counts as well
+
+        driver.job_seen(status(RendezvousPhase.FORMING, 2))
+        await asyncio.sleep(4)
+        driver.report(Progress(step=3), 0)  # of the round that is over: its script saves
+        joining = asyncio.create_task(driver.join("t", 1, Cause.MEMBERSHIP_CHANGED, 60.0))
+        await asyncio.sleep(5)
+        driver.job_seen(status(RendezvousPhase.FORMED, 2))
+        await joining
+        await asyncio.sleep(6)
+        driver.report(Progress(step=3), 0)
+        assert first_steps(driver.metrics) == (2, 3 + 15)

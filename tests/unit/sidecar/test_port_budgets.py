@@ -19,6 +19,14 @@ server = HealthServer({"/metrics": lambda: Page(bytes(100_000))})
 await server.listen(0)
 port = server.port
 """
+SECURED = """
+from elasticjob.health import Page
+from elasticjob_operator import certificate
+from elasticjob_operator.metrics_server import MetricsServer
+server = MetricsServer(lambda: Page(b""), None, certificate.contexts(""))
+await server.listen(0)
+port = server.port
+"""
 TUNNEL = """
 from support.pod_life import new_credentials
 from support.sidecar_fakes import JOB_UID
@@ -92,6 +100,8 @@ NAMED = HELLO  # of the round's name
     [
         pytest.param(HEALTH, 600, HEAD, 32, id="health: requests without an end"),
         pytest.param(HEALTH, 600, b"GET /metrics HTTP/1.1\r\n\r\n", 32, id="health: answers that nobody takes"),
+        pytest.param(SECURED, 300, TLS_START, 48, id="secured metrics: hellos without an end"),
+        pytest.param(SECURED, 300, HELLO, 48, id="secured metrics: handshakes that stand still"),
         pytest.param(TRAINER, 700, HEADS, 96, id="trainer API: requests without an end"),
         pytest.param(TUNNEL, 2500, b"", 48, id="tunnel: silence"),
         pytest.param(TUNNEL, 2500, TLS_START, 48, id="tunnel: hellos without an end"),

@@ -107,6 +107,7 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     client.leave(wire.LeaveCause.TRAINER_LEFT, 5)
     client.finish(3, 5)
     client.close(5)
+    client.tell_imports(["torch", "torch.distributed"])
     connected = threading.Event()
     connected.set()
     sender = Sender("127.0.0.1", sidecar.port, NAME, 1, connected)
@@ -183,11 +184,30 @@ def test_a_word_is_what_it_says() -> None:
 def test_limits_are_those_of_the_api() -> None:
     shared = {name for name in vars(wire) if name.isupper() and hasattr(api, name)}
     assert {name: getattr(wire, name) for name in shared} == {name: getattr(api, name) for name in shared}
-    assert {"MAX_JSON_INTEGER", "DETAIL_LENGTH", "METRIC_NAME_LENGTH"} <= shared
+    assert {"MAX_JSON_INTEGER", "DETAIL_LENGTH", "METRIC_NAME_LENGTH", "IMPORTS_LENGTH"} <= shared
     assert (wire.PORT, wire.MAX_METRICS) == (api.TRAINER_API_PORT, api.MAX_METRICS)
     keep_alive = TypeAdapter(api.KeepAlive).json_schema()
     assert keep_alive["minimum"] == wire.SHORTEST_WORKER_LOST_SECONDS
     assert keep_alive["maximum"] == TypeAdapter(api.Seconds).json_schema()["maximum"] == wire.LONGEST_SECONDS
+
+
+@pytest.mark.parametrize("names", [["t" * 100] * 300, ["t"] * 300, [], ["torch", "sklearn.datasets"]])
+def test_imports_that_the_plug_in_tells_are_taken_and_fit_a_record(sidecar: Sidecar, names: list[str]) -> None:
+    client = SidecarClient("127.0.0.1", sidecar.port, NAME, patience=5)
+    client.tell_imports(names)
+    ((_, body),) = sidecar.requests
+    taken = bodies.Imports.model_validate(body).imports
+    api.ElasticWorkerStatus(imports=",".join(taken))
+    assert taken == names[: len(taken)]
+    assert len(taken) in (min(len(names), wire.MAX_IMPORTS), (wire.IMPORTS_LENGTH + 1) // 101)
+
+
+def test_imports_whose_names_cannot_be_told_are_left_out(sidecar: Sidecar) -> None:
+    """A module may have any name; a record holds plain ones, each of which is one word of a list."""
+    longest = "m" * wire.IMPORT_LENGTH
+    client = SidecarClient("127.0.0.1", sidecar.port, NAME, patience=5)
+    client.tell_imports(["a,b", "torch", "", "é", "a\n", "a..b", ".a", "7", longest + "m", longest, "_a.b_7"])
+    assert sidecar.requests == [("POST /v1/imports", {"imports": ["torch", longest, "_a.b_7"]})]
 
 
 def test_a_metric_that_a_script_may_report_is_one_that_the_sidecar_takes(monkeypatch: pytest.MonkeyPatch) -> None:

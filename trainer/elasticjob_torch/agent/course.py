@@ -144,9 +144,11 @@ class Course(ABC):
                 continue
             except JoinTimeout:
                 refused_until = 0.0
-                if deadline is None or self._clock() < deadline:
-                    continue
-                raise
+                if deadline is not None and self._clock() >= deadline:
+                    if not self._stands_by():
+                        raise
+                    deadline = self._clock() + (self._settings.join_timeout or wire.LONGEST_SECONDS)
+                continue
             except Superseded as error:
                 raise CannotRunHere(str(error)) from error
             except (Closed, Leaving):
@@ -155,6 +157,11 @@ class Course(ABC):
             self._check_run_id(handed.run_id)
             self._events.handed = handed.number
             return handed
+
+    def _stands_by(self) -> bool:
+        """Say whether a round is formed without this worker: it is a spare, and may wait for as long as that stands."""
+        view = self._events.view
+        return view is not None and view.phase == wire.Phase.FORMED
 
     def use(self, handed: Round) -> None:
         """Take the round into use; from now on its end is reported by `notice_change`."""

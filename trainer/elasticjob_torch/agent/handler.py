@@ -31,9 +31,10 @@ from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.failures import Failures
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
+    look_at_news,
     note_identical_workers,
     ranks_come_through_the_store,
-    stop_processes_within,
+    stop_processes,
 )
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import end_orphans, leave_mark
@@ -51,13 +52,18 @@ from elasticjob_torch.sidecar.client import (
     SidecarUnavailable,
     Superseded,
 )
+from elasticjob_torch.warm.launch import switch_on
 
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Sequence
+
+    from elasticjob_torch.warm.pool import Pool
 
 log = logging.getLogger(__name__)
 
 BACKEND = "elasticjob"
+_PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
 def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
@@ -80,21 +86,24 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     end_orphans(settings.run_id)
     leave_mark(settings.run_id)
     note_identical_workers(sys.argv, os.environ)
+    warm = switch_on(membership.tell_imports)
     join_again_when_ranks_break()
-    if settings.stop_timeout is not None:
-        stop_processes_within(settings.stop_timeout)
-    return ElasticJobRendezvousHandler(settings, membership)
+    stop_processes(settings.stop_timeout)
+    look_at_news()
+    return ElasticJobRendezvousHandler(settings, membership, warm)
 
 
 class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     """Rendezvous of an ElasticJob's workers, kept in the Kubernetes API and reached through the sidecar."""
 
-    def __init__(self, settings: Settings, membership: Membership) -> None:
+    def __init__(self, settings: Settings, membership: Membership, warm: Pool | None = None) -> None:
         self._settings = settings
         self._membership = membership
         self._store: AgentStore | None = None
         self._failures = Failures()
         self._failures.hear()
+        self._warm = warm
+        self._is_new = True
 
     def get_backend(self) -> str:
         """Return the value of ``--rdzv-backend``."""
@@ -120,15 +129,15 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             SystemExit: code 0 when this worker is scaled away or the job is complete; with one sentence when
                 the sidecar belongs to another job.
             RendezvousClosedError: the rendezvous is closed.
-            RendezvousTimeoutError: no round within ``join_timeout`` seconds (default: no limit here), or within the
-                job's own ``spec.rendezvous.joinTimeoutSeconds``.
+            RendezvousTimeoutError: no round within ``join_timeout`` seconds (default: no limit here) since the last
+                that was formed, or within the job's own ``spec.rendezvous.joinTimeoutSeconds``.
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
         limit = self._settings.join_timeout
-        deadline = None if limit is None else time.monotonic() + limit
+        self._await_parked()
         while True:
             self._drop_store()
-            handed = self._join(deadline)
+            handed = self._join(None if limit is None else time.monotonic() + limit)
             try:
                 return self._enter(handed)
             except (RoundBroken, NoTrainer, RuntimeError) as error:  # the store's errors are RuntimeErrors
@@ -147,6 +156,10 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         From memory, without lock or call; raises nothing.
         """
         return self._membership.notice_change()
+
+    def await_news(self, seconds: float, processes: Sequence[int]) -> None:
+        """Wait until the sidecar tells something, or one of the ``processes`` (pids) ends; at most so many seconds."""
+        self._membership.news.wait(seconds, processes)
 
     def is_closed(self) -> bool:
         """Say whether the rendezvous is closed, as far as the sidecar has told."""
@@ -179,7 +192,25 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         kind = sys.exc_info()[0]
         recorded = self._membership.end(stopped=kind is not None and issubclass(kind, SignalException))
         self._drop_store()
+        if self._warm is not None:
+            self._warm.close()
         return recorded
+
+    def _await_parked(self) -> None:
+        """Let a group train on that this newcomer's join would stop, until its own processes have their imports."""
+        warm, self._is_new = self._warm if self._is_new else None, False
+        began = time.monotonic()
+        if warm is None or warm.is_ready() or not self._may_train():
+            return
+        log.info("a round is formed: it trains on while this worker's processes import")
+        while not warm.is_ready() and self._may_train() and time.monotonic() < began + _PARKED_SECONDS:
+            self.await_news(0.05, ())
+        log.info("asking for the next round, after %.1f s", time.monotonic() - began)
+
+    def _may_train(self) -> bool:
+        """Say whether a round is formed, or nothing is known yet."""
+        view = self._membership.view
+        return view is None or view.phase == wire.Phase.FORMED
 
     def _join(self, deadline: float | None) -> Round:
         try:

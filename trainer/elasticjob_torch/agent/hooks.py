@@ -1,4 +1,4 @@
-"""Makes torch's elastic agent fit the job, where torch has no hook for it: wraps two of its methods, in this process.
+"""Makes torch's elastic agent fit the job, where torch has no hook for it: wraps three of its methods, in this process.
 
 Nothing here knows a round or the sidecar. Each wrapper passes on what torch's own method says and takes, so that an
 agent of another backend in the same process sees no difference.
@@ -11,6 +11,7 @@ import functools
 import io
 import logging
 import sys
+import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,17 @@ from torch.distributed import run
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing import PContext, SignalException
 
+from elasticjob_torch.agent.alarm import await_end
 from elasticjob_torch.agent.store import StoreBroken
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, MutableMapping, Sequence
 
 log = logging.getLogger(__name__)
 
 _IDENTICAL = "TORCH_ELASTIC_WORKER_IDENTICAL"
+_SHORTEST_SECONDS = 1e-6  # of torch's own sleep, which must not be 0
 
 
 def join_again_when_ranks_break() -> None:
@@ -36,13 +40,23 @@ def join_again_when_ranks_break() -> None:
     _wrap(SimpleElasticAgent, "_rendezvous", _joining_again)
 
 
-def stop_processes_within(seconds: float) -> None:
-    """Let no agent of this process wait longer than that for processes that do not end at SIGTERM, before SIGKILL.
+def stop_processes(within: float | None) -> None:
+    """Let no agent of this process wait longer than that for processes that do not end at SIGTERM, before SIGKILL; and
+    let it go on at once when they have ended.
 
     torch waits 30 seconds at the end of each round, and only newer versions let one say another time, for the last
-    one. An agent that was itself stopped by a signal keeps torch's time: nobody waits for it.
+    one. An agent that was itself stopped by a signal keeps torch's time: nobody waits for it. ``None`` is torch's time.
     """
-    _wrap(PContext, "close", functools.partial(_within, seconds))
+    _wrap(PContext, "close", functools.partial(_stopping, within))
+
+
+def look_at_news() -> None:
+    """Let agents of this process look at their processes and at the rendezvous as soon as there is something to see.
+
+    torch sleeps for the monitor interval before each look. A handler that has ``await_news`` is asked in its place: it
+    is given the interval in seconds and the pids.
+    """
+    _wrap(SimpleElasticAgent, "_invoke_run", _looking_at_news)
 
 
 def note_identical_workers(arguments: Sequence[str], environment: MutableMapping[str, str]) -> None:
@@ -84,13 +98,42 @@ def _joining_again(rendezvous: Callable[..., Any]) -> Callable[..., Any]:
     return join
 
 
-def _within(seconds: float, close: Callable[..., Any]) -> Callable[..., Any]:
+def _stopping(within: float | None, close: Callable[..., Any]) -> Callable[..., Any]:
     def close_in_time(context: Any, death_sig: Any = None, timeout: float = 30) -> Any:
         kind = sys.exc_info()[0]
         stopped = kind is not None and issubclass(kind, SignalException)
-        return close(context, death_sig, timeout if stopped else min(timeout, seconds))
+        for handler in getattr(context, "subprocess_handlers", {}).values():
+            handler.proc.wait = functools.partial(_wait, handler.proc)
+        return close(context, death_sig, timeout if stopped or within is None else min(timeout, within))
 
     return close_in_time
+
+
+def _wait(process: subprocess.Popen[Any], timeout: float | None = None) -> int:
+    """As the process's own `wait`, which would look for its end in ever longer pauses, up to 50 milliseconds."""
+    began = time.monotonic()
+    if process.returncode is None:
+        await_end(process.pid, timeout)
+    left = None if timeout is None else max(0.0, began + timeout - time.monotonic())
+    return type(process).wait(process, left)
+
+
+def _looking_at_news(run: Callable[..., Any]) -> Callable[..., Any]:
+    def run_with_news(agent: Any, *args: Any, **kwargs: Any) -> Any:
+        spec = agent.get_worker_group().spec
+        await_news, look = getattr(spec.rdzv_handler, "await_news", None), getattr(agent, "_monitor_workers", None)
+        if await_news is None or look is None or "_monitor_workers" in vars(agent):
+            return run(agent, *args, **kwargs)
+        seconds, spec.monitor_interval = spec.monitor_interval, _SHORTEST_SECONDS
+
+        def look_at_news(group: Any) -> Any:
+            await_news(seconds, [worker.id for worker in group.workers])
+            return look(group)
+
+        agent._monitor_workers = look_at_news
+        return run(agent, *args, **kwargs)
+
+    return run_with_news
 
 
 def _wrap(owner: type, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -1,31 +1,42 @@
 """One agent's membership in the rendezvous: its course, over HTTP, in real time.
 
-The handler turns this into torch's terms. Used from one thread, the agent's main thread.
+The handler turns this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
 import weakref
 from typing import TYPE_CHECKING, TypeVar
 
+from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.course import Course
-from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
+from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarError, StoreAddress
 from elasticjob_torch.sidecar.events import EventStream
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from elasticjob_torch.agent.course import Steps
     from elasticjob_torch.agent.settings import Settings
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
 class Membership(Course):
-    """Joins, watches and ends this agent's part in the rendezvous through the sidecar."""
+    """Joins, watches and ends this agent's part in the rendezvous through the sidecar.
+
+    Attributes:
+        news: rings at each view that the sidecar sends.
+    """
 
     def __init__(self, settings: Settings) -> None:
         trainer = uuid.uuid4().hex
-        events = EventStream(settings.host, settings.port, trainer)
+        self.news = Alarm()
+        events = EventStream(settings.host, settings.port, trainer, self.news.ring)
         # an agent that is dropped without an end is gone, as a killed one is
         weakref.finalize(self, events.let_go).atexit = False
         client = SidecarClient(settings.host, settings.port, trainer, settings.sidecar_timeout)
@@ -90,6 +101,13 @@ class Membership(Course):
             stopped: the agent was stopped by a signal; the sidecar sees the pod's end by itself.
         """
         return self._go(self.ending(stopped=stopped))
+
+    def tell_imports(self, names: Sequence[str]) -> None:
+        """Tell what the script imports, in its order, for the job's next pods. Never raises; any thread may call it."""
+        try:
+            self._client.tell_imports(names)
+        except SidecarError as error:
+            log.info("the job's next pods are not told what the script imports: %s", error)
 
     def _go(self, steps: Steps[T]) -> T:
         try:

@@ -32,7 +32,7 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:
-            _write(file, error, environ.get("RANK"))
+            _write(environ.get(_FILE, file), error, environ.get("RANK"))
         except Exception:  # the exception itself is what has to be shown
             traceback.print_exc()
         shown(kind, error, trace)

@@ -147,7 +147,7 @@ def _worker_lost(numbers: Mapping[str, int]) -> int | None:
     least, most = wire.SHORTEST_WORKER_LOST_SECONDS, wire.LONGEST_SECONDS
     if not least <= seconds <= most:
         raise SettingsError(
-            f"--rdzv-conf keep_alive_interval * keep_alive_max_attempt is {interval} * {attempts} = {seconds} s; a "
-            f"sidecar's heartbeat comes every 5 s, so make it at least {least}, and at most {most}"
+            f"--rdzv-conf keep_alive_interval * keep_alive_max_attempt is {interval} * {attempts} = {seconds} s; make "
+            f"it at least {least}, and at most {most}"
         )
     return seconds

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import select
 import time
 from abc import ABC, abstractmethod
@@ -35,7 +36,7 @@ from elasticjob_torch import wire
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 
@@ -229,6 +230,10 @@ class Calls(ABC):
         """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
         return self._record(wire.CLOSE.path, {}, timeout)
 
+    def tell_imports(self, names: Iterable[str]) -> None:
+        """Tell what the script imports, in its order, for the job's next pods; what cannot be told is left out."""
+        return self.post(wire.IMPORTS.path, {"imports": _fitting(names)}, self.patience)
+
     def post(self, path: str, body: dict[str, Any], patience: float) -> None:
         """Send what needs no answer but that it was taken; training scripts, which are no trainers, say all so."""
         return self._make(Call("POST", path, body, _nothing, wire.ANSWER_SECONDS, patience))
@@ -283,6 +288,15 @@ class SidecarClient(Calls):
             raise SidecarUnavailable(f"nothing answers at {where} ({str(error) or type(error).__name__})") from error
         finally:
             connection.close()
+
+
+def _fitting(names: Iterable[str]) -> list[str]:
+    """Those of the wire's form, up to its limits."""
+    found = [name for name in names if len(name) <= wire.IMPORT_LENGTH and re.fullmatch(wire.IMPORT_NAME, name)]
+    del found[wire.MAX_IMPORTS :]
+    while len(",".join(found)) > wire.IMPORTS_LENGTH:
+        found.pop()
+    return found
 
 
 def _anything(answer: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from elasticjob_torch import wire
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
@@ -226,10 +227,14 @@ class EventStream(Stream):
     Attributes:
         view: the newest view, or None before the first. Replaced whole, so reading needs no lock.
         handed: the last round handed to this trainer, told to the sidecar at a reconnect.
+
+    Args:
+        seen: called in the stream's thread after each change of what is known.
     """
 
-    def __init__(self, host: str, port: int, trainer: str) -> None:
+    def __init__(self, host: str, port: int, trainer: str, seen: Callable[[], object] = lambda: None) -> None:
         super().__init__(host, port)
+        self._seen = seen
         self.view: View | None = None
         self.handed = 0
         self._trainer = trainer
@@ -240,6 +245,12 @@ class EventStream(Stream):
 
     def take(self, data: Any) -> None:
         self.view = View.from_json(data)
+        self._seen()
+
+    def refused(self, status: int, payload: bytes) -> str:
+        why = super().refused(status, payload)
+        self._seen()
+        return why
 
 
 def _names_superseded(payload: bytes) -> bool:

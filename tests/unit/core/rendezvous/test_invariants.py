@@ -23,12 +23,13 @@ from elasticjob.rendezvous import (
     violations,
 )
 from elasticjob.rendezvous.evidence import Step
-from elasticjob.rendezvous.model import Beat
+from elasticjob.rendezvous.model import Asked, Beat
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 JOIN, LEAVE, FINISH, CLOSE = RequestType
-A, B, C, X = Member(0, "a"), Member(1, "b"), Member(2, "c"), Member(1, "x")  # x: another id of b's sidecar
+A, B, C, D = Member(0, "a"), Member(1, "b"), Member(2, "c"), Member(3, "d")
+X = Member(1, "x")  # another id of b's sidecar
 
 new = State(clocks=Clocks(opened=0, formed=0))
 formed = replace(new, round=2, phase=FORMED, participants=(A, B), store="a:1", reason="worker 1 lost", restarts=1)
@@ -40,7 +41,8 @@ complete = replace(formed, phase=CLOSED, outcome=Outcome.COMPLETE, finished=(A, 
 failed = replace(formed, phase=CLOSED, outcome=Outcome.FAILED, restarts=2)
 timeout = replace(forming, phase=CLOSED, outcome=Outcome.TIMEOUT)
 
-DISORDER = "round 3 is out of order: survivors first, as they were, then newcomers by index"
+DISORDER = "the free ranks of round 3 are out of order: survivors as they were, then newcomers by index"
+MOVED = "worker {} stays in round 3, and has lost its rank {}"
 NO_END = "a failure was counted, and no round was formed, nor has the job failed"
 GIVEN_UP = "workers {} of the last round were given up while a failure waits, and {} are noted"
 NO_ROUND = "the members changed, and no round was formed"
@@ -65,9 +67,10 @@ HISTORY = {
     history.ranks_are_stable: [
         (forming, replace(again, participants=()), "round 3 was formed of nobody"),
         (forming, replace(again, participants=(A, B, X)), "an index has two ranks in round 3"),
-        (forming, replace(again, participants=(B, A)), DISORDER),
-        (formed, replace(again, participants=(C, A)), DISORDER),
+        (forming, replace(again, participants=(A, C, B)), MOVED.format(1, 1)),
+        (formed, replace(again, participants=(C, A)), MOVED.format(0, 0)),
         (formed, replace(again, participants=(A, C, X)), DISORDER),
+        (replace(forming, participants=(X, A, C)), replace(again, participants=(D, C)), DISORDER),
     ],
     history.no_victims: [
         (replace(forming, leaving=(B,)), again, "worker 1 was told to leave, and is in round 3"),
@@ -117,6 +120,12 @@ HISTORY = {
         (closing, replace(timeout, round=2), "RendezvousTimeout, and round 2 was not forming"),
         (forming, replace(closing, round=3), "Closed, and round 3 was not formed before"),
     ],
+    history.challenges_count_up: [
+        (formed, replace(formed, challenge=2, challenged=(A,)), "the challenge went from 0 to 2"),
+        (replace(formed, challenge=1, challenged=(A,)), formed, "the challenge went from 1 to 0"),
+        (formed, replace(formed, challenged=(A,)), "challenge 0 asks others than before"),
+        (formed, replace(formed, challenge=1), "challenge 1 asks nobody"),
+    ],
     history.closed_is_final: [
         (complete, again, "the closed rendezvous became round 3, Formed"),
         (closing, replace(complete, round=3), "the closed rendezvous became round 3, Closed"),
@@ -147,10 +156,11 @@ def step(before: State, after: State, *workers: Worker, told: str = "", **spec: 
     return Step(known, before, workers, Decision(after, events=(Event(told, ""),)))
 
 
-def heard(state: State, *since: float) -> State:
-    """`state` with heartbeats of its members that were last seen to change at those times."""
-    beats = {member: Beat(7, time) for member, time in zip(state.participants, since, strict=True)}
-    return replace(state, clocks=replace(new.clocks, beats=beats))
+def asks(state: State, *questions: Asked, challenged: tuple[Member, ...] = (A, B)) -> State:
+    """`state` in which its members were asked so by challenge 1, and were last heard before that."""
+    asked = dict(zip(challenged, questions, strict=False))
+    beats = {member: Beat(7, 0) for member in state.participants}
+    return replace(state, challenge=1, challenged=challenged, clocks=replace(new.clocks, asked=asked, beats=beats))
 
 
 def after_failures(before_any_round: int) -> State:
@@ -174,6 +184,10 @@ ended_well = replace(a, pod=PodState.SUCCEEDED)
 missed = replace(formed, clocks=replace(new.clocks, invalid={(0, 0): 0.0}))  # A's last word, for a while
 crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
 
+OPEN, RUNS, DONE = Asked(1, 0.0), Asked(1, 0.0, counting=1.0), Asked(1, 0.0, answered=1.0, lived=1.0)
+answered = replace(b, answer=1)
+one_waits = replace(formed, waiting=1)
+
 only_a = replace(again, participants=(A,))
 
 NOT_KNOWN = "round 3 was formed without worker 1, which nobody knows to be lost"
@@ -190,8 +204,13 @@ MISCOUNTED = "counted 1 failures, and 0 waited"
 SURVIVED = "failure 2 was survived, and maxRestarts is 1"
 FORGOTTEN = "worker 0 ended in success, and has not finished"
 INVENTED = "worker 0 has finished, and did not end in success"
+NO_LOSS = "worker 1 was given up without a cause"
+TOO_SOON = "the clock of worker 1 runs, and nobody has answered"
 NOT_LOST = "worker 1 is lost, and was not given up"
-WRONG_VICTIM = "a worker was told to leave, and a higher rank or none was kept"
+WRONG_VICTIM = "a worker was told to leave, and a higher rank was kept"
+BECOMES_SPARE = "2 members of the last round are kept, and there is room for 1"
+LEFT_OUT = "worker 1 has joined, and is not in round 3"
+MISCOUNTS = "waiting and spares are {} and {}, and {} and {} wait"
 
 STEPS = {
     invariants.moves_are_in_the_table: [
@@ -204,7 +223,8 @@ STEPS = {
         (step(forming, again, joins(A), b), "worker 1 is in round 3 without a join for it"),
         (step(forming, again, joins(A), joins(B, pod=PodState.FAILED)), "worker 1 is in round 3 without a join for it"),
         (step(forming, again, joins(A), worker(X)), "worker 1 is in round 3 without a join for it"),
-        (step(forming, again, joins(A), joins(B), c), "worker 2 has joined, and is not in round 3"),
+        (step(forming, again, joins(A), joins(B), c, replicas=3), "worker 2 has joined, and is not in round 3"),
+        (step(forming, replace(again, participants=(A, C)), joins(A), joins(B), c, spares=1), LEFT_OUT),
         (step(forming, replace(again, store="b:1"), joins(A), joins(B)), "the store of round 3 is not rank 0's"),
     ],
     invariants.formed_without_the_lost: [
@@ -216,18 +236,21 @@ STEPS = {
         (step(forming, again, suspend=True), "a round of 2 was formed, and 1 to 0 may"),
     ],
     invariants.waiting_is_counted: [
-        (step(formed, formed, a, b, c), "waiting is 0, and 1 wait"),
-        (step(forming, forming, joins(A), b), "waiting is 0, and 1 wait"),
-        (step(formed, replace(formed, waiting=1), a, b, worker(C)), "waiting is 1, and 0 wait"),
-        (step(formed, replace(formed, waiting=1), a, b, joins(C, pod=PodState.CRASH_LOOP)), "waiting is 1, and 0 wait"),
-        (step(formed, replace(c_told, waiting=1), a, b, c), "waiting is 1, and 0 wait"),
-        (step(closing, replace(closing, waiting=1), a, b, c), "waiting is 1, and 0 wait"),
+        (step(formed, formed, a, b, c, replicas=3), MISCOUNTS.format(0, 0, 1, 0)),
+        (step(forming, forming, joins(A), b), MISCOUNTS.format(0, 0, 1, 0)),
+        (step(formed, one_waits, a, b, worker(C), replicas=3), MISCOUNTS.format(1, 0, 0, 0)),
+        (step(formed, one_waits, a, b, joins(C, pod=PodState.CRASH_LOOP), replicas=3), MISCOUNTS.format(1, 0, 0, 0)),
+        (step(formed, replace(c_told, waiting=1), a, b, c), MISCOUNTS.format(1, 0, 0, 0)),
+        (step(closing, replace(closing, waiting=1), a, b, c), MISCOUNTS.format(1, 0, 0, 0)),
+        (step(formed, one_waits, a, b, c, spares=1), MISCOUNTS.format(1, 0, 0, 1)),
+        (step(forming, replace(forming, waiting=1), a, b, c, spares=1), MISCOUNTS.format(1, 0, 0, 1)),
     ],
     invariants.rounds_end_for_a_cause: [
         (step(formed, forming, a, b, told="RoundBroken"), NO_CAUSE),
         (step(formed, forming, a, b, c, told="RoundBroken"), NO_CAUSE),
         (step(formed, forming, a, b, worker(C), told="RoundReopened"), NO_CAUSE),
-        (step(a_done, replace(forming, finished=(A,)), b, c, told="RoundReopened"), ABOUT_TO_END),
+        (step(formed, forming, a, b, c, told="RoundReopened", spares=1), NO_CAUSE),
+        (step(a_done, replace(forming, finished=(A,)), b, c, told="RoundReopened", replicas=3), ABOUT_TO_END),
         (step(formed, formed, a), STANDS),
         (step(formed, replace(formed, replacements={1: 1}), a, b), STANDS),
         (step(formed, formed, a, worker(X)), STANDS),
@@ -264,7 +287,7 @@ STEPS = {
         (step(formed, b_lost, a, crashed), DROPPED),
         (step(formed, b_lost, a, failing), DROPPED),
         (step(formed, b_lost, a, worker(B, LEAVE, Cause.AGENT_LOST, pod=PodState.SUCCEEDED)), DROPPED),
-        (step(replace(waits, given_up=(A,)), replace(b_lost, failure=""), joins(A), b), DROPPED),
+        (step(asks(replace(waits, given_up=(A,)), DONE, DONE), replace(b_lost, failure=""), joins(A), b), DROPPED),
         (step(formed, b_lost, a, replace(b, pod=PodState.OOM_KILLED)), DROPPED),
         (step(formed, forming, joins(A, Cause.WORKER_FAILED), joins(B)), DROPPED),
         (step(waits, forming, a, b), DROPPED),
@@ -291,10 +314,15 @@ STEPS = {
     ],
     invariants.given_up_for_a_cause: [
         (step(formed, b_lost, a, b), "worker 1 was given up without a cause"),
-        (step(heard(formed, 10, 1), heard(b_lost, 10, 1), a, b), "worker 1 was given up without a cause"),
-        (step(heard(formed, 20, 1), heard(b_lost, 20, 20), a, b), "worker 1 was given up without a cause"),
+        (step(asks(formed, DONE, OPEN), asks(b_lost), a, b), "worker 1 was given up without a cause"),
+        (step(asks(formed, DONE, RUNS), asks(b_lost), a, answered), "worker 1 was given up without a cause"),
+        (step(asks(formed, DONE, DONE), asks(b_lost), a, b), "worker 1 was given up without a cause"),
+        (step(asks(formed, DONE, RUNS), asks(b_lost), a, worker(B, answer=None, heartbeat=8)), NO_LOSS),
+        (step(asks(forming, DONE, OPEN), asks(b_lost), joins(A), b), "worker 1 was given up without a cause"),
         (step(forming, b_lost, a), "worker 1 was given up without a cause"),
         (step(formed, c_told, a, b, c, replicas=3), "worker 2 was given up without a cause"),
+        (step(formed, c_told, a, b, c, spares=1), "worker 2 was given up without a cause"),
+        (step(formed, a_told, a, replace(c, id=None), replicas=1), "worker 0 was given up without a cause"),
         (step(formed, replace(formed, replacements={2: 1}), a, b, c), "worker 2 was given up without a cause"),
         (step(formed, b_lost, a, replace(b, id=None, invalid="no id")), "worker 1 was given up without a cause"),
         (step(formed, forming, a, worker(B, deleting=True)), NOT_LOST),
@@ -306,10 +334,22 @@ STEPS = {
         (step(forming, b_lost, joins(A), worker(B, LEAVE, Cause.AGENT_LOST)), "worker 1 was given up without a cause"),
         (step(formed, forming, a, worker(B, LEAVE, Cause.STORE_NOT_READY)), NOT_LOST),
     ],
+    invariants.asked_in_doubt: [
+        (step(formed, asks(formed, OPEN), worker(A, doubts=(B,)), b), "worker 1 is doubted, and was not asked"),
+        (step(formed, formed, a, worker(B, unready=True)), "worker 1 is doubted, and was not asked"),
+        (step(formed, asks(formed, OPEN, OPEN), a, failing), "worker 1 is asked, and cannot answer"),
+        (step(formed, asks(formed, OPEN, challenged=(B,)), a, b), "worker 1 is asked alone, and others could be"),
+    ],
+    invariants.proof_begins_with_an_answer: [
+        (step(asks(formed, OPEN, OPEN), asks(formed, OPEN, RUNS), a, b), TOO_SOON),
+        (step(asks(formed, OPEN, OPEN), asks(formed, OPEN, RUNS), a, answered), TOO_SOON),
+        (step(asks(formed, OPEN, RUNS), asks(formed, OPEN, RUNS._replace(number=2)), a, b), TOO_SOON),
+    ],
     invariants.room_is_kept: [
         (step(formed, formed, a, b, c), "3 workers are kept, and there is room for 2"),
         (step(formed, a_told, a, b, replicas=1), WRONG_VICTIM),
-        (step(formed, a_told, a, b, replace(c, id=None)), WRONG_VICTIM),
+        (step(formed, formed, a, b, replicas=1, spares=1), BECOMES_SPARE),
+        (step(formed, formed, a, b, c, replicas=1, spares=2), BECOMES_SPARE),
         (step(formed, formed, a, replace(b, outdated=True)), "worker 1 is outdated, and was kept"),
         (step(c_told, replace(c_told, leaving=()), a, b, c), "worker 2 was told to leave, and no longer is"),
     ],

@@ -17,6 +17,7 @@ LEAVES = st.sampled_from([Cause.AGENT_LOST, Cause.STORE_NOT_READY, Cause.TRAINER
 FAULTS = st.sampled_from([state for state in PodState if state is not PodState.RUNNING])
 MENDED: dict[str, object] = {"request": None, "heartbeat": 0, "invalid": ""}
 SENSELESS: dict[str, object] = {"id": None, "request": None, "heartbeat": None, "invalid": "spec.id is no id"}
+SPARES = st.sampled_from([0, 0, 1, 2])
 NUMBER = st.integers(0, 3 * MAX_WORKERS)
 
 
@@ -35,9 +36,11 @@ class JobLife(RuleBasedStateMachine):
         self.world = World(replicas=1)
         self.unseen = 0
 
-    @initialize(replicas=st.integers(1, MAX_WORKERS), least=st.integers(1, MAX_WORKERS), trains=st.booleans())
-    def begins(self, replicas: int, least: int, trains: bool) -> None:
-        self.world = World(replicas=replicas, min_replicas=min(least, replicas), max_restarts=3)
+    @initialize(
+        replicas=st.integers(1, MAX_WORKERS), spares=SPARES, least=st.integers(1, MAX_WORKERS), trains=st.booleans()
+    )
+    def begins(self, replicas: int, spares: int, least: int, trains: bool) -> None:
+        self.world = World(replicas=replicas, spares=spares, min_replicas=min(least, replicas), max_restarts=3)
         if trains:
             self.world.up(*range(replicas))
 
@@ -69,6 +72,11 @@ class JobLife(RuleBasedStateMachine):
     @rule(replicas=st.integers(1, MAX_WORKERS))
     def scale(self, replicas: int) -> None:
         self.world.spec = replace(self.world.spec, replicas=max(replicas, self.world.spec.min_replicas))
+        self.look()
+
+    @rule(spares=SPARES)
+    def scale_spares(self, spares: int) -> None:
+        self.world.spec = replace(self.world.spec, spares=spares)
         self.look()
 
     @rule(suspended=st.booleans())
@@ -168,6 +176,17 @@ class JobLife(RuleBasedStateMachine):
     def heartbeat(self, number: int) -> None:
         worker = self.some(number)
         self.set(worker, heartbeat=(worker.heartbeat or 0) + 1)
+
+    @has_pods
+    @rule(number=NUMBER, other=NUMBER)
+    def doubts(self, number: int, other: int) -> None:
+        doubted = self.some(other).member
+        self.set(self.some(number), doubts=(doubted,) if doubted else ())
+
+    @has_pods
+    @rule(number=NUMBER)
+    def answers(self, number: int) -> None:
+        self.set(self.some(number), answer=self.world.state.challenge)
 
     @rule(seconds=st.sampled_from([1, 6, 16, 31, 80, 700]))
     def time_passes(self, seconds: int) -> None:

@@ -57,7 +57,7 @@ class Operator:
         before = before if before_term is None else before.model_copy(update={"term": before_term})
         spec = ElasticJobSpec.parse(job()["spec"])
         time = "2026-01-02T03:04:05Z"
-        report = Report(job(), spec, (), 0, Decision(state), before, None, None, self.term, time, progress)
+        report = Report(job(), spec, (), frozenset(), Decision(state), before, None, None, self.term, time, progress)
         return await self.writer.write(report)
 
 

@@ -33,6 +33,14 @@ def test_a_heartbeat_asks_for_nothing() -> None:
     assert cache.note_worker(record(0, request={"type": "Join"})) == (KEY, True)
 
 
+def test_a_doubt_and_an_answer_are_news() -> None:
+    cache = Cache()
+    cache.note_worker(record(0))
+    for status in ({"doubts": "1/ab"}, {"doubts": "1/ab", "answer": 1}, {"answer": 1}):
+        said = record(0) | {"status": {"heartbeat": 4, **status}}
+        assert cache.note_worker(said) == (KEY, True)
+
+
 def test_a_pod_told_once_more_asks_for_nothing() -> None:
     cache = Cache()
     cache.replace(KEY, job(), Listing([pod(0, version=5)], "6"), Listing([], "6"))

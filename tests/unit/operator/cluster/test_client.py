@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from kubernetes.aio.client import ApiClient, Configuration
 
-from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.cluster.client import FAILURES, Kube
 from support.silent_server import SilentServer
 from support.waiting import DEADLINE
 
@@ -25,3 +25,23 @@ async def test_a_request_that_is_not_answered_is_named(silent: SilentServer, ans
         with pytest.raises(TimeoutError, match=r"^GET /api/v1/pods: no answer from the API server within 0\.1 s$"):
             await kube.request("GET", "/api/v1/pods", seconds=0.1)
     await kube.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (b"", 0),
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", 403),
+        (b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n", 409),
+        (b"no HTTP at all\r\n\r\n", 0),
+    ],
+)
+async def test_each_failure_is_told_with_its_code(silent: SilentServer, answer: bytes, code: int) -> None:
+    silent.answer = answer
+    kube, told = Kube(ApiClient(Configuration(host=silent.url))), list[int]()
+    kube.failed = told.append
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(FAILURES):
+            await kube.request("GET", "/api/v1/pods", seconds=0.5)
+    await kube.close()
+    assert told == [code]

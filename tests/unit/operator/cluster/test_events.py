@@ -50,6 +50,16 @@ async def test_they_are_posted_in_the_order_in_which_they_were_told() -> None:
     assert events.messages == ["broken", "formed", "complete"]
 
 
+async def test_why_is_a_word_for_programs_where_there_is_one() -> None:
+    events = Events()
+    announcements = announcer(events)
+    announcements.announce(job(), "RoundFormed", "round 1 formed", cause="Scaled")
+    announcements.announce(job(), "TemplateInvalid", "name one")
+    await asyncio.sleep(1)
+    said = [body["metadata"].get("annotations") for body in events.bodies]
+    assert said == [{"elasticjob.io/cause": "Scaled"}, None]
+
+
 async def test_one_job_does_not_wait_for_anothers() -> None:
     events = Events(60.0)
     announcements = announcer(events)

@@ -11,6 +11,7 @@ import pytest
 from elasticjob_operator.cluster import handlers
 from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.cluster.handlers import settings
+from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from support.operator_fakes import ListingServer
 from support.waiting import until
@@ -35,13 +36,25 @@ def test_no_refusal_ends_a_watch() -> None:
         assert (len(found), max(found)) == (10_000, 10)
 
 
+class SeenWatches(WatchTimes):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def begins(self, path: str) -> None:
+        self.seen.add(path)
+        super().begins(path)
+
+
 async def test_a_watch_that_falls_silent_is_opened_again(api: ListingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "SILENT_SECONDS", 0.2)
     registry = kopf.OperatorRegistry()
 
     async def work(_: object) -> None: ...
 
-    handlers.register(registry, Cache(), WorkQueue(work))
+    watches = SeenWatches()
+    watches.start()
+    handlers.register(registry, Cache(), WorkQueue(work), watches)
     stop = threading.Event()
     options = {"settings": handlers.settings(), "standalone": True, "clusterwide": True, "stop_flag": stop}
     # in a loop of its own: at its end kopf waits for all tasks of the loop
@@ -52,6 +65,7 @@ async def test_a_watch_that_falls_silent_is_opened_again(api: ListingServer, mon
         stop.set()
         await watching
     assert api.seconds == {"10"}
+    assert watches.seen == set(api.watches)  # by which the process's health is judged
 
 
 async def test_kopf_ends_and_begins_again_in_one_process(api: ListingServer) -> None:
@@ -61,7 +75,7 @@ async def test_kopf_ends_and_begins_again_in_one_process(api: ListingServer) -> 
     for _ in range(2):
         registry, settings = kopf.OperatorRegistry(), handlers.settings()
         assert settings.process.ultimate_exiting_timeout is None  # or kopf would kill this process, too late for pytest
-        handlers.register(registry, Cache(), WorkQueue(work))
+        handlers.register(registry, Cache(), WorkQueue(work), WatchTimes())
         watching = asyncio.create_task(
             kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True)
         )

@@ -12,28 +12,75 @@ from support.operator_fakes import Leases
 from support.waiting import DEADLINE
 
 
+class Passing:
+    """A process whose clock ticks as time passes, but for when it stands still."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+        self.clock = LeaseClock(lambda: self.at)
+        self.clock.renewed(100)
+
+    def runs(self, seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            self.at += 0.1
+            self.clock.tick()
+
+    def stands_still(self, seconds: float) -> None:
+        self.at += seconds
+
+
 def test_the_clock_runs_from_renewal_to_renewal_and_a_little_beyond() -> None:
-    now = 100.0
-    clock = LeaseClock(lambda: now)
-    clock.renewed(100)
-    now = 101.0
-    clock.renewed(101)
-    assert clock.now() == pytest.approx(1.0)
-    now = 200.0
-    assert clock.now() == pytest.approx(2.5)
+    passing = Passing()
+    passing.runs(1)
+    passing.clock.renewed(passing.at)
+    assert passing.clock.now() == pytest.approx(1.0)
+    passing.runs(100)
+    assert passing.clock.now() == pytest.approx(2.5)
 
 
 def test_a_gap_of_the_clock_is_not_counted_and_begins_an_epoch() -> None:
-    now = 100.0
-    clock = LeaseClock(lambda: now)
-    clock.renewed(100)
-    now = 104.0
-    clock.renewed(104)
-    before, epoch = clock.now(), clock.epoch
-    now = 230.0
-    clock.renewed(230)
-    assert clock.now() - before <= 1.5
-    assert clock.epoch == epoch + 1
+    passing = Passing()
+    passing.runs(4)
+    passing.clock.renewed(passing.at)
+    before, epoch = passing.clock.now(), passing.clock.epoch
+    passing.runs(126)
+    passing.clock.renewed(passing.at)
+    assert passing.clock.now() - before == pytest.approx(1.5)
+    assert passing.clock.epoch == epoch + 1
+
+
+@pytest.mark.parametrize("asked", [0.0, 0.5], ids=["before a renewal", "while a renewal is not answered"])
+def test_what_a_process_did_not_see_is_not_counted(asked: float) -> None:
+    """What was said while it stood still is not read yet in the moment in which it goes on."""
+    passing = Passing()
+    passing.runs(1)
+    before, sent = passing.clock.now(), passing.at
+    passing.stands_still(3)
+    assert passing.clock.now() == pytest.approx(before)
+    passing.clock.renewed(sent if asked else passing.at)
+    assert passing.clock.now() == pytest.approx(before)
+    passing.runs(0.5)
+    assert passing.clock.now() == pytest.approx(before + 0.5)
+
+
+def test_after_an_api_server_that_was_away_all_have_time_to_find_it_again() -> None:
+    passing = Passing()
+    passing.runs(1)
+    passing.clock.renewed(passing.at)
+    assert passing.clock.settled <= passing.clock.now()
+    passing.runs(3)
+    passing.clock.renewed(passing.at)
+    assert passing.clock.settled == pytest.approx(passing.clock.now() + 5)
+
+
+async def test_who_has_stood_by_for_long_knows_that_the_api_server_was_there(leases: Leases) -> None:
+    first, second = leadership(leases), leadership(leases)
+    await first.acquire()
+    assert first.clock.settled == pytest.approx(5, abs=1)
+    second._answered_since = time.monotonic() - 60
+    await first.release()
+    await second.acquire()
+    assert second.clock.settled <= second.clock.now()
 
 
 def test_the_clock_never_goes_back() -> None:
@@ -42,7 +89,7 @@ def test_the_clock_never_goes_back() -> None:
     for at in (0.0, 1.0, 2.2, 9.0, 9.5, 14.4, 30.0):
         for answered in (0.0, 0.3, 0.4):  # the answer comes later than the renewal was sent
             now = at + answered
-            assert clock.now() >= seen
+            assert clock.now() >= seen - 1e-9
             seen = clock.now()
         clock.renewed(at)
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.rendezvous import Member, PodState, Request, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.job.observe import Observer, is_ready, nodes_of_indices, pod_state
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import wait_of
-from support.operator_objects import ID, Object, job, pod, record, trainer
+from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, trainer
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:
@@ -77,6 +77,30 @@ def test_a_join_with_limits_of_its_own() -> None:
     assert seen(pod(0), asked).request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
 
 
+def test_a_record_says_whom_it_doubts_and_what_it_has_answered() -> None:
+    said = record(0) | {"status": {"heartbeat": 4, "doubts": f"1/{OTHER_ID}", "answer": 2}}
+    asked = job() | {"status": {"rendezvous": {"challenge": {"number": 2, "members": ""}}}}
+    view = JobView(asked, {"digits-0-0": pod(0)}, {"digits-0-0": said})
+    (worker,) = Observer("trainer").observe(view)[0]
+    assert (worker.doubts, worker.answer) == ((Member(1, OTHER_ID),), 2)
+
+
+@pytest.mark.parametrize(("status", "answer"), [({}, 0), ({"heartbeat": 1}, None), ({"heartbeat": 1, "answer": 0}, 0)])
+def test_a_sidecar_that_beats_and_knows_no_number_knows_no_challenges(status: Object, answer: int | None) -> None:
+    assert seen(pod(0), record(0) | {"status": status}).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("ready", "containers", "unready"),
+    [("True", "True", False), ("False", "False", False), ("False", "True", True), ("Unknown", "True", False)],
+)
+def test_a_pod_whose_node_is_not_heard_of_is_called_unready_by_the_cluster_alone(
+    ready: str, containers: str, unready: bool
+) -> None:
+    conditions = [{"type": "Ready", "status": ready}, {"type": "ContainersReady", "status": containers}]
+    assert seen(pod(0, conditions=conditions), None).unready is unready
+
+
 def test_what_failed_is_told_with_its_node_on_one_line() -> None:
     failed = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": "rank 3, exit code 1:\n\x1b[31mValueError"}
     request = seen(pod(0), record(0, node="node-b", request=failed)).request
@@ -101,6 +125,22 @@ def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
     for name in ("digits", "digits-0", "digits-00-0", "digits-a-0", "other-0-0", "digits-0-0-0", "digits-\u0661-0"):
         view.pods[name] = {**stranger, "metadata": {**stranger["metadata"], "name": name}}
     assert [(worker.index, worker.replacement) for worker in Observer("trainer").observe(view)[0]] == [(2, 1)]
+
+
+def test_what_the_script_imports_is_told_by_the_worker_that_knows_most_of_it() -> None:
+    bodies = [pod(index) for index in range(6)]
+    bodies[1]["metadata"]["annotations"] = {"elasticjob.io/template-hash": "an older one"}
+    said = {0: "", 1: "an,outdated,one", 2: "not a name", 3: "torch", 4: "torch,sklearn", 5: "torch,numpy"}
+    records = [{**record(index), "status": {"imports": imports}} for index, imports in said.items()]
+    bodies.append(pod(6))
+    stranger = {**record(6, 0, "another-pod"), "status": {"imports": "an,earlier,pod"}}
+    by_name = {body["metadata"]["name"]: body for body in (stranger, *reversed(records))}
+    observer = Observer("trainer", "ab")
+    assert observer.imports == ""
+    view = JobView(job(), {body["metadata"]["name"]: body for body in reversed(bodies)}, by_name)
+    workers, _ = observer.observe(view)
+    assert observer.imports == "torch,sklearn"
+    assert [one.invalid.partition(":")[0] for one in workers if one.invalid] == ["status.imports"]
 
 
 def test_ready_is_the_pods_own_condition() -> None:

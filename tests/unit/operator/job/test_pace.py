@@ -13,6 +13,7 @@ from support.statuses import FORMED, status
 
 STATE = replace(FORMED, leaving=(), finished=())
 BROKEN = replace(STATE, phase=RendezvousPhase.FORMING, store=None, reason="worker 1 lost")
+ASKED = replace(STATE, challenge=1, challenged=STATE.participants)
 SHOWN = Progress(step=7, total=9, summary="7/9")
 
 
@@ -24,7 +25,7 @@ def shown(state: State, progress: Progress | None) -> ElasticJobStatus:
     return status(state).model_copy(update={"progress": progress})
 
 
-@pytest.mark.parametrize("state", [BROKEN, replace(STATE, replacements={1: 3}), replace(STATE, restarts=3)])
+@pytest.mark.parametrize("state", [BROKEN, replace(STATE, replacements={1: 3}), replace(STATE, restarts=3), ASKED])
 def test_rounds_and_pods_do_not_wait(state: State) -> None:
     assert pace_of(status(STATE), status(state), written=0, differs=0) == Due()
 

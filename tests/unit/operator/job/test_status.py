@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Failures, Member, Spec, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
-from elasticjob_operator.job.status import state_of, waits_of
+from elasticjob_operator.job.status import waits_of
 from elasticjob_operator.job.waiting import Reason, Wait
 from support.statuses import CLOCKS, FORMED, NOW, status
 
@@ -156,7 +157,9 @@ def test_history_keeps_the_last_five_rounds() -> None:
     assert found.history[-1].dump() == {
         "round": 12,
         "size": 2,
-        "cause": "scaled from 1 to 2",
+        "cause": "Scaled",
+        "reason": "scaled from 1 to 2",
+        "counted": False,
         "seconds": 0.25,
         "time": NOW,
     }

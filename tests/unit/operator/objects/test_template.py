@@ -1,19 +1,23 @@
 """Templates that are refused, and the pods that come of good ones."""
 
+import ast
+import json
 import os
+import select
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.objects import Object
+from elasticjob.pods import pod_key_of, pod_name
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import (
     SIDECAR,
     SidecarImage,
     hash_of,
-    pod_key_of,
-    pod_name,
     render_pod,
     template_hash,
 )
@@ -97,6 +101,26 @@ def test_the_trainer_is_told_how_long_processes_may_take_to_stop() -> None:
     assert environment(trainer)["ELASTICJOB_STOP_SECONDS"] == "25"
 
 
+def test_the_trainer_is_told_whether_processes_are_kept_for_the_next_round() -> None:
+    name = "ELASTICJOB_WARM_RESTART"
+    own = {"env": [{"name": name, "value": "0"}]}
+    assert environment(render(spec(warmRestart=True))["spec"]["containers"][0])[name] == "1"
+    assert name not in environment(render(spec())["spec"]["containers"][0])
+    assert environment(render(spec(own, warmRestart=True))["spec"]["containers"][0])[name] == "0", "the template's own"
+
+
+def test_what_another_pod_has_learned_is_told_where_processes_are_kept() -> None:
+    def told(wanted: ElasticJobSpec, imports: str) -> str | None:
+        pod = render_pod(job(), wanted, 2, 1, IMAGE, batch="9f3c01d2", imports=imports)
+        return environment(pod["spec"]["containers"][0]).get("ELASTICJOB_WARM_IMPORTS")
+
+    own = {"env": [{"name": "ELASTICJOB_WARM_IMPORTS", "value": "torch"}]}
+    assert told(spec(warmRestart=True), "torch,sklearn.datasets") == "torch,sklearn.datasets"
+    assert told(spec(own, warmRestart=True), "torch,sklearn.datasets") == "torch", "the template's own"
+    assert told(spec(warmRestart=True), "") is None
+    assert told(spec(), "torch") is None
+
+
 SHOW = ["python3", "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"]
 
 
@@ -109,20 +133,77 @@ SHOW = ["python3", "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.ar
     ],
 )
 def test_the_images_own_pythonpath_is_extended_when_the_container_starts(
-    of_the_image: str | None, expected: str
+    of_the_image: str | None, expected: str, tmp_path: Path
 ) -> None:
-    trainer = render(spec({"command": [*SHOW, "a b", "$HOME"], "args": ["*"]}))["spec"]["containers"][0]
+    (tmp_path / ".complete").touch()
+    trainer = at(tmp_path, render(spec({"command": [*SHOW, "a b", "$HOME"], "args": ["*"]})))
     assert "PYTHONPATH" not in environment(trainer)
     given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     given |= {} if of_the_image is None else {"PYTHONPATH": of_the_image}
     words = [*trainer["command"], *trainer["args"]]
     said = subprocess.run(words, env=given, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert said == f"{expected} ['a b', '$HOME', '*']\n"
+    assert said == f"{expected} ['a b', '$HOME', '*']\n".replace("/elasticjob/trainer", str(tmp_path))
 
 
-def test_the_command_stays_the_containers_first_process() -> None:
+def at(plugin: Path, pod: Object) -> Object:
+    """The trainer as it is where the plug-in's folder is `plugin`."""
+    trainer: Object = json.loads(json.dumps(pod["spec"]["containers"][0]).replace("/elasticjob/trainer", str(plugin)))
+    return trainer
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_command_waits_for_the_plugin_and_leaves_nothing_of_that(shell: str, tmp_path: Path) -> None:
+    show = ["python3", "-c", "import os; print(sorted(os.environ), flush=True)"]
+    words = at(tmp_path, render(spec({"command": show})))["command"]
+    words[0] = shell
+    given = {"PATH": os.environ["PATH"], "LC_CTYPE": "C.UTF-8"}
+    with subprocess.Popen(words, env=given, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], 0.2)  # ten looks of the shell's
+        assert not ready
+        (tmp_path / ".complete").touch()
+        said = process.communicate(timeout=60)[0]
+    assert set(ast.literal_eval(said)) - {"PWD", "SHLVL", "_"} == {"LC_CTYPE", "PATH", "PYTHONPATH"}
+    assert process.returncode == 0
+
+
+def test_a_command_that_waits_for_the_plugin_can_be_stopped(tmp_path: Path) -> None:
+    """As a container's first process it would be deaf to SIGTERM."""
+    words = at(tmp_path, render(spec()))["command"]
+    words[2] = words[2].replace("until", "echo; until", 1)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # its trap is set
+        process.terminate()
+        assert process.wait(timeout=60) == 143
+
+
+def test_a_command_waits_for_the_plugin_only_so_long(tmp_path: Path) -> None:
+    words = at(tmp_path, render(spec()))["command"]
+    assert "-le 3000" in words[2]
+    words[2] = words[2].replace("-le 3000", "-le 3")
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "the sidecar brings no torchrun plug-in" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("trainer", "held"),
+    [({}, False), ({"command": None}, True), ({"env": [{"name": "PYTHONPATH", "value": "/app"}]}, True)],
+)
+def test_the_sidecar_holds_back_a_trainer_that_does_not_wait_itself(trainer: Object, held: bool) -> None:
+    (sidecar,) = render(spec(trainer))["spec"]["initContainers"]
+    assert ("lifecycle" in sidecar) is held
+    if held:
+        look = sidecar["lifecycle"]["postStart"]["exec"]["command"]
+        assert look[:2] == ["timeout", "10"]
+        assert f"{environment(sidecar)['ELASTICJOB_PLUGIN_DIR']}/.complete" in look[-1]
+
+
+def test_the_command_stays_the_containers_first_process(tmp_path: Path) -> None:
+    (tmp_path / ".complete").touch()
     command = ["python3", "-c", "import os; print(os.getpid())"]
-    trainer = render(spec({"command": command}))["spec"]["containers"][0]
+    trainer = at(tmp_path, render(spec({"command": command})))
     with subprocess.Popen(trainer["command"], stdout=subprocess.PIPE, text=True) as process:
         assert process.communicate(timeout=60)[0] == f"{process.pid}\n"
 
@@ -223,10 +304,24 @@ def test_a_replacement_prefers_other_nodes_than_its_lost_predecessors() -> None:
     assert "affinity" not in render(spec())["spec"]
 
 
+def test_a_spare_prefers_a_node_without_the_jobs_pods() -> None:
+    kind = "preferredDuringSchedulingIgnoredDuringExecution"
+    own = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}
+    wanted = spec(pod={"affinity": {"podAntiAffinity": {kind: [own]}}})
+    affinity = render_pod(job(), wanted, 2, 0, IMAGE, batch="9f3c01d2", spare=True)["spec"]["affinity"]
+    beside = {
+        "labelSelector": {"matchLabels": {"elasticjob.io/job": "digits"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    assert affinity == {"podAntiAffinity": {kind: [own, {"weight": 100, "podAffinityTerm": beside}]}}
+
+
 def test_the_pod_says_what_it_was_made_from() -> None:
     made = {template_hash(spec(**given)) for given in ({}, {"trainer": {"image": "b"}}, {"nprocPerNode": 2})}
     assert len(made) == 3
-    assert template_hash(spec(replicas=1)) == template_hash(spec(replicas=2, minReplicas=2, suspend=True))
+    assert template_hash(spec(replicas=1)) == template_hash(
+        spec(replicas=2, minReplicas=2, suspend=True, warmRestart=True)
+    )
     wanted = spec()
     assert hash_of(render(wanted)) == template_hash(wanted)
     given = ElasticJobSpec.parse(job(template={**wanted.template, "metadata": {"annotations": {"a": "b"}}})["spec"])

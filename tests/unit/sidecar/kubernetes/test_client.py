@@ -45,6 +45,13 @@ async def kube(silent: SilentServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
     await made.close()
 
 
+@pytest.fixture
+def patient(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> Kube:
+    """For an answer that comes, also on a busy machine."""
+    monkeypatch.setattr(calls, "REQUEST_SECONDS", 1.0)
+    return kube
+
+
 async def watched(kube: Kube, seconds: int = 0) -> None:
     """Watch until the watch ends or fails."""
     async with asyncio.timeout(DEADLINE):
@@ -63,16 +70,16 @@ async def test_a_watch_that_is_not_opened(kube: Kube) -> None:
         await watched(kube)
 
 
-async def test_a_watch_that_falls_silent(kube: Kube, silent: SilentServer) -> None:
+async def test_a_watch_that_falls_silent(patient: Kube, silent: SilentServer) -> None:
     silent.answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(EVENT), EVENT)
     with pytest.raises(Unreachable, match="the API server did not end a watch of 0 s in time"):
-        await watched(kube)
+        await watched(patient)
 
 
-async def test_an_event_as_large_as_an_object_can_be(kube: Kube, silent: SilentServer) -> None:
+async def test_an_event_as_large_as_an_object_can_be(patient: Kube, silent: SilentServer) -> None:
     event = b'{"type": "BOOKMARK", "object": {"spec": "%s"}}\n' % (b"x" * 1_500_000)
     silent.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(event), event)
-    await watched(kube)
+    await watched(patient)
 
 
 async def test_a_refusal_of_a_watch_whose_reason_does_not_come(kube: Kube, silent: SilentServer) -> None:
@@ -81,10 +88,10 @@ async def test_a_refusal_of_a_watch_whose_reason_does_not_come(kube: Kube, silen
         await watched(kube, seconds=3600)
 
 
-async def test_a_refusal_of_a_watch_keeps_its_reason(kube: Kube, silent: SilentServer) -> None:
+async def test_a_refusal_of_a_watch_keeps_its_reason(patient: Kube, silent: SilentServer) -> None:
     silent.answer = b'HTTP/1.1 403 Forbidden\r\nContent-Length: 23\r\n\r\n{"message":"no rights"}'
     with pytest.raises(Denied, match="the API server answered 403: no rights"):
-        await watched(kube)
+        await watched(patient)
 
 
 async def test_an_answer_that_comes_with_a_cancellation_does_not_undo_it() -> None:

@@ -62,6 +62,7 @@ async def test_the_calls_as_the_api_server_sees_them(kube: Kube, server: ApiServ
     body = {"spec": {"node": "nœud"}}
     await kube.get_worker("job-0")
     await kube.create_worker(body)
+    await kube.replace_worker("job-0", body)
     await kube.patch_worker("job-0", body)
     await kube.patch_worker_status("job-0", body)
     await kube.list_workers("job", [3, 5])
@@ -70,6 +71,7 @@ async def test_the_calls_as_the_api_server_sees_them(kube: Kube, server: ApiServ
     assert said == [
         ("GET", f"{WORKERS}/job-0", {}, None),
         ("POST", WORKERS, {}, "application/json"),
+        ("PUT", f"{WORKERS}/job-0", {}, "application/json"),
         ("PATCH", f"{WORKERS}/job-0", {}, "application/merge-patch+json"),
         ("PATCH", f"{WORKERS}/job-0/status", {}, "application/merge-patch+json"),
         ("GET", WORKERS, {"labelSelector": "elasticjob.io/job=job,elasticjob.io/index in (3,5)"}, None),

@@ -51,6 +51,49 @@ async def test_it_lists_and_then_follows() -> None:
     assert [operation for operation, _ in kube.calls] == ["list", "watch"]
 
 
+def silent_watch(kube: FakeKube) -> tuple[JobWatch, list[int]]:
+    rounds: list[int] = []
+    watch = JobWatch(kube, "job", JOB_UID, lambda *_: None, lambda status: rounds.append(status.round), lambda *_: None)
+    return watch, rounds
+
+
+async def test_what_a_silent_watch_has_missed_is_seen_when_it_is_asked_for() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    watch, rounds = silent_watch(kube)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    kube._watches.clear()
+    kube.set_job(at(2))
+    await asyncio.sleep(1)
+    assert rounds == [1]
+    watch.again()
+    watch.again()
+    await asyncio.sleep(0.2)
+    kube.set_job(at(3))
+    await asyncio.sleep(0.01)
+    assert rounds == [1, 2, 3]
+    assert [operation for operation, _ in kube.calls] == ["list", "watch"] * 2
+    task.cancel()
+
+
+async def test_who_asks_for_it_does_not_wait_for_a_dead_connection() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    watch, _ = silent_watch(kube)
+    watch.again()  # before it runs: no harm
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    kube.open.clear()
+    watch.again()
+    await asyncio.sleep(1.5)
+    assert kube.count("list") == 3
+    kube.open.set()
+    await asyncio.sleep(0.2)
+    assert kube.count("watch") == 2
+    task.cancel()
+
+
 async def test_a_job_without_status_is_seen_too() -> None:
     kube = FakeKube()
     kube.set_job(None)

@@ -74,7 +74,23 @@ async def test_it_takes_over_what_an_older_pod_or_sidecar_left() -> None:
         assert [owner["uid"] for owner in taken["metadata"]["ownerReferences"]] == ["pod-uid"]
         assert kube.count("patch") == 1  # id and cleared request in one write
         await asyncio.sleep(5.1)
-    assert kube.workers["job-0-0"]["status"] == {"heartbeat": 42}  # changed, and nothing of the other's
+    assert kube.workers["job-0-0"]["status"] == {"heartbeat": 42, "answer": 0}  # changed, and nothing of the other's
+
+
+@pytest.mark.parametrize(("owner", "stands"), [("pod-uid", True), ("an older pod", False)])
+async def test_a_success_that_an_earlier_sidecar_of_this_pod_recorded_stands(owner: str, stands: bool) -> None:
+    """The operator may not have seen it yet."""
+    kube = FakeKube()
+    left = kube.workers["job-0-0"] = left_behind()
+    left["metadata"]["ownerReferences"][0]["uid"] = owner
+    left["spec"]["request"] = {"type": "Finish", "round": 4}
+    record = record_of(kube)
+    record.recall = lambda round: record.want(WorkerRequest(type=RequestType.FINISH, round=round))
+    async with running(record):
+        await record.written()
+    assert kube.workers["job-0-0"]["spec"]["id"] == ME.id
+    assert kube.request("job-0-0") == ({"type": "Finish", "round": 4} if stands else None)
+    assert kube.count("patch") == 1  # with the new id: nobody sees the one without the other
 
 
 async def test_a_request_replaces_the_one_before_whole() -> None:
@@ -104,7 +120,7 @@ async def test_a_request_replaced_before_it_was_written_is_never_written() -> No
         record.want(JOIN)
         kube.open.set()
         await record.written()
-    written = [body["spec"]["request"]["type"] for operation, body in kube.calls if operation == "patch" and body]
+    written = [body["spec"]["request"]["type"] for operation, body in kube.calls if operation == "replace" and body]
     assert written == ["Finish", "Join"]
 
 
@@ -116,7 +132,7 @@ async def test_the_same_request_is_not_written_twice() -> None:
         await record.written()
         record.want(WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED))
         await record.written()
-    assert kube.count("create") + kube.count("patch") == 1
+    assert kube.count("create") + kube.count("replace") == 1
 
 
 async def test_a_lost_answer_is_cured_by_reading_back() -> None:
@@ -124,7 +140,7 @@ async def test_a_lost_answer_is_cured_by_reading_back() -> None:
     record = record_of(kube)
     async with running(record):
         await record.written()
-        kube.lose["patch"] = 1
+        kube.lose["replace"] = 1
         record.want(JOIN)
         await record.written()
         record.want(LEAVE)
@@ -147,14 +163,43 @@ async def test_a_write_that_lingers_in_the_api_server_cannot_undo_a_later_one() 
     record = record_of(kube)
     async with running(record):
         await record.written()
-        kube.fail["patch"] = [ApiFailure("no answer: it lingers")]
+        kube.fail["replace"] = [ApiFailure("no answer: it lingers")]
         record.want(JOIN)
         await asyncio.sleep(0.01)
-        lingering = next(body for operation, body in kube.calls if operation == "patch" and body)
+        lingering = next(body for operation, body in kube.calls if operation == "replace" and body)
         record.want(LEAVE)
         await record.written()
     with pytest.raises(Conflict):
-        kube.patch("job-0-0", lingering)
+        await kube.replace_worker("job-0-0", lingering)
+
+
+async def test_what_others_have_changed_meanwhile_outlives_a_request() -> None:
+    """The whole object is written, and the operator or a user may have written to its metadata."""
+    kube = FakeKube()
+    record = record_of(kube)
+    async with running(record):
+        await record.written()
+        kube.patch("job-0-0", {"metadata": {"annotations": {"a": "b"}}})
+        record.want(JOIN)
+        await record.written()
+        kube.patch("job-0-0", {"spec": {"ofALaterVersion": 1}})
+        record.want(LEAVE)
+        await record.written()
+    stored = kube.workers["job-0-0"]
+    assert (stored["metadata"]["annotations"], stored["spec"]["ofALaterVersion"]) == ({"a": "b"}, 1)
+    assert kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
+
+
+async def test_a_role_that_knows_only_patches_is_enough() -> None:
+    """As of a job that an operator of before has made: the record is then taken over again, with the request."""
+    kube = FakeKube()
+    record = record_of(kube)
+    async with running(record):
+        await record.written()
+        kube.fail["replace"] = [Denied("cannot update", 403)]
+        record.want(JOIN)
+        await record.written()
+    assert kube.request("job-0-0") == {"type": "Join", "after": 3, "cause": "Started"}
 
 
 async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> None:
@@ -168,10 +213,25 @@ async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> N
         record.report(Progress(20, None, {"loss": 0.25}))
         await asyncio.sleep(5.1)
     metrics = {"loss": 0.5, "accuracy": 0.9}
-    assert first == {"heartbeat": 1, "round": 4, "rank": 1, "step": 10, "total": 100, "metrics": metrics}
-    second = {"heartbeat": 2, "round": 4, "rank": 1, "step": 20, "metrics": {"loss": 0.25}}
+    assert first == {"heartbeat": 1, "answer": 0, "round": 4, "rank": 1, "step": 10, "total": 100, "metrics": metrics}
+    second = {"heartbeat": 2, "answer": 0, "round": 4, "rank": 1, "step": 20, "metrics": {"loss": 0.25}}
     assert kube.workers["job-0-0"]["status"] == second
     assert kube.count("status") == 2
+
+
+async def test_what_the_script_imports_comes_with_the_heartbeat_and_stays() -> None:
+    kube = FakeKube()
+    record = record_of(kube)
+    async with running(record):
+        record.learned("torch,sklearn.datasets")
+        await asyncio.sleep(5.1)
+        assert kube.workers["job-0-0"]["status"] == {"heartbeat": 1, "answer": 0, "imports": "torch,sklearn.datasets"}
+        kube.workers.clear()
+        await asyncio.sleep(15)
+        assert kube.workers["job-0-0"]["status"]["imports"] == "torch,sklearn.datasets", "in a new record too"
+    async with running(record_of(kube)):
+        await asyncio.sleep(5.1)
+    assert kube.workers["job-0-0"]["status"]["imports"] == "torch,sklearn.datasets", "after the sidecar's restart too"
 
 
 async def test_the_last_report_does_not_wait_for_a_heartbeat_that_may_not_come() -> None:

@@ -111,6 +111,9 @@ class Player:
     def do_finish(self, trainer: str, round: str) -> None:
         self.worker.finish(trainer, int(round))
 
+    def do_recall(self, round: str) -> None:
+        self.worker.recall(int(round))
+
     def do_close(self, trainer: str) -> None:
         self.worker.close(trainer)
 
@@ -345,6 +348,18 @@ TRANSCRIPTS = {
             A gets JoinTimeout
         job Formed 1: w1 me
     """,
+    "a spare waits for as long as the others train": """
+        job Formed 1: w1 w2
+        attach A
+        join A 0 Started 60
+            request Join after 1: Started
+        wait 60
+            A gets JoinTimeout
+        join A 0 Started 60
+        job Forming 2: w1 w2
+        job Formed 2: w1 me
+            A gets round 2, rank 1 of 2
+    """,
     "rank 0 posts its store; members of the round reach it, others do not": """
         job Forming 1
         attach A
@@ -435,6 +450,30 @@ TRANSCRIPTS = {
         detach A
         wait 60
         stop
+    """,
+    "a success that an earlier sidecar has recorded stands, even if the pod stops before it is read": """
+        attach A holding 1
+        recall 1
+            request Finish 1
+        job Formed 1: w1 w0
+            tell: changed
+        detach A
+            tell: all well
+        stop
+    """,
+    "a success that is read while the pod stops is the last word": """
+        stop
+            request Leave: PodStopping
+        recall 1
+            request Finish 1
+    """,
+    "a success of an earlier sidecar does not take back what a newer trainer asks": """
+        job Formed 1: w1 w0
+        attach B
+        join B 0
+            request Join after 1: Started
+        recall 1
+        job Forming 2
     """,
     "a finished worker's own round still counts as its own, so the store is reachable for those who save": """
         job Forming 1

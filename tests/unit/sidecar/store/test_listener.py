@@ -179,6 +179,7 @@ async def test_a_handshake_that_stands_still_gives_its_turn_back(
     for connection in held:
         connection.close()
     await until(lambda: len(asyncio.all_tasks()) <= before)
+    monkeypatch.undo()
     await carries(formed)
 
 

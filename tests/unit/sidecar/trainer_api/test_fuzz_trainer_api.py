@@ -29,6 +29,7 @@ BODIES = {
     "leave": {"trainer": TRAINERS, "cause": st.just("TrainerLeft"), "timeout": SECONDS},
     "finish": {"trainer": TRAINERS, "round": SMALL, "timeout": SECONDS},
     "close": {"trainer": TRAINERS, "timeout": SECONDS},
+    "imports": {"imports": st.lists(st.sampled_from(["torch", "sklearn.datasets"]) | texts)},
     "progress": {"trainer": TRAINERS, "step": SMALL, "total": SMALL, "metrics": st.dictionaries(texts, numbers)},
 }
 QUERIES = {"rendezvous": {}, "store": {"round": SMALL, "timeout": SECONDS}, "rendezvous/events": {"trainer": TRAINERS}}
@@ -179,6 +180,11 @@ async def test_what_is_no_request_is_answered_or_closed_and_harms_nobody(target:
         ("finish", {"round": 2**63}, "round: "),
         ("progress", {"step": 10**30}, "step: "),
         ("progress", {"metrics": {"m" * 65: 1.0}}, "metrics."),
+        ("imports", {"imports": ["torch", "a" * 129]}, "imports.1: "),
+        ("imports", {"imports": ["torch", "torch,sklearn"]}, "imports.1: "),
+        ("imports", {"imports": ["torch\n"]}, "imports.0: "),
+        ("imports", {"imports": ["t" * 100] * 82}, "imports: "),
+        ("imports", {"imports": ["t"] * 257}, "imports: "),
     ],
 )
 async def test_what_the_api_server_would_refuse_does_not_get_into_the_record(

@@ -7,6 +7,7 @@ import argparse
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -116,6 +117,26 @@ def rendezvous(agent, worker_group):
     worker_group.ranks = info.store.get(f"ranks/{info.rank}")
 
 
+class FakeAgent:
+    """Looks at its processes as torch's agent does, until a look says that it is to end."""
+
+    def __init__(self, handler=None, look=None):
+        spec = types.SimpleNamespace(rdzv_handler=handler, monitor_interval=600.0)
+        self.group = types.SimpleNamespace(spec=spec, workers=[types.SimpleNamespace(id=os.getpid())])
+        self._look = look
+
+    def get_worker_group(self):
+        return self.group
+
+    def _monitor_workers(self, group):
+        return self._look(group)
+
+    def _invoke_run(self, role="default"):
+        while not self._monitor_workers(self.group):
+            pass
+        return role
+
+
 def close(context, death_sig=None, timeout=30):
     context.closed = (death_sig, timeout)
 
@@ -134,7 +155,7 @@ def fake_modules():
         "torch.distributed.elastic.agent": {},
         "torch.distributed.elastic.agent.server": {},
         "torch.distributed.elastic.agent.server.api": {
-            "SimpleElasticAgent": type("Agent", (), {"_rendezvous": rendezvous})
+            "SimpleElasticAgent": type("Agent", (FakeAgent,), {"_rendezvous": rendezvous})
         },
         "torch.distributed.elastic.multiprocessing": {
             "SignalException": SignalException,
@@ -248,6 +269,64 @@ def test_a_failure_with_a_long_and_broken_message_spoils_no_join(sidecar, handle
     detail = sidecar.said(JOIN)[-1]["detail"]
     assert detail.startswith("local rank 0, exit code 1: no file ?!!")
     assert len(detail) == 1000
+
+
+class Parking:
+    """Processes that are parked and import, as far as the handler asks for them."""
+
+    def __init__(self, ready=False):
+        self.ready, self.asked = ready, threading.Event()
+
+    def is_ready(self):
+        self.asked.set()
+        return self.ready
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def newcomer(plugin, sidecar):
+    """A handler whose processes import, joining in a thread of its own."""
+    serves(sidecar)
+    sidecar.answers[JOIN] = [handed(1), handed(2)]
+    membership = plugin.create_handler(parameters(sidecar, close_timeout="1"))._membership
+    made = plugin.ElasticJobRendezvousHandler(membership._settings, membership, Parking())
+    thread = threading.Thread(target=made.next_rendezvous)
+    yield made, thread
+    made._warm.ready = True
+    thread.join(10)
+    made.shutdown()
+
+
+@pytest.mark.parametrize("end", ["it is ready", "the round breaks"])
+def test_a_newcomer_joins_a_group_that_trains_once_its_processes_are_ready(sidecar, newcomer, end):
+    handler, thread = newcomer
+    sidecar.tell(round=1, phase="Formed", worldSize=3)
+    give_up = time.monotonic() + 10
+    while (view := handler._membership.view) is None or view.phase != "Formed":
+        assert time.monotonic() < give_up, f"waited 10 s for the view of a formed round; it is {view}"
+        time.sleep(0.01)
+    thread.start()
+    for _ in range(5):
+        handler._warm.asked.clear()
+        assert handler._warm.asked.wait(10)
+    assert sidecar.said(JOIN) == []
+    if end == "it is ready":
+        handler._warm.ready = True
+    else:
+        sidecar.tell(phase="Forming")
+    thread.join(10)
+    assert len(sidecar.said(JOIN)) == 1
+
+
+def test_only_a_newcomers_first_join_waits_for_its_processes(sidecar, newcomer):
+    handler, thread = newcomer
+    thread.start()  # nobody trains yet
+    thread.join(10)
+    sidecar.tell(round=1, phase="Formed", worldSize=3)
+    handler.next_rendezvous()
+    assert len(sidecar.said(JOIN)) == 2
 
 
 def test_names(handler):
@@ -569,6 +648,52 @@ def test_what_the_user_says_of_identical_workers_counts(plugin, sidecar, monkeyp
     monkeypatch.setenv("TORCH_ELASTIC_WORKER_IDENTICAL", "0")
     plugin.create_handler(parameters(sidecar)).shutdown()
     assert os.environ["TORCH_ELASTIC_WORKER_IDENTICAL"] == "0"
+
+
+def test_an_agent_looks_when_the_sidecar_has_told_something(sidecar, handler):
+    looks = []
+
+    def look(group):
+        looks.append(handler.num_nodes_waiting())
+        if looks[-1] == 0:
+            sidecar.tell(round=2, phase="Forming", waiting=1)
+        return looks[-1]
+
+    enter(sidecar, handler, 1)
+    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent(handler, look)
+    running = threading.Thread(target=agent._invoke_run, args=("role",), daemon=True)
+    running.start()
+    sidecar.tell(round=1, phase="Formed", handed=1)
+    running.join(30)  # the monitor interval is 600 s
+    assert looks
+    assert looks[-1] == 1
+    assert 0 < agent.group.spec.monitor_interval < 0.001
+
+
+def test_an_agent_of_another_backend_keeps_torchs_interval(handler):
+    agent = sys.modules["torch.distributed.elastic.agent.server.api"].SimpleElasticAgent(object(), lambda group: True)
+    assert agent._invoke_run("role") == "role"
+    assert agent.group.spec.monitor_interval == 600
+    assert "_monitor_workers" not in vars(agent)
+
+
+def test_the_end_of_a_process_that_is_stopped_is_heard(plugin, sidecar, monkeypatch):
+    def look_now_and_then(seconds):
+        pytest.fail(f"slept {seconds} s")
+
+    plugin.create_handler(parameters(sidecar)).shutdown()
+    context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        context.subprocess_handlers = {0: types.SimpleNamespace(proc=process)}
+        context.close()
+        assert context.closed == (None, 30)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+        monkeypatch.setattr(time, "sleep", look_now_and_then)
+        killer = threading.Timer(0.1, process.terminate)
+        killer.start()
+        assert process.wait(30) == process.wait() == -signal.SIGTERM
+        killer.join()
 
 
 # --- one function

@@ -1,6 +1,7 @@
 """One agent's membership: which cause it gives, what it reports as changed, and how it ends."""
 
 import gc
+import re
 import threading
 import time
 
@@ -212,6 +213,16 @@ def test_join_timeout(sidecar, member):
         member.join(time.monotonic() - 1)
 
 
+def test_a_spare_does_not_time_out_while_the_others_train(sidecar):
+    member = make(sidecar, join_timeout="0.01")
+    member.open()
+    sidecar.tell(round=1, phase="Formed")
+    await_view(member, lambda view: view.phase == "Formed")
+    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout"), refusal(504, "JoinTimeout"), handed(2)]
+    assert member.join(time.monotonic() - 1).number == 2
+    member.end(stopped=True)
+
+
 def test_without_a_limit_a_join_is_asked_again(sidecar, member):
     sidecar.answers[JOIN] = [refusal(504, "JoinTimeout"), refusal(409, "NoTrainer"), handed(1)]
     assert member.join(None).number == 1
@@ -235,36 +246,48 @@ def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
 
 
 @pytest.fixture
-def slow_join(sidecar, monkeypatch):
-    """A join is answered after half a second."""
-    monkeypatch.setattr(client, "_LOG_SECONDS", 0.1)
-    monkeypatch.setattr(client, "_SERVED_SECONDS", 0.1)
+def answer_joins(sidecar, monkeypatch):
+    """Let a join be answered when a condition holds, and its waiting be told often."""
+    monkeypatch.setattr(client, "_LOG_SECONDS", 0.05)
+    over = threading.Event()
 
-    def answer(path):
-        if path != JOIN:
-            return 204, {}
-        sidecar.changed.wait_for(lambda: False, 0.5)
-        return handed(1)
+    def answer_when(condition):
+        def answer(path):
+            while path == JOIN and not condition() and not over.is_set():
+                sidecar.changed.wait(0.01)
+            return handed(1) if path == JOIN else (204, {})
 
-    sidecar.default = answer
+        sidecar.default = answer
+
+    yield answer_when
+    over.set()
 
 
-@pytest.mark.usefixtures("slow_join")
-def test_what_a_join_waits_for_is_told(sidecar, member, caplog):
+def test_what_a_join_waits_for_is_told(sidecar, member, answer_joins, caplog):
     caplog.set_level("INFO")
+    told = re.compile(r"waiting for a round for \d+ s: the job is at Forming 3, scaled from 2 to 3")
+    answer_joins(lambda: any(map(told.fullmatch, list(caplog.messages))))
     sidecar.tell(round=3, phase="Forming", reason="scaled from 2 to 3")
     await_view(member, lambda view: view.round == 3)
     assert member.join(None).number == 1
-    assert "waiting for a round for 0 s: the job is at Forming 3, scaled from 2 to 3" in caplog.messages
+    assert any(map(told.fullmatch, caplog.messages))
 
 
-@pytest.mark.usefixtures("slow_join")
-def test_a_sidecar_that_falls_silent_ends_a_join(sidecar):
-    member = make(sidecar, sidecar_timeout="0.1")
+def test_a_sidecar_that_falls_silent_ends_a_join(sidecar, answer_joins):
+    """It has taken the join, and ends before it has answered."""
+    asked = threading.Event()
+
+    def never():
+        asked.set()
+        return False
+
+    answer_joins(never)
+    member = make(sidecar, sidecar_timeout="0.5")
     member.open()
     await_view(member, lambda _: True)
-    threading.Timer(0.05, sidecar.stop).start()
-    with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 0\.1 s"):
+    silent = threading.Thread(target=lambda: asked.wait(DEADLINE) and sidecar.stop())
+    silent.start()
+    with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 0\.5 s"):
         member.join(None)
     member.end(stopped=True)
 
@@ -336,3 +359,19 @@ def test_an_explicit_close_lets_the_round_train_on(sidecar, member, outcome, ove
     await_view(member, lambda view: view.closed)
     assert member.is_over() is over
     assert member.notice_change() == 0
+
+
+def test_what_the_script_imports_is_told_for_the_next_pods(sidecar, member):
+    member.tell_imports(["torch", "sklearn.datasets"])
+    assert sidecar.said("POST /v1/imports") == [{"imports": ["torch", "sklearn.datasets"]}]
+
+
+def test_a_sidecar_that_does_not_take_it_is_no_harm(sidecar, member, caplog):
+    caplog.set_level("INFO", "elasticjob_torch")
+    sidecar.default = lambda path: refusal(400, "BadRequest", "imports: no")
+    member.tell_imports(["torch"])
+    sidecar.stop()
+    member.tell_imports(["torch"])
+    sentence = "the job's next pods are not told what the script imports: "
+    assert f"{sentence}imports: no" in caplog.messages
+    assert caplog.messages[-1].startswith(f"{sentence}nothing answers at")

@@ -4,9 +4,16 @@ import asyncio
 
 import pytest
 
+from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec, RequestType, WorkerRequest
-from elasticjob.heartbeats import default_worker_lost, heartbeat_seconds
-from elasticjob_operator.job.status import rendezvous_spec
+from elasticjob.signs import (
+    backstop_seconds,
+    default_worker_lost,
+    doubt_seconds,
+    heartbeat_seconds,
+    proof_seconds,
+    sign_seconds,
+)
 from support.operator_objects import job
 from support.records import record_of, running
 from support.sidecar_fakes import FakeKube
@@ -14,23 +21,46 @@ from support.sidecar_fakes import FakeKube
 pytestmark = pytest.mark.looptime
 
 
-@pytest.mark.parametrize(
-    ("workers", "lost", "between"), [(1, 15, 5), (240, 15, 5), (480, 30, 10), (1024, 64, 64 / 3), (4096, 256, 256 / 3)]
-)
-def test_a_large_group_beats_more_seldom(workers: int, lost: float, between: float) -> None:
-    assert default_worker_lost(workers) == lost
-    assert heartbeat_seconds(workers, lost) == between
+SIZES = (1, 2, 4, 64, 256, 1024, 2048, 4096)
+
+
+@pytest.mark.parametrize("workers", SIZES)
+def test_who_is_stopped_for_three_seconds_is_not_lost_and_who_is_lost_is_told_in_time(workers: int) -> None:
+    lost = default_worker_lost(workers)
+    longest_doubt = doubt_seconds(workers, lost)
+    proof = proof_seconds(lost)
+    assert longest_doubt - sign_seconds(workers) + proof > 3.3
+    assert longest_doubt + proof <= 0.9 * lost
+    if workers <= 4:
+        assert longest_doubt + proof + 0.2 < 4
+    if workers <= 1024:
+        assert longest_doubt + proof + 0.2 < 5
+
+
+@pytest.mark.parametrize("workers", SIZES)
+def test_lines_and_heartbeats_cost_little_in_a_group_of_any_size(workers: int) -> None:
+    assert workers / sign_seconds(workers) <= 1024
+    assert 1 / backstop_seconds(workers) < 0.01
+    assert workers / backstop_seconds(workers) <= 4 or workers <= 600
+
+
+@pytest.mark.parametrize(("workers", "between"), [(1, 5), (240, 5), (480, 10), (1024, 64 / 3), (4096, 256 / 3)])
+def test_under_an_operator_that_does_not_challenge_a_large_group_beats_more_seldom(
+    workers: int, between: float
+) -> None:
+    assert heartbeat_seconds(workers, None) == between
     assert workers / between <= 48
 
 
 def test_a_limit_that_is_named_holds_in_a_group_of_any_size() -> None:
+    assert (doubt_seconds(2, 60), proof_seconds(60)) == (24, 30)
     assert heartbeat_seconds(1024, 15) == 5
     assert heartbeat_seconds(2, 600) == 5  # else the first beat after a silence of all would never be far
 
 
 def test_the_operator_goes_by_the_workers_that_are_still_there() -> None:
     spec = ElasticJobSpec.parse(job(replicas=8)["spec"])
-    assert (rendezvous_spec(spec).worker_lost, rendezvous_spec(spec, workers=1024).worker_lost) == (15, 64)
+    assert (rendezvous_spec(spec).worker_lost, rendezvous_spec(spec, workers=1024).worker_lost) == (4, 5)
     named = ElasticJobSpec.parse(job(replicas=8, rendezvous={"workerLostSeconds": 20})["spec"])
     assert rendezvous_spec(named, workers=1024).worker_lost == 20
 

@@ -1,0 +1,15 @@
+"""Seconds from a change of the group to the first training step of the new one: warm, fresh, and with torch's c10d.
+
+    __main__.py    sides, runs, progress
+    causes.py      what happens to a job, and how
+    parts.py       the new group's first step, and where the time before it went, as the logs tell it
+    table.py       medians and ranges; the table and build/bench-restart.json
+
+The job is the digits job of cluster_rounds, with an epoch each second as in `make demo`. One job of a side lives
+through all causes, run after run, and returns to its size by them; another takes its place when a new group does not
+train in time.
+
+A cause begins at this machine's clock, which the local cluster's nodes share: before kubectl is run, or where a process
+is killed. The first step is done when the last member has told of it. All moments are the kubelet's of lines that the
+agents and the script print.
+"""

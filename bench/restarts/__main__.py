@@ -1,0 +1,163 @@
+"""`python -m restarts`: measures, prints the table, writes build/bench-restart.json after each run.
+
+The sides follow each other, each with a job of its own. An interrupt (Ctrl-C) ends it with the table of what was
+measured by then.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+from cluster_rounds.digits import ENV, Training, new_training
+
+from e2e.kube import wait_until
+from restarts.causes import CAUSES, Cause
+from restarts.parts import Restart, new_group, restart
+from restarts.table import Row, table, write
+
+JSON = Path("build/bench-restart.json")
+LOGS = Path("build/bench-restart")
+JOB_ENV = {**ENV, "EPOCH_SECONDS": "1"}
+SIDES = {"warm": "warm", "fresh": "ours", "c10d_default": "c10d_default", "c10d_unshared": "c10d_unshared"}
+DEADLINE = 90.0
+STARTS = 2
+BEGAN = time.monotonic()
+# Of a cluster, its tools and its jobs, as they come out of the helpers of the tests, whose own is no Exception. None
+# may take other rows' figures with it.
+TROUBLES = (Exception, pytest.fail.Exception)
+
+
+class Jobs:
+    """The job of a side, and another one in its place after it was dropped."""
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+        self._numbers = count(1)
+        self._held = ExitStack()
+        self._training: Training | None = None
+
+    def with_workers(self, replicas: int) -> Training:
+        """A job that trains with so many. Raises what `TROUBLES` lists."""
+        for left in reversed(range(STARTS)):
+            try:
+                return self._started(replicas) if self._training is None else self._scaled(self._training, replicas)
+            except TROUBLES as problem:
+                self.drop()
+                if not left:
+                    raise
+                say(f"{self._side}: no {replicas} workers that train, another job is started: {problem}")
+        raise AssertionError("a job starts or fails")
+
+    def drop(self) -> None:
+        """End the job, if there is one. Raises nothing: its namespace may be left."""
+        self._training = None
+        try:
+            self._held.close()
+        except TROUBLES as problem:
+            say(f"{self._side}: its last job could not be cleaned up: {first_line(problem)}")
+
+    def _started(self, replicas: int) -> Training:
+        title = f"{self._side}-{next(self._numbers)}".replace("_", "-")
+        training = self._held.enter_context(new_training(SIDES[self._side], title, LOGS / title, JOB_ENV))
+        training.start(replicas)
+        self._training = training
+        return training
+
+    def _scaled(self, training: Training, replicas: int) -> Training:
+        if len(training.pods()) != replicas:
+            training.namespace.kubectl(*training.scale(replicas))
+        training.wait_for(replicas)
+        return training
+
+
+def measure(training: Training, cause: Cause, deadline: float) -> Restart | None:
+    """One run; none if the new group took no step before the deadline."""
+    before = [pod["metadata"]["name"] for pod in training.pods()]
+    struck = cause.strike(training)
+
+    def trains() -> bool:
+        training.read()
+        return new_group(training.logs(), cause.after, struck.at) is not None
+
+    try:
+        wait_until(f"a new group of {cause.after} to train", trains, struck.at + deadline - time.time())
+    except pytest.fail.Exception:
+        return None
+    logs = training.logs()
+    group = new_group(logs, cause.after, struck.at)
+    assert group is not None
+    found = restart(logs, group, (name for name in before if name != struck.lost), struck.at)
+    return found if found.seconds <= deadline else None
+
+
+def runs_of(jobs: Jobs, row: Row, title: str) -> Restart | None:
+    """One run of a row, and what is said of it. Raises what `TROUBLES` lists."""
+    cause = CAUSES[row.cause]
+    found = measure(jobs.with_workers(cause.before), cause, row.deadline)
+    if found is None:
+        say(f"{title}: no first step within {row.deadline:g} s")
+        jobs.drop()
+        return None
+    parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in found.parts.items())
+    join = f", {found.from_join:.2f} s from the join" if found.from_join is not None else ""
+    say(f"{title}: {found.seconds:.2f} s{join}, {found.warm} of {cause.after} warm ({parts})")
+    return found
+
+
+def one_side(rows: list[Row], runs: int) -> Iterator[None]:
+    """All runs of a side; yields after each."""
+    side, jobs = rows[0].side, Jobs(rows[0].side)
+    try:
+        for run in range(1, runs + 1):
+            for row in rows:
+                title = f"{side} {row.cause} {run}"
+                try:
+                    row.runs.append(runs_of(jobs, row, title))
+                except TROUBLES as problem:
+                    say(f"{title}: failed, and is left out: {problem}")
+                    row.failures.append(first_line(problem))
+                    jobs.drop()
+                yield
+    finally:
+        jobs.drop()
+
+
+def first_line(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {problem}".partition("\n")[0]
+
+
+def say(text: str) -> None:
+    print(f"{time.monotonic() - BEGAN:5.0f}s  {text}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="restarts", description=__doc__)
+    parser.add_argument("-k", default="", metavar="PART", help="only those with PART in 'SIDE CAUSE'")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--c10d-runs", type=int, help="of the sides with c10d, which take minutes each; default: RUNS")
+    parser.add_argument(
+        "--deadline", type=float, default=DEADLINE, metavar="SECONDS", help="for the new group's first step"
+    )
+    given = parser.parse_args()
+    rows = [Row(cause, side, given.deadline) for side in SIDES for cause in CAUSES if given.k in f"{side} {cause}"]
+    if not rows:
+        parser.error(f"-k: nothing has {given.k!r} in it; sides are {', '.join(SIDES)}, causes {', '.join(CAUSES)}")
+    try:
+        for side in SIDES:
+            c10d = side.startswith("c10d") and given.c10d_runs is not None
+            if own := [row for row in rows if row.side == side]:
+                for _ in one_side(own, given.c10d_runs if c10d else given.runs):
+                    write(JSON, rows)
+    finally:
+        print(f"{table(rows)}\n\n{JSON}", flush=True)
+    if any(row.failures for row in rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`kubectl elasticjob`: what a job does, why it waits, and what people do to it; it can do no more than kubectl."""

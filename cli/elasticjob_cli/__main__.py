@@ -1,0 +1,6 @@
+"""`python -m elasticjob_cli`."""
+
+from elasticjob_cli.app import main
+
+if __name__ == "__main__":
+    main()

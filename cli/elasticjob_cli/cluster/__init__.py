@@ -1,0 +1,1 @@
+"""The API server as the command line tool uses it, with the user's own kubeconfig and rights."""

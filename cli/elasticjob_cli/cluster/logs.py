@@ -1,0 +1,195 @@
+"""The trainers' logs of a job: what there is, in the order of time, and then what comes, over rounds and pods.
+
+A pod's log is asked for anew when its container is started again or the connection breaks, from the last line that was
+shown: each line comes with a time, by which a line is shown once.
+"""
+
+import math
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from elasticjob.pods import container
+from elasticjob_cli.cluster.connection import ApiError, Cluster
+from elasticjob_cli.errors import CliError
+from elasticjob_cli.reading.containers import running_since
+from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.scene import Leader, Scene
+from elasticjob_cli.reading.times import nanoseconds
+from elasticjob_cli.reading.worker import WorkerView
+
+LOOK_SECONDS = 1.0
+MORE_SECONDS = 2  # clocks differ; what was shown is left out by its time
+
+
+class Line(NamedTuple):
+    at: int  # nanoseconds, by the clock of its node
+    pod: str
+    rank: int | None
+    text: str
+
+
+class Choice(NamedTuple):
+    """Which logs: of one rank or all; of the life before; at most so many lines of each pod, None for all."""
+
+    rank: int | None = None
+    container: str = ""
+    previous: bool = False
+    tail: int | None = None
+
+
+@dataclass(slots=True)
+class Stream:
+    """One pod's log while it is followed. `last`: the time of the last line shown; `life`: how often its container had
+    been started again when the stream was opened; `wanted`: its pod has not become another rank."""
+
+    pod: str
+    last: int = 0
+    life: int = -1
+    thread: threading.Thread | None = None
+    wanted: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
+
+
+@dataclass(slots=True)
+class Followed:
+    """`others`: pods that have been another rank than the chosen one, whose lines until then are none of its own."""
+
+    lines: "queue.SimpleQueue[tuple[Stream, int, str]]" = field(default_factory=queue.SimpleQueue)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+
+
+def see(cluster: Cluster, name: str) -> Look:
+    """The job with its pods."""
+    pods = tuple(cluster.pods(name))
+    return look(Scene(job=cluster.job(name), pods=pods, leader=Leader(""), now=cluster.now))
+
+
+def past(cluster: Cluster, seen: Look, choice: Choice) -> list[Line]:
+    """What there is, of all chosen pods, in the order of time. Raises CliError for no such rank."""
+    found, size = [], len(seen.status.rendezvous.participants)
+    if choice.rank is not None and choice.rank >= size and seen.status.history:
+        raise CliError(f"there is no rank {choice.rank} in round {seen.round}: it has {size} workers")
+    for worker in chosen(seen, choice):
+        both = _lives(worker, seen, choice) > 0 and choice.tail is None and not choice.previous
+        for previous in (True, False) if both else (choice.previous,):
+            found += _read(cluster, worker, _container(seen, choice), previous=previous, tail=choice.tail)
+    return sorted(found)
+
+
+def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
+    """What there is, and what comes, until the job has ended or is gone."""
+    seen = see(cluster, name)
+    followed = Followed()
+    for line in past(cluster, seen, choice):
+        followed.streams.setdefault(line.pod, Stream(line.pod)).last = line.at
+        yield line
+    ranks: dict[str, int | None] = {}
+    while True:
+        _open(cluster, seen, choice, followed)
+        ranks |= {worker.name: worker.rank for worker in seen.workers.values() if worker.is_member}
+        yield from _come(followed, ranks)
+        if seen.has_ended and not any(stream.is_open for stream in followed.streams.values()):
+            yield from _come(followed, ranks)
+            return
+        try:
+            seen = see(cluster, name)
+        except ApiError as error:
+            if error.status == 404:
+                return
+            raise
+
+
+def chosen(seen: Look, choice: Choice) -> list[WorkerView]:
+    """Those with a trainer that has run, in rank order, then those without a rank."""
+    others = [worker for worker in seen.workers.values() if not worker.is_member]
+    workers = [*seen.members, *others]
+    if choice.rank is not None:
+        workers = [one for one in seen.members if one.rank == choice.rank]
+    return [one for one in workers if one.pod and _status(one, seen, choice).get("containerID")]
+
+
+def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> None:
+    """Open what is not open: new pods, new lives, and what the connection lost."""
+    workers = {worker.name: worker for worker in chosen(seen, choice)}
+    others = {worker.name for worker in seen.members} - workers.keys()
+    followed.others |= others
+    for stream in followed.streams.values():
+        stream.wanted = stream.pod not in others  # the last words of a pod that was given up are the rank's own
+    for name, worker in workers.items():
+        if name not in followed.streams:
+            formed = seen.status.history[-1].time if seen.status.history and name in followed.others else ""
+            followed.streams[name] = Stream(name, nanoseconds(formed) or 0)
+        stream = followed.streams[name]
+        lives = _lives(worker, seen, choice)
+        runs = running_since(_status(worker, seen, choice)) is not None
+        if stream.is_open or (lives == stream.life and not runs):
+            continue
+        if 0 <= stream.life < lives:  # its last words, should the stream have ended before them
+            for line in _read(cluster, worker, _container(seen, choice), previous=True):
+                followed.lines.put((stream, line.at, line.text))
+        stream.life = lives
+        arguments = (cluster, stream, _container(seen, choice), followed, cluster.now)
+        stream.thread = threading.Thread(target=_pump, args=arguments, name=name, daemon=True)
+        stream.thread.start()
+
+
+def _pump(cluster: Cluster, stream: Stream, container: str, followed: Followed, now: datetime) -> None:
+    options = (
+        {"since_seconds": max(1, math.ceil(now.timestamp() - stream.last / 1e9) + MORE_SECONDS)} if stream.last else {}
+    )
+    try:
+        for line in cluster.follow_log(stream.pod, container, **options):
+            at, _, text = line.partition(" ")
+            followed.lines.put((stream, nanoseconds(at) or 0, text))
+    except CliError:
+        return  # the next look opens it again, or finds the pod gone
+
+
+def _come(followed: Followed, ranks: Mapping[str, int | None]) -> Iterator[Line]:
+    """The lines that come within a second, each once."""
+    wait = LOOK_SECONDS
+    while True:
+        try:
+            stream, at, text = followed.lines.get(timeout=wait)
+        except queue.Empty:
+            return
+        wait = min(wait, 0.05) if followed.lines.empty() else 0.0
+        if stream.wanted and at > stream.last:
+            stream.last = at
+            yield Line(at, stream.pod, ranks.get(stream.pod), text)
+
+
+def _read(
+    cluster: Cluster, worker: WorkerView, container: str, *, previous: bool, tail: int | None = None
+) -> list[Line]:
+    options = {"previous": previous} | ({} if tail is None else {"tail_lines": tail})
+    try:
+        text = cluster.log(worker.name, container, **options)
+    except ApiError as error:
+        if error.status in (400, 404):  # it has no log yet, or no more
+            return []
+        raise
+    parts = (line.partition(" ") for line in text.split("\n"))
+    return [
+        Line(when, worker.name, worker.rank, rest) for at, _, rest in parts if (when := nanoseconds(at)) is not None
+    ]
+
+
+def _container(seen: Look, choice: Choice) -> str:
+    return choice.container or seen.spec.trainer_container
+
+
+def _status(worker: WorkerView, seen: Look, choice: Choice) -> dict[str, object]:
+    return container(worker.pod or {}, _container(seen, choice))
+
+
+def _lives(worker: WorkerView, seen: Look, choice: Choice) -> int:
+    return int(str(_status(worker, seen, choice).get("restartCount", 0)))

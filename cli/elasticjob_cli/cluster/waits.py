@@ -1,0 +1,35 @@
+"""Waiting for what a command has asked for: each wait has a deadline, and says what it waited for."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.errors import CliError, Exit
+from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.scene import Leader, Scene
+
+LOOK_SECONDS = 0.5
+T = TypeVar("T")
+
+
+class Late(CliError):
+    """The deadline has passed."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(f"waited {seconds:g} s for {what}", Exit.DEADLINE)
+
+
+def glance(cluster: Cluster, name: str) -> Look:
+    """The job alone, without its pods."""
+    return look(Scene(job=cluster.job(name), leader=Leader(""), now=cluster.now))
+
+
+def wait_until(what: str, probe: Callable[[], T | None], seconds: float) -> tuple[T, float]:
+    """What `probe` gives, and after how many seconds. Raises Late, and what `probe` raises."""
+    began = time.monotonic()
+    while not (found := probe()):
+        if time.monotonic() - began >= seconds:
+            raise Late(what, seconds)
+        time.sleep(LOOK_SECONDS)
+    return found, time.monotonic() - began

@@ -1,0 +1,1 @@
+"""The sub-commands: each asks the cluster, has it read, and shows it."""

@@ -1,0 +1,218 @@
+"""The commands that change a job: scale, suspend, resume, run. Each says what it does, and waits for it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+import yaml
+
+from elasticjob_cli.cluster.gather import gather
+from elasticjob_cli.cluster.logs import see
+from elasticjob_cli.cluster.waits import Late, glance, wait_until
+from elasticjob_cli.commands.options import Session, connected, job_argument
+from elasticjob_cli.errors import CliError, Exit
+from elasticjob_cli.output.console import show_json
+from elasticjob_cli.plans.manifest import Wish, command, manifest
+from elasticjob_cli.plans.scaling import check, plan
+from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.times import length
+from elasticjob_cli.why.answer import answer
+
+DEADLINE_SECONDS = 600
+
+
+def waits(command: Any) -> Any:
+    """The options of a command that waits."""
+    seconds = click.FloatRange(min=0, min_open=True)
+    deadline = f"Seconds to wait at most; {DEADLINE_SECONDS} unless given."
+    command = click.option("--timeout", type=seconds, default=DEADLINE_SECONDS, metavar="SECONDS", help=deadline)(
+        command
+    )
+    return click.option("--no-wait", is_flag=True, help="Return as soon as the API server has taken it.")(command)
+
+
+@click.command()
+@job_argument
+@click.argument("replicas", type=click.IntRange(1))
+@waits
+@connected()
+def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bool) -> None:
+    """Run JOB with REPLICAS workers: says what will happen, waits for the round, says how long it took."""
+    before = see(session.cluster, job)
+    check(job, before.spec, replicas)
+    planned = plan(before, replicas)
+    if before.has_ended:
+        raise CliError(planned, Exit.JOB_ENDED)
+    _say(session, planned)
+    if before.spec.replicas != replicas:
+        session.cluster.scale_job(job, replicas)
+    if no_wait or before.spec.suspend or (before.trains and not before.is_formed):
+        _result(session, {"job": job, "replicas": replicas, "waited": False})
+        return
+    what = f"a round of {replicas} workers"
+    done, seconds = _wait(session, job, what, lambda seen: _is_formed(seen, replicas), timeout)
+    _say(session, f"Round {done.round} of {replicas} formed after {length(seconds)}.")
+    _result(session, {"job": job, "replicas": replicas, "round": done.round, "seconds": round(seconds, 3)})
+
+
+@click.command()
+@job_argument
+@waits
+@connected()
+def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
+    """Stop JOB's workers and keep its state; waits until all of its pods are gone or have ended."""
+    before = glance(session.cluster, job)
+    _refuse_ended(before)
+    session.cluster.patch_job(job, {"spec": {"suspend": True}})
+    _say(
+        session,
+        f"{job} is told to stop; its scripts may save before, for up to {before.spec.rendezvous.save_seconds} s.",
+    )
+    if no_wait:
+        _result(session, {"job": job, "suspended": True, "waited": False})
+        return
+    _, seconds = _wait(session, job, "its workers to end", _has_stopped, timeout)
+    _say(session, f"All workers have ended after {length(seconds)}. `kubectl elasticjob resume {job}` lets it go on.")
+    _result(session, {"job": job, "suspended": True, "seconds": round(seconds, 3)})
+
+
+@click.command()
+@job_argument
+@waits
+@connected()
+def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
+    """Let a suspended JOB go on; waits until a round has formed."""
+    before = glance(session.cluster, job)
+    _refuse_ended(before)
+    session.cluster.patch_job(job, {"spec": {"suspend": False}})
+    _say(session, f"{job} goes on with {before.spec.replicas} workers in new pods.")
+    if no_wait:
+        _result(session, {"job": job, "suspended": False, "waited": False})
+        return
+    done, seconds = _wait(session, job, "a round", lambda seen: seen.is_formed, timeout)
+    size = done.status.rendezvous.world_size
+    _say(session, f"Round {done.round} of {size} formed after {length(seconds)}.")
+    _result(session, {"job": job, "suspended": False, "round": done.round, "seconds": round(seconds, 3)})
+
+
+class Run(click.Command):
+    """`--dry-run` alone takes no value from the word after it, as with kubectl."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        own = ["--dry-run=client" if word == "--dry-run" else word for word in args[:end]]
+        return super().parse_args(ctx, own + args[end:])
+
+
+@click.command(cls=Run)
+@click.argument("name")
+@click.argument("script", nargs=-1, type=click.UNPROCESSED)
+@click.option("--image", required=True, help="The image that holds torch and the script.")
+@click.option("--replicas", type=click.IntRange(1), default=1, help="How many workers; 1 unless given.")
+@click.option("--min-replicas", type=click.IntRange(1), help="The smallest group that may train.")
+@click.option("--max-replicas", type=click.IntRange(1), help="The largest group.")
+@click.option("--nproc-per-node", help="Training processes in each worker: a number, auto, cpu or gpu.")
+@click.option("--max-restarts", type=click.IntRange(0), help="How many failures of the training may be cured.")
+@click.option("--gpus", type=click.IntRange(0), default=0, help="GPUs of each worker, as nvidia.com/gpu.")
+@click.option("--cpu", default="", metavar="QUANTITY", help="What each worker requests, such as 4 or 500m.")
+@click.option("--memory", default="", metavar="QUANTITY", help="What each worker requests and may use, such as 8Gi.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the trainer; may be repeated.")
+@click.option("--claim", multiple=True, metavar="CLAIM=PATH", help="A PersistentVolumeClaim and where it is mounted.")
+@click.option("--pull-secret", multiple=True, metavar="SECRET", help="A Secret with the registry's credentials.")
+@click.option("--pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), default=None)
+@click.option(
+    "--dry-run",
+    type=click.Choice(["client", "server"]),
+    help="Print the manifest and make nothing; `server` lets the API server check it.",
+)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), help="How to print it; yaml for a dry run.")
+@connected(output=False)
+def run(
+    session: Session, name: str, script: tuple[str, ...], dry_run: str | None, output: str | None, **given: Any
+) -> None:
+    """Make the job NAME, whose workers run SCRIPT and its arguments, which follow `--`.
+
+    A script (`train.py`, `-m package.train`) runs under torchrun; another program (`accelerate launch ...`) as it is.
+    """
+    body = manifest(wish_of(name, script, **given))
+    if dry_run == "server" or dry_run is None:
+        made = session.cluster.create_job(body, dry_run=dry_run == "server")
+    if dry_run or output:
+        show_json(body) if output == "json" else click.echo(yaml.safe_dump(body, sort_keys=False), nl=False)
+        return
+    click.echo(f"elasticjob.elasticjob.io/{made['metadata']['name']} created")
+
+
+def wish_of(
+    name: str,
+    script: tuple[str, ...],
+    *,
+    env: tuple[str, ...],
+    claim: tuple[str, ...],
+    pull_secret: tuple[str, ...],
+    pull_policy: str | None,
+    **given: Any,
+) -> Wish:
+    """Raises CliError and click.BadParameter."""
+    return replace(
+        Wish(name=name, command=command(script), pull_secrets=pull_secret, pull_policy=pull_policy or "", **given),
+        env=_pairs("--env", env, "NAME=VALUE"),
+        claims=_pairs("--claim", claim, "CLAIM=PATH"),
+    )
+
+
+def _pairs(flag: str, given: tuple[str, ...], form: str) -> dict[str, str]:
+    found = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{one!r} is not {form}", param_hint=flag)
+        found[key] = value
+    return found
+
+
+def _wait(session: Session, job: str, what: str, done: Callable[[Look], bool], timeout: float) -> tuple[Look, float]:
+    """Raises Late with why it is not so, and CliError when the job has ended meanwhile."""
+
+    def probe() -> Look | None:
+        seen = glance(session.cluster, job)
+        if done(seen):
+            return seen
+        if seen.has_ended:
+            raise CliError(f"{job} has ended meanwhile: {seen.status.rendezvous.reason}", Exit.JOB_ENDED)
+        return None
+
+    try:
+        return wait_until(what, probe, timeout)
+    except Late as late:
+        reply = answer(look(gather(session.cluster, job, session.lease)))
+        raise CliError(f"{late}; what was asked for stays. {reply.paragraph}", Exit.DEADLINE) from None
+
+
+def _is_formed(seen: Look, replicas: int) -> bool:
+    wanted = replicas - len(seen.status.rendezvous.finished)
+    current = seen.status.observed_generation == seen.scene.job["metadata"].get("generation")
+    return current and seen.is_formed and seen.status.rendezvous.world_size == wanted
+
+
+def _has_stopped(seen: Look) -> bool:
+    found = seen.condition("Suspended")
+    return (
+        found is not None and found.status == "True" and not seen.status.replicas and not seen.status.rendezvous.leaving
+    )
+
+
+def _refuse_ended(seen: Look) -> None:
+    if seen.has_ended:
+        raise CliError(f"{seen.name} has ended ({seen.status.phase}): make a new job", Exit.JOB_ENDED)
+
+
+def _say(session: Session, sentence: str) -> None:
+    if not session.as_json:
+        click.echo(sentence)
+
+
+def _result(session: Session, body: dict[str, Any]) -> None:
+    if session.as_json:
+        show_json(body)

@@ -1,0 +1,23 @@
+"""What goes wrong for people: a sentence, and the exit code that docs/cli.md tells of."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """The exit codes; 2, a wrong command line, is click's own."""
+
+    DONE = 0
+    REFUSED = 1
+    WRONG_COMMAND_LINE = 2
+    NOT_FOUND = 3
+    DEADLINE = 4
+    JOB_ENDED = 5
+    INTERRUPTED = 130
+
+
+class CliError(Exception):
+    """`str` of it is the sentence to print."""
+
+    def __init__(self, sentence: str, code: Exit = Exit.REFUSED) -> None:
+        super().__init__(sentence)
+        self.code = code

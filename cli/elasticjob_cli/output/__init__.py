@@ -1,0 +1,1 @@
+"""How it is shown: tables for people, plain where the output is piped, JSON for programs."""

@@ -1,0 +1,1 @@
+"""What people ask for, on paper: a job from a command line, and what a change of its size leads to. Pure."""

@@ -1,0 +1,96 @@
+"""An ElasticJob from a command line: what the API server fills in by itself is left out."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticjob.api import API_VERSION, JOB_NAME_LENGTH
+from elasticjob.objects import Object
+from elasticjob_cli.errors import CliError
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command line asks for; None and empty are left to the API's defaults."""
+
+    name: str
+    image: str
+    command: Sequence[str]
+    replicas: int = 1
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    nproc_per_node: str | None = None
+    max_restarts: int | None = None
+    gpus: int = 0
+    cpu: str = ""
+    memory: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    pull_policy: str = ""
+    pull_secrets: Sequence[str] = ()
+    claims: Mapping[str, str] = field(default_factory=dict)
+
+
+def manifest(wish: Wish) -> Object:
+    """Raises CliError with the argument that is wrong."""
+    if not NAME.fullmatch(wish.name) or len(wish.name) > JOB_NAME_LENGTH:
+        raise CliError(
+            f"NAME {wish.name!r} cannot be a job's: it has at most {JOB_NAME_LENGTH} lower-case letters, "
+            "digits and -, and begins and ends with a letter or digit"
+        )
+    spec: dict[str, Any] = {"replicas": wish.replicas}
+    given = {
+        "minReplicas": wish.min_replicas,
+        "maxReplicas": wish.max_replicas,
+        "nprocPerNode": _number(wish.nproc_per_node),
+        "maxRestarts": wish.max_restarts,
+    }
+    spec |= {key: value for key, value in given.items() if value is not None}
+    spec["template"] = {"spec": _pod(wish)}
+    return {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": {"name": wish.name}, "spec": spec}
+
+
+def command(words: Sequence[str]) -> list[str]:
+    """`train.py --epochs 3` and `-m package.train` run under torchrun; another program is taken as it is.
+
+    Raises CliError where there are none.
+    """
+    if not words:
+        raise CliError(
+            "there is nothing to run: put the script and its arguments after --, as in `-- train.py --lr 0.1`"
+        )
+    first = words[0]
+    return ["torchrun", *words] if first.endswith(".py") or first == "-m" else list(words)
+
+
+def _pod(wish: Wish) -> Object:
+    container: dict[str, Any] = {"name": "trainer", "image": wish.image, "command": command(wish.command)}
+    if wish.pull_policy:
+        container["imagePullPolicy"] = wish.pull_policy
+    if wish.env:
+        container["env"] = [{"name": name, "value": value} for name, value in wish.env.items()]
+    if resources := _resources(wish):
+        container["resources"] = resources
+    pod: dict[str, Any] = {"containers": [container]}
+    if wish.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in wish.pull_secrets]
+    if wish.claims:
+        container["volumeMounts"] = [{"name": claim, "mountPath": path} for claim, path in wish.claims.items()]
+        pod["volumes"] = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in wish.claims]
+    return pod
+
+
+def _resources(wish: Wish) -> Object:
+    requests = {key: value for key, value in (("cpu", wish.cpu), ("memory", wish.memory)) if value}
+    limits: dict[str, Any] = {"memory": wish.memory} if wish.memory else {}
+    if wish.gpus:
+        limits[GPU] = wish.gpus
+    found = {"requests": requests, "limits": limits}
+    return {key: value for key, value in found.items() if value}
+
+
+def _number(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdecimal() else text

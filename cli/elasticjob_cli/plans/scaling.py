@@ -1,0 +1,76 @@
+"""What a change of a job's size leads to, in sentences, before it is made."""
+
+from elasticjob.api import MAX_REPLICAS, ElasticJobSpec
+from elasticjob_cli.errors import CliError
+from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.words import names
+
+
+def check(name: str, spec: ElasticJobSpec, replicas: int) -> None:
+    """Raises CliError where the API server would refuse; it names the bound."""
+    largest = spec.max_replicas or MAX_REPLICAS
+    if replicas < spec.min_replicas:
+        raise CliError(
+            f"{replicas} is below minReplicas {spec.min_replicas} of {name}: change spec.minReplicas first, or suspend "
+            "the job to stop all of its workers"
+        )
+    if replicas > largest:
+        bound = f"maxReplicas {largest} of {name}: change spec.maxReplicas first" if spec.max_replicas else f"{largest}"
+        raise CliError(f"{replicas} is above {bound}")
+
+
+def plan(look: Look, replicas: int) -> str:
+    """What will happen, by the rules of docs/protocol.md."""
+    before, timing = look.spec.replicas, look.spec.rendezvous
+    change = f"{look.name} goes from {before} to {replicas} workers."
+    if look.has_ended:
+        return f"{look.name} has ended: it cannot be scaled."
+    if replicas == before:
+        return f"{look.name} has {before} workers already: nothing changes."
+    if look.spec.suspend:
+        return f"{change} It is suspended: that counts when it goes on."
+    if look.status.rendezvous.outcome is not None:
+        return f"{change} Its rendezvous is closed, so no other round will form."
+    if replicas > before:
+        return f"{change} {_grows(look, replicas)}"
+    leaving = leavers(look, replicas)
+    told = (
+        f"{names(leaving).capitalize()} {'are' if len(leaving) > 1 else 'is'} told to leave"
+        if leaving
+        else "Nobody leaves"
+    )
+    members = [worker for worker in leaving if worker in {one.index for one in look.members}]
+    if not (look.is_formed and members):
+        return f"{change} {told}; the round is not broken."
+    return (
+        f"{change} {told}, round {look.round} ends, and one of {replicas} follows. Scripts that call wants_restart() "
+        f"may save before, for up to {timing.save_seconds} s."
+    )
+
+
+def _grows(look: Look, replicas: int) -> str:
+    pods = replicas - look.spec.replicas
+    made = f"{pods} pod{'s are' if pods > 1 else ' is'} made"
+    spares = [worker.index for worker in look.spares][:pods]
+    if spares:
+        takes = (
+            "takes a place as the spare that it is" if len(spares) == 1 else "take places as the spares that they are"
+        )
+        made = f"{names(spares).capitalize()} {takes}, and {made}"
+    if not look.is_formed:
+        return f"{made}; round {look.round}, which is forming, waits for {'them' if pods > 1 else 'it'} too."
+    joined = f"trains on until {'they have' if pods > 1 else 'it has'} joined, and is then replaced"
+    follows = "is replaced at once" if len(spares) == pods else joined
+    saved = f"Scripts that call wants_restart() may save before, for up to {look.spec.rendezvous.save_seconds} s."
+    return f"{made}; round {look.round} {follows} by one of {replicas}. {saved}"
+
+
+def leavers(look: Look, replicas: int) -> list[int]:
+    """Those without room in `replicas` or among the spares: newcomers first, then members from the highest rank down.
+    A member becomes no spare."""
+    members = [worker.index for worker in look.members]
+    others = [index for index in look.workers if index not in members]
+    others.sort(key=lambda index: (not look.workers[index].joined, index))
+    room = max(0, replicas - len(look.status.rendezvous.finished))
+    kept = max(0, room - len(members)) + look.spec.spare_replicas
+    return sorted([*members[room:], *others[kept:]])

@@ -1,0 +1,1 @@
+"""What the objects of one job say, read together. Pure: the time is an argument."""

@@ -1,0 +1,190 @@
+"""A scene, read: who is wanted, who is there, and what the operator says of it.
+
+Who is wanted and who has joined is found by the rendezvous' own rule, so that this tool waits for whom the operator
+waits for.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from elasticjob.agreed import rendezvous_spec, state_of
+from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
+from elasticjob.pods import pod_key_of
+from elasticjob.rendezvous import Clocks, roster_of
+from elasticjob.rendezvous.limits import last_call
+from elasticjob.rendezvous.roster import has_joined, min_members
+from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_cli.errors import CliError
+from elasticjob_cli.reading.scene import Scene
+from elasticjob_cli.reading.times import moment, seconds_between
+from elasticjob_cli.reading.worker import WorkerView, as_worker, changed_at, is_of, parsed
+
+INVALID = re.compile(r"worker (\d+): (.*?)(?=; worker \d+: |; and \d+ more|$)")
+NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """`workers`: those that count, by index. `missing`: wanted and not joined, be it without a pod; `newcomers` have
+    joined and wait for the next round; `spares` have joined and wait for a place. `least`: how many must join.
+    `last_call`: seconds."""
+
+    scene: Scene
+    spec: ElasticJobSpec
+    status: ElasticJobStatus
+    workers: dict[int, WorkerView]
+    missing: tuple[WorkerView, ...]
+    newcomers: tuple[WorkerView, ...]
+    spares: tuple[WorkerView, ...]
+    joined: tuple[WorkerView, ...]
+    wanted: int
+    least: int
+    last_call: float
+
+    @property
+    def name(self) -> str:
+        return str(self.scene.job["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.scene.job["metadata"]["namespace"])
+
+    @property
+    def created(self) -> datetime | None:
+        return moment(self.scene.job["metadata"].get("creationTimestamp"))
+
+    @property
+    def round(self) -> int:
+        return max(1, self.status.rendezvous.round)
+
+    @property
+    def is_formed(self) -> bool:
+        return self.status.rendezvous.phase is RendezvousPhase.FORMED
+
+    @property
+    def trains(self) -> bool:
+        """A round stands, be it the last one after `set_closed()`."""
+        return self.is_formed or self.status.rendezvous.outcome is Outcome.CLOSED
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status.rendezvous.outcome not in (None, Outcome.CLOSED)
+
+    @property
+    def members(self) -> tuple[WorkerView, ...]:
+        """Of the last formed round, in rank order, as far as there is anything of them."""
+        found = (worker for worker in self.workers.values() if worker.is_member)
+        return tuple(sorted(found, key=lambda worker: worker.rank or 0))
+
+    @property
+    def is_blind(self) -> bool:
+        """Nothing can be said of its workers."""
+        return bool({"pods", "elasticworkers"} & set(self.scene.hidden))
+
+    @property
+    def is_full(self) -> bool:
+        """All wanted workers train, and their pods are there."""
+        wanted = self.spec.replicas - len(self.status.rendezvous.finished)
+        return self.is_formed and self.status.rendezvous.world_size >= wanted and (self.is_blind or not self.missing)
+
+    @property
+    def silence(self) -> float:
+        """Seconds without a heartbeat after which anybody is doubted."""
+        return rendezvous_spec(self.spec).silence
+
+    @property
+    def changed_since(self) -> float | None:
+        """Seconds since the phase of the round last changed; since the job was made where it never did."""
+        formed = self.condition("Rendezvoused")
+        since = moment(formed.last_transition_time) if formed and self.status.rendezvous.participants else self.created
+        return seconds_between(since, self.scene.now)
+
+    @property
+    def formed_since(self) -> float | None:
+        """Seconds since the last round that was formed."""
+        return self.for_seconds(self.status.history[-1].time) if self.status.history else None
+
+    @property
+    def behind_since(self) -> float | None:
+        """Seconds for which the status has not answered to the spec; None where it has."""
+        meta = self.scene.job["metadata"]
+        if self.status.observed_generation == meta.get("generation", 0):
+            return None
+        since = changed_at(self.scene.job, status=False) or self.created
+        return seconds_between(since, self.scene.now)
+
+    def condition(self, type: str) -> Condition | None:
+        return next((one for one in self.status.conditions if one.type == type), None)
+
+    def message_of(self, type: str, status: str) -> str | None:
+        """The message of that condition while it has that status; None otherwise."""
+        found = self.condition(type)
+        return found.message if found and found.status == status else None
+
+    def for_seconds(self, text: str | None) -> float | None:
+        return seconds_between(moment(text), self.scene.now)
+
+
+def look(scene: Scene) -> Look:
+    """Raises CliError where the job does not follow the API that this tool knows."""
+    try:
+        spec = ElasticJobSpec.parse(scene.job.get("spec"))
+        status = ElasticJobStatus.parse(scene.job.get("status"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise CliError(
+            f"ElasticJob {scene.job['metadata']['name']} is not of the API that this tool knows ({where}: "
+            f"{first['msg']}): use the version of elasticjob-cli that the operator has"
+        ) from error
+    views = {view.index: view for view in _views(scene, status)}
+    bounds, state = rendezvous_spec(spec), state_of(status, NO_CLOCKS)
+    roster = roster_of(bounds, state, [as_worker(view, spec.trainer_container) for view in views.values()])
+    joined = {worker.index for worker in roster.joined}
+    spares = {worker.index: has_joined(state, worker) for worker in roster.spares}
+    views = {
+        index: replace(view, joined=index in joined or spares.get(index, False), spare=index in spares)
+        for index, view in views.items()
+    }
+    owed = [WorkerView(index, status.replacements.get(index, 0)) for index in roster.owed]
+    members = (
+        {member.index for member in status.rendezvous.participants} if state.phase is RendezvousPhase.FORMED else ()
+    )
+    late = [views[worker.index] for worker in roster.missing if worker.index not in members]
+    return Look(
+        scene=scene,
+        spec=spec,
+        status=status,
+        workers=dict(sorted(views.items())),
+        missing=tuple(sorted([*late, *owed], key=lambda worker: worker.index)),
+        newcomers=tuple(views[index] for index in sorted(joined) if state.phase is RendezvousPhase.FORMED),
+        spares=tuple(views[index] for index, ready in sorted(spares.items()) if ready),
+        joined=tuple(views[index] for index in sorted(joined)),
+        wanted=roster.wanted,
+        least=min_members(bounds, state),
+        last_call=last_call(bounds, roster.joined),
+    )
+
+
+def _views(scene: Scene, status: ElasticJobStatus) -> Iterator[WorkerView]:
+    bodies = {body["metadata"]["name"]: body for body in scene.records}
+    members = {member.index: (rank, member) for rank, member in enumerate(status.rendezvous.participants)}
+    invalid = _invalid_of(status)
+    for pod in scene.pods:
+        number = pod_key_of(scene.job["metadata"]["name"], pod["metadata"]["name"])
+        if number is None or number[1] != status.replacements.get(number[0], 0):
+            continue
+        body = bodies.get(pod["metadata"]["name"])
+        record, (rank, member) = parsed(body, pod), members.get(number[0], (None, None))
+        rank = rank if member and is_of(member, pod, record) else None
+        yield WorkerView(*number, pod, body, record, rank, invalid=invalid.get(number[0], ""))
+
+
+def _invalid_of(status: ElasticJobStatus) -> dict[int, str]:
+    """By index, what the operator finds wrong with records."""
+    told = next((one for one in status.conditions if one.type == "WorkersValid" and one.status == "False"), None)
+    return {int(index): why for index, why in INVALID.findall(told.message)} if told else {}

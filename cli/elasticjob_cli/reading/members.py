@@ -1,0 +1,112 @@
+"""The members of a round as rows: rank, worker, pod, node, step, rate, age."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.times import seconds_between
+from elasticjob_cli.reading.worker import WorkerView
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`spare`: it has no rank, and takes that of a worker that is lost. `rate`: steps a second, None where it is not
+    known; `seconds`: of its pod's life."""
+
+    rank: int | None
+    spare: bool
+    worker: int
+    pod: str
+    node: str
+    step: int | None
+    rate: float | None
+    seconds: float | None
+    state: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Step(NamedTuple):
+    """How far a worker's script was when this tool first saw it."""
+
+    step: int
+    at: datetime
+
+
+class Rates:
+    """Steps a second, from many looks: records say how far they are, and not when."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Step] = {}
+        self._newest: dict[str, Step] = {}
+
+    def note(self, steps: Mapping[str, int], at: datetime) -> None:
+        for pod, step in steps.items():
+            known = self._newest.get(pod)
+            if known is not None and step == known.step:
+                continue
+            if known is not None:
+                self._before[pod] = known
+            self._newest[pod] = Step(step, at)
+
+    def rates(self, now: datetime) -> dict[str, float]:
+        """By pod, the rate between its last two steps; less while the next one takes longer than that one did; none
+        of one whose script has begun anew."""
+        found = {}
+        for pod, before in self._before.items():
+            newest = self._newest[pod]
+            seconds = max(newest.at - before.at, now - newest.at).total_seconds()
+            if newest.step > before.step and seconds > 0:
+                found[pod] = (newest.step - before.step) / seconds
+        return found
+
+
+def members_of(look: Look, rates: Mapping[str, float]) -> list[Member]:
+    """In rank order, then those without a rank. `rates`: by pod."""
+    missing = {worker.index: worker for worker in look.missing}
+    others = {index: worker for index, worker in (look.workers | missing).items() if not worker.is_member}
+    rows = [*look.members, *(others[index] for index in sorted(others))]
+    return [_row(worker, look, rates) for worker in rows]
+
+
+def steps_of(look: Look) -> dict[str, int]:
+    """By pod, the newest step that its record tells."""
+    steps = {worker.name: _step(worker) for worker in look.workers.values()}
+    return {name: step for name, step in steps.items() if step is not None}
+
+
+def _step(worker: WorkerView) -> int | None:
+    return worker.record.status.step if worker.record else None
+
+
+def _row(worker: WorkerView, look: Look, rates: Mapping[str, float]) -> Member:
+    return Member(
+        rank=worker.rank,
+        spare=worker.spare,
+        worker=worker.index,
+        pod=worker.name,
+        node=worker.node,
+        step=_step(worker),
+        rate=rates.get(worker.name),
+        seconds=seconds_between(worker.made, look.scene.now),
+        state=_state(worker, look),
+    )
+
+
+def _state(worker: WorkerView, look: Look) -> str:
+    if worker.pod is None:
+        return "no pod"
+    if worker.index in {member.index for member in look.status.rendezvous.finished}:
+        return "finished"
+    if worker.is_member and look.trains:
+        return "trains"
+    if worker.spare:
+        return "waits for a place" if worker.joined else "is starting"
+    if worker.joined:
+        return "has joined"
+    if look.has_ended:
+        return "ended"
+    return "is missing" if worker.index in {one.index for one in look.missing} else "leaves"

@@ -1,0 +1,135 @@
+"""The last rounds as a time line, and how much of the time was training, as far as a status keeps it.
+
+A status keeps the last five rounds that were formed. A round lasts until the next one is opened; from there until that
+one is formed nobody trains.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from elasticjob.api import CAUSE_ANNOTATION, RoundRecord
+from elasticjob.objects import Object
+from elasticjob.rendezvous.model import COUNTED_CAUSES
+from elasticjob.terms import Loss, RoundCause
+from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.scene import event_time, events_of
+from elasticjob_cli.reading.times import moment, seconds_between
+
+# causes by which the training itself breaks a round, unless a loss explains it: rule 10 of docs/protocol.md
+TRAININGS_OWN: frozenset[str] = COUNTED_CAUSES | {
+    RoundCause.TRAINER_STARTED_AGAIN,
+    Loss.POD_FAILED,
+    Loss.TRAINER_CRASHED,
+    Loss.TRAINER_HUNG,
+    Loss.ENDED_UNFINISHED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One that was formed. `formed_after`: seconds without training before it; `lasted`: seconds of training in it, so
+    far for the one that stands. `cause`: a word, and `reason` a sentence. `counted`: whether that counted against
+    maxRestarts, and `why`."""
+
+    number: int
+    size: int
+    formed: datetime | None
+    formed_after: float
+    lasted: float | None
+    cause: str
+    reason: str
+    counted: bool
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"formed": self.formed.isoformat() if self.formed else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Seconds trained and lost since `since`; `whole`: that is the job's start, and not the oldest round kept."""
+
+    trained: float
+    lost: float
+    since: datetime | None
+    whole: bool
+
+    @property
+    def share(self) -> float | None:
+        total = self.trained + self.lost
+        return self.trained / total if total else None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"since": self.since.isoformat() if self.since else None, "share": self.share}
+
+
+def rounds_of(look: Look) -> list[Round]:
+    """Those that the status keeps, the oldest first."""
+    kept = look.status.history
+    if not kept:
+        return []
+    ends = [_opened(after) for after in kept[1:]] + [_end_of_last(look)]
+    events = events_of(look.scene, "ElasticJob", look.name)
+    return [_round(record, end, events) for record, end in zip(kept, ends, strict=True)]
+
+
+def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
+    """None before the first round."""
+    if not rounds:
+        return None
+    whole = rounds[0].number == 1
+    trained = sum(one.lasted or 0.0 for one in rounds)
+    lost = sum(one.formed_after for one in rounds[0 if whole else 1 :]) + _lost_now(look)
+    since = look.created if whole else rounds[0].formed
+    return Goodput(trained, lost, since, whole)
+
+
+def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object]) -> Round:
+    formed = moment(record.time)
+    lasted = None if formed is None or end is None else seconds_between(formed, end)
+    reason = record.reason or record.cause  # an older operator has no word, and the sentence in its place
+    why = _why_counted(record, events)
+    return Round(record.round, record.size, formed, record.seconds, lasted, record.cause, reason, record.counted, why)
+
+
+def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:
+    """Why its cause counted, or did not."""
+    if record.round == 1:
+        return "it is the first"
+    if record.counted:
+        return "the training itself failed"
+    explains = _explaining(record, events) if record.cause in TRAININGS_OWN else None
+    return f"the loss explains it: {explains}" if explains else "it is no failure of the training"
+
+
+def _explaining(record: RoundRecord, events: Iterable[Object]) -> str | None:
+    """The loss for another cause than the training's, by which a failure of the training is none."""
+    opened, formed = _opened(record), moment(record.time)
+    for event in events:
+        at, cause = moment(event_time(event)), event["metadata"].get("annotations", {}).get(CAUSE_ANNOTATION)
+        between = at and opened and formed and opened - timedelta(seconds=2) <= at <= formed + timedelta(seconds=2)
+        if between and event.get("reason") == "WorkerLost" and cause and cause not in TRAININGS_OWN:
+            return str(event["message"])
+    return None
+
+
+def _opened(record: RoundRecord) -> datetime | None:
+    formed = moment(record.time)
+    return formed - timedelta(seconds=record.seconds) if formed else None
+
+
+def _end_of_last(look: Look) -> datetime | None:
+    """When the last formed round ended; now while it stands."""
+    if look.trains:
+        return look.scene.now
+    found = look.condition("Complete") or look.condition("Rendezvoused")
+    return moment(found.last_transition_time) if found else None
+
+
+def _lost_now(look: Look) -> float:
+    """Seconds since the last round ended, while another is to form; a suspended job loses none."""
+    if look.trains or look.has_ended or look.spec.suspend:
+        return 0.0
+    return look.changed_since or 0.0

@@ -1,0 +1,78 @@
+"""All that is asked of the API server about one job, as it came, and when."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from elasticjob.objects import Object
+
+
+class Leader(NamedTuple):
+    """The operators' Lease. `readable`: whether this user may look; `lease`: None where there is none; `beats`: it is
+    renewed, as far as can be seen. `lacks`: what the leader may not do in the job's namespace; None where that could
+    not be asked or there was no need to."""
+
+    name: str
+    readable: bool = False
+    lease: Object | None = None
+    beats: bool = False
+    lacks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """The job, its pods and ElasticWorkers, the PersistentVolumeClaims that its pods name, and the events of all of
+    them. `now` is the API server's clock; `hidden`: the kinds that this user may not see."""
+
+    job: Object
+    pods: tuple[Object, ...] = ()
+    records: tuple[Object, ...] = ()
+    claims: tuple[Object, ...] = ()
+    events: tuple[Object, ...] = ()
+    leader: Leader
+    now: datetime
+    hidden: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "pods": list(self.pods),
+            "records": list(self.records),
+            "claims": list(self.claims),
+            "events": list(self.events),
+            "leader": self.leader._asdict(),
+            "now": self.now.isoformat(),
+            "hidden": list(self.hidden),
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> "Scene":
+        leader = dict(body["leader"])
+        leader["lacks"] = None if leader.get("lacks") is None else tuple(leader["lacks"])
+        return cls(
+            job=body["job"],
+            pods=tuple(body["pods"]),
+            records=tuple(body["records"]),
+            claims=tuple(body["claims"]),
+            events=tuple(body["events"]),
+            leader=Leader(**leader),
+            now=datetime.fromisoformat(body["now"]),
+            hidden=tuple(body["hidden"]),
+        )
+
+
+def events_of(scene: Scene, kind: str, name: str) -> list[Object]:
+    """Those of one object, the oldest first."""
+    found = [
+        event
+        for event in scene.events
+        if (event["involvedObject"].get("kind"), event["involvedObject"].get("name")) == (kind, name)
+    ]
+    return sorted(found, key=event_time)
+
+
+def event_time(event: Object) -> str:
+    """When it was last seen, in RFC 3339."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp", "")))

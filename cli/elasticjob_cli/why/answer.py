@@ -1,0 +1,143 @@
+"""One paragraph: what the job does now, what keeps it from its full size, and what follows."""
+
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.look import look as read
+from elasticjob_cli.reading.scene import Scene
+from elasticjob_cli.reading.times import length, seconds_between
+from elasticjob_cli.reading.words import listed, names, plural
+from elasticjob_cli.reading.worker import WorkerView
+from elasticjob_cli.why.findings import Finding, findings_of
+from elasticjob_cli.why.table import Cause
+
+ENDS = frozenset({Cause.COMPLETE, Cause.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`full`: all wanted workers train; `trains`: a round stands. `paragraph` is made of `now`, of the findings'
+    sentences and remedies, and of what `follows`."""
+
+    job: str
+    namespace: str
+    full: bool
+    trains: bool
+    now: str
+    findings: tuple[Finding, ...]
+    follows: str
+
+    @property
+    def paragraph(self) -> str:
+        return " ".join(part for part in (self.now, *_told(self), self.follows) if part)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"paragraph": self.paragraph}
+
+
+def why(scene: Scene) -> Answer:
+    """Why the job of `scene` does not train at full size now. Raises CliError where it cannot be read."""
+    return answer(read(scene))
+
+
+def answer(look: Look) -> Answer:
+    found = tuple(findings_of(look))
+    ended = any(one.cause in ENDS for one in found)
+    return Answer(
+        job=look.name,
+        namespace=look.namespace,
+        full=look.is_full and not ended,
+        trains=look.trains,
+        now="" if ended else _now(look),
+        findings=found,
+        follows="" if ended else _follows(look, found),
+    )
+
+
+def _told(answer: Answer) -> list[str]:
+    """The job's own causes are sentences; the workers' are one, with each remedy after it once."""
+    told = [f"{one.sentence} {one.remedy}".strip() for one in answer.findings if not one.workers]
+    kept = [one for one in answer.findings if one.workers]
+    if kept:
+        verb, word = ("trains", "without") if answer.trains else ("waits", "for")
+        clauses = f"; and {word} ".join(one.sentence for one in kept)
+        told.append(f"It {verb} {word} {clauses}.")
+    return told + list(dict.fromkeys(one.remedy for one in kept if one.remedy))
+
+
+def _now(look: Look) -> str:
+    if look.trains:
+        return f"Round {look.round} trains {_size(look)}; it formed {length(look.formed_since) or 'some time'} ago."
+    if look.spec.suspend:
+        return ""
+    why = f" ({look.status.rendezvous.reason})" if look.status.rendezvous.reason else ""
+    if look.is_blind:
+        return f"Round {look.round} is forming for {length(look.changed_since)}{why}."
+    has = "has" if 1 in (len(look.joined), look.wanted) else "have"
+    joined = f"{len(look.joined)} of {plural(look.wanted, 'worker')} {has} joined"
+    return f"Round {look.round} is forming for {length(look.changed_since)}{why}: {joined}."
+
+
+def _size(look: Look) -> str:
+    agreed = look.status.rendezvous
+    members = {member.index for member in agreed.participants}
+    gone = set() if look.is_blind else members & {worker.index for worker in look.missing}
+    size = len(members - gone)
+    finished = sum(one.index in members for one in agreed.finished)
+    told = f"with {size} of {plural(look.spec.replicas, 'worker')}"
+    if look.is_full:
+        told = f"at full size, with {plural(size, 'worker')}"
+    return told + (f", of which {finished} {'has' if finished == 1 else 'have'} finished" if finished else "")
+
+
+def _follows(look: Look, found: tuple[Finding, ...]) -> str:
+    if any(one.covers for one in found):
+        return ""
+    if look.is_blind:
+        return f"You may not see its {listed(look.scene.hidden)}, so nothing can be said of its workers."
+    no_spare = look.spec.spare_replicas and look.missing and not look.spares
+    return " ".join(
+        part for part in ("No spare is ready to take a place." if no_spare else "", _next(look, found)) if part
+    )
+
+
+def _next(look: Look, found: tuple[Finding, ...]) -> str:
+    if look.newcomers:
+        return _next_round(look)
+    if look.is_formed:
+        return "" if look.is_full or not look.missing else "The others train on until more have joined."
+    if len(look.joined) < look.least:
+        return f"It trains when at least {look.least} {'has' if look.least == 1 else 'have'} joined."
+    return f"It goes on with {len(look.joined)} of {look.wanted} {_when(look, found)}."
+
+
+def _next_round(look: Look) -> str:
+    newcomers = [worker.index for worker in look.newcomers]
+    wait = "has joined and waits" if len(newcomers) == 1 else "have joined and wait"
+    told = f"{names(newcomers).capitalize()} {wait} for the next round, which is opened"
+    return f"{told} {_left(look, look.newcomers, 1)}."
+
+
+def _when(look: Look, found: tuple[Finding, ...]) -> str:
+    """When a round forms of those that have joined, who are enough."""
+    stuck = {index for one in found if one.stuck for index in one.workers}
+    coming = [worker for worker in look.missing if worker.index not in stuck]
+    if not coming:
+        return "now, as nobody else is on the way"
+    if any(worker.is_member and worker.pod is not None for worker in coming):
+        return "once the members of the last round have joined or count as lost"
+    return _left(look, look.joined, look.least)
+
+
+def _left(look: Look, joined: tuple[WorkerView, ...], least: int) -> str:
+    """When the last call is over: it runs from the join of the worker that completed the minimum. The API server keeps
+    no account of when a sidecar that writes its record in one request has asked."""
+    times = sorted(worker.asked_at for worker in joined if worker.asked_at)
+    if len(times) < least:
+        return f"at the latest {look.last_call:g} s after enough have joined"
+    opened = look.scene.now - timedelta(seconds=look.changed_since or 0.0)
+    passed = seconds_between(max(times[least - 1], opened), look.scene.now) or 0.0
+    left = look.last_call - passed
+    return f"in {length(left)} at the latest" if left > 0 else "at any moment"

@@ -1,0 +1,62 @@
+"""The table applied: which rows hold of a job, and for which of its workers."""
+
+from dataclasses import dataclass
+
+from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.words import names
+from elasticjob_cli.reading.worker import WorkerView
+from elasticjob_cli.why.table import OF_JOB, OF_WORKER, Cause, WorkerRow
+
+MAKES_NO_POD = frozenset({Cause.NAME_TAKEN, Cause.QUOTA, Cause.ADMISSION})
+ONE = {"s": "", "es": "es", "v": "s", "have": "has", "be": "is", "wait": "waits", "it": "it", "this": "this"}
+SEVERAL = {"s": "s", "es": "", "v": "", "have": "have", "be": "are", "wait": "wait", "it": "they", "this": "these"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause. `workers` are those that it keeps away, none where it is the job's. `said`: by whom it was found, in
+    the words of Kubernetes or of the operator. `stuck`: its workers will not come by themselves. `covers`: it is
+    all that there is to say."""
+
+    cause: Cause
+    said: str
+    sentence: str
+    remedy: str = ""
+    workers: tuple[int, ...] = ()
+    stuck: bool = False
+    covers: bool = False
+
+
+def findings_of(look: Look) -> list[Finding]:
+    """All causes, the job's own first, in the order of the table."""
+    found: list[Finding] = []
+    for row in OF_JOB:
+        if said := row.test(look):
+            found.append(Finding(row.cause, said, row.sentence.format(said=said), row.remedy, covers=row.covers))
+            if row.covers:
+                return found
+    if look.is_blind:
+        return found
+    return found + _of_workers(look, makes_pods=all(one.cause not in MAKES_NO_POD for one in found))
+
+
+def _of_workers(look: Look, *, makes_pods: bool) -> list[Finding]:
+    groups: dict[tuple[WorkerRow, str], list[int]] = {}
+    for worker in look.missing:
+        row, said = _cause_of(worker, look)
+        if row.cause is Cause.NO_POD and not makes_pods:
+            continue
+        groups.setdefault((row, said), []).append(worker.index)
+    ordered = sorted(groups.items(), key=lambda item: (OF_WORKER.index(item[0][0]), item[1]))
+    return [_finding(row, said, tuple(indices)) for (row, said), indices in ordered]
+
+
+def _cause_of(worker: WorkerView, look: Look) -> tuple[WorkerRow, str]:
+    """Some row always holds: one for a worker without a pod, one for a pod that starts, one for a pod that runs."""
+    return next((row, said) for row in OF_WORKER if (said := row.test(worker, look)))
+
+
+def _finding(row: WorkerRow, said: str, workers: tuple[int, ...]) -> Finding:
+    words = ONE if len(workers) == 1 else SEVERAL
+    sentence = f"{names(workers)}, {row.sentence.format(said=said, **words)}"
+    return Finding(row.cause, said, sentence, row.remedy, workers, row.stuck)

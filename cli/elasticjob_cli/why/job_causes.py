@@ -1,0 +1,104 @@
+"""Tests of the whole job: each gives what is said of its cause, or None where that is not the cause."""
+
+import re
+
+from elasticjob.terms import Loss, Outcome
+from elasticjob_cli.reading.containers import said
+from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.times import length
+
+ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
+REFUSAL = re.compile(r"a pod cannot be made: (.+?)(?=; workers? \d|$)")
+# how the API server's authorization refuses; an admission plug-in's sentence has another form
+NO_RIGHT = re.compile(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"')
+ACCESS = re.compile(r"^the (ServiceAccount|Role|RoleBinding|NetworkPolicy) ")
+
+
+def complete(look: Look) -> str | None:
+    return look.status.rendezvous.reason if look.status.rendezvous.outcome is Outcome.COMPLETE else None
+
+
+def failed(look: Look) -> str | None:
+    outcome = look.status.rendezvous.outcome
+    return look.status.rendezvous.reason if outcome in (Outcome.FAILED, Outcome.TIMEOUT) else None
+
+
+def closed(look: Look) -> str | None:
+    return look.status.rendezvous.reason if look.status.rendezvous.outcome is Outcome.CLOSED else None
+
+
+def no_operator(look: Look) -> str | None:
+    leader, behind = look.scene.leader, look.behind_since
+    late = behind is not None and behind >= ANSWERED_SECONDS
+    if not leader.readable:
+        return (
+            f"nobody has answered to the job for {length(behind)}; you may not read the Lease {leader.name}" * late
+            or None
+        )
+    if leader.lease is None:
+        return (
+            f"there is no Lease {leader.name}, and nobody has answered to the job for {length(behind)}" * late or None
+        )
+    spec = leader.lease.get("spec", {})
+    if not spec.get("holderIdentity"):
+        return f"nobody holds the Lease {leader.name}"
+    if not leader.beats:
+        seconds = length(look.for_seconds(spec.get("renewTime")))
+        return f"{spec['holderIdentity']} has not renewed the Lease {leader.name} for {seconds}"
+    return None
+
+
+def no_rights(look: Look) -> str | None:
+    refused = NO_RIGHT.search(_refusal(look) or "")
+    if refused:
+        return f"it may not {refused[2]} {refused[3]} as {refused[1]}"
+    behind = look.behind_since
+    if behind is None or not look.scene.leader.beats:
+        return None
+    if look.scene.leader.lacks:
+        return f"it may not {', '.join(look.scene.leader.lacks)} in the namespace {look.namespace}"
+    if behind >= ANSWERED_SECONDS:
+        return f"it leads, and has not answered to the job for {length(behind)}"
+    return None
+
+
+def template_invalid(look: Look) -> str | None:
+    return look.message_of("TemplateValid", "False")
+
+
+def suspended(look: Look) -> str | None:
+    return "spec.suspend is true" if look.spec.suspend and not (look.trains or look.has_ended) else None
+
+
+def access_refused(look: Look) -> str | None:
+    refusal = _refusal(look)
+    return refusal if refusal and ACCESS.search(refusal) else None
+
+
+def name_taken(look: Look) -> str | None:
+    refusal = _refusal(look)
+    return refusal if refusal and refusal.startswith("there is a pod ") else None
+
+
+def quota(look: Look) -> str | None:
+    refusal = _refusal(look)
+    return refusal if refusal and re.search(r"exceeded quota|failed quota", refusal) else None
+
+
+def admission(look: Look) -> str | None:
+    """Any other refusal."""
+    return None if access_refused(look) or name_taken(look) or quota(look) else _refusal(look)
+
+
+def storeless_rank_0(look: Look) -> str | None:
+    agreed = look.status.rendezvous
+    return agreed.reason if agreed.cause == Loss.STORE_NOT_READY and not (look.trains or look.has_ended) else None
+
+
+def _refusal(look: Look) -> str | None:
+    """Why the cluster makes no pod now, as the operator tells."""
+    if look.has_ended:
+        return None
+    told = look.message_of("Rendezvoused", "False") or look.message_of("Rendezvoused", "True") or ""
+    found = REFUSAL.search(told)
+    return said(found[1]) if found else None

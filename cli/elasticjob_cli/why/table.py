@@ -1,0 +1,253 @@
+"""The rule by which a cause is named, as one table: the first row whose test says something is the cause.
+
+The rows of the job come first; one that `covers` them leaves out what its pods say. Each worker that is missing then
+has the first of the worker's rows that holds. In a sentence `{said}` is what the test gave, and `{s}`, `{have}` and the
+like are for one worker or several.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.worker import WorkerView
+from elasticjob_cli.why import job_causes as job
+from elasticjob_cli.why import pod_causes as pod
+
+
+class Cause(StrEnum):
+    """The word for a cause, in `-o json`."""
+
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    NO_OPERATOR = "NoOperator"
+    NO_RIGHTS = "OperatorWithoutRights"
+    CLOSED = "Closed"
+    TEMPLATE_INVALID = "TemplateInvalid"
+    SUSPENDED = "Suspended"
+    ACCESS_REFUSED = "AccessRefused"
+    NAME_TAKEN = "NameTaken"
+    QUOTA = "Quota"
+    ADMISSION = "AdmissionRefused"
+    STORELESS = "StorelessRank0"
+    INVALID_RECORD = "InvalidRecord"
+    BACK_OFF = "PodBackOff"
+    NO_POD = "NoPod"
+    GATED = "SchedulingGated"
+    CLAIM = "ClaimNotReady"
+    UNSCHEDULABLE = "Unschedulable"
+    PULL_SECRET = "PullSecret"
+    IMAGE = "ImagePull"
+    CONFIG = "ConfigMissing"
+    CONTAINER_ERROR = "ContainerError"
+    INIT_CRASHES = "InitContainerCrashes"
+    SIDECAR_CRASHES = "SidecarCrashes"
+    CRASH_LOOP = "CrashLoop"
+    VOLUME = "VolumeNotMounted"
+    SANDBOX = "NoSandbox"
+    NO_SCHEDULER = "NoScheduler"
+    STARTING = "PodStarting"
+    SILENT = "Silent"
+    STOPPING = "Stopping"
+    SLOW_JOINER = "SlowJoiner"
+
+
+class JobRow(NamedTuple):
+    """`covers`: nothing of its pods explains more while this holds."""
+
+    cause: Cause
+    test: Callable[[Look], str | None]
+    sentence: str
+    remedy: str = ""
+    covers: bool = True
+
+
+class WorkerRow(NamedTuple):
+    """`sentence` follows "worker 3, ". `stuck`: it will not come by itself, so nobody waits for it."""
+
+    cause: Cause
+    test: Callable[[WorkerView, Look], str | None]
+    sentence: str
+    remedy: str = ""
+    stuck: bool = False
+
+
+OF_JOB = (
+    JobRow(Cause.COMPLETE, job.complete, "It is complete: {said}."),
+    JobRow(Cause.FAILED, job.failed, "It has failed: {said}.", "Make a new job once that is mended."),
+    JobRow(
+        Cause.NO_OPERATOR,
+        job.no_operator,
+        "No operator leads: {said}.",
+        "Until one does, nobody replaces a worker or forms a round; see that its pods run, or install the chart.",
+    ),
+    JobRow(
+        Cause.NO_RIGHTS,
+        job.no_rights,
+        "The operator does nothing for this job: {said}.",
+        "See the chart's value `namespaces`, its ClusterRole and the bindings of it; the operator's log says the same.",
+    ),
+    JobRow(
+        Cause.CLOSED,
+        job.closed,
+        "Its rendezvous is closed: {said}.",
+        "No other round follows, so nobody can join any more; for another size make a new job.",
+    ),
+    JobRow(Cause.TEMPLATE_INVALID, job.template_invalid, "No pod can be made of its template: {said}."),
+    JobRow(Cause.SUSPENDED, job.suspended, "It is suspended: {said}.", "`kubectl elasticjob resume` lets it go on."),
+    JobRow(Cause.ACCESS_REFUSED, job.access_refused, "Its workers have no access: {said}."),
+    JobRow(Cause.NAME_TAKEN, job.name_taken, "A pod cannot be made: {said}.", covers=False),
+    JobRow(
+        Cause.QUOTA,
+        job.quota,
+        "A quota of the namespace refuses a pod: {said}.",
+        "It is tried again, at the latest after 160 s: make room in the quota, or scale the job down.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.ADMISSION,
+        job.admission,
+        "The cluster refuses a pod: {said}.",
+        "It is tried again, at the latest after 160 s: change the template, or what refuses it.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.STORELESS,
+        job.storeless_rank_0,
+        "The last round ended because rank 0 served no store: {said}.",
+        "See its log: the script, or torchrun itself, stands still before training begins.",
+        covers=False,
+    ),
+)
+
+OF_WORKER = (
+    WorkerRow(
+        Cause.INVALID_RECORD,
+        pod.invalid_record,
+        "whose ElasticWorker{s} make{v} no sense: {said}",
+        "The worker is replaced after workerLostSeconds; see who else writes ElasticWorkers.",
+    ),
+    WorkerRow(
+        Cause.STORELESS,
+        pod.held_back_storeless,
+        "whose pod{s} failed {said}",
+        "As rank 0 it served no store: see its log. Each next pod is made later, at most 300 s after the last.",
+    ),
+    WorkerRow(
+        Cause.BACK_OFF,
+        pod.held_back,
+        "whose pod{s} failed {said}",
+        "Each next pod is made later, at most 300 s after the last.",
+    ),
+    WorkerRow(Cause.NO_POD, pod.no_pod, "which {have} no pod yet: {said}"),
+    WorkerRow(
+        Cause.GATED,
+        pod.gated,
+        "whose pod{s} {have} scheduling gates: {said}",
+        "Whoever has set the gates removes them, as a queue does when there is room.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.CLAIM,
+        pod.claim_not_ready,
+        "whose pod{s} {wait} for a volume: {said}",
+        "Make the PersistentVolumeClaim, or see `kubectl describe pvc` for why it is not bound.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.UNSCHEDULABLE,
+        pod.unschedulable,
+        "whose pod{s} {be} pending: {said}",
+        "Make room or add nodes, or ask for less in the template.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.PULL_SECRET,
+        pod.pull_secret,
+        "whose image the registry does not give to {this} pod{s}: {said}",
+        "Make the Secret that imagePullSecrets names, or name one with the registry's credentials.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.IMAGE,
+        pod.image,
+        "whose image cannot be had: {said}",
+        "Name an image that the nodes can pull.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.CONFIG,
+        pod.config_missing,
+        "whose container{s} refer{v} to what is not there: {said}",
+        "Make it, or change the reference in the template.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.CONTAINER_ERROR,
+        pod.container_error,
+        "whose container{s} cannot be started: {said}",
+        "Correct the container's command, mounts or security context.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.INIT_CRASHES,
+        pod.init_crashes,
+        "whose pod{s} cannot start, as an init container fails: {said}",
+        "More than maxRestarts of its ends fail the job.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.SIDECAR_CRASHES,
+        pod.sidecar_crashes,
+        "whose sidecar{s} crash{es}: {said}",
+        "See its log: `kubectl logs --container elasticjob-sidecar --previous`.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.CRASH_LOOP,
+        pod.trainer_crashes,
+        "whose trainer{s} crash{es} before {it} join{v}: {said}",
+        "See its log (`kubectl logs --previous`); more than maxRestarts of its ends fail the job.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.VOLUME, pod.volume, "whose pod{s} cannot mount a volume: {said}", "Make what the volume refers to."
+    ),
+    WorkerRow(
+        Cause.SANDBOX,
+        pod.sandbox,
+        "whose pod{s} the node cannot set up: {said}",
+        "See the node's network plug-in and container runtime, and runtimeClassName in the template.",
+    ),
+    WorkerRow(
+        Cause.NO_SCHEDULER,
+        pod.no_scheduler,
+        "whose pod{s} no scheduler has placed for {said}",
+        "Should it last: see whether the scheduler runs that the template names.",
+    ),
+    WorkerRow(Cause.STARTING, pod.starting, "whose pod{s} {be} starting: {said}"),
+    WorkerRow(
+        Cause.STORELESS,
+        pod.storeless,
+        "which served no store as rank 0: {said}",
+        "See its log; its pod is replaced.",
+    ),
+    WorkerRow(
+        Cause.SILENT,
+        pod.silent,
+        "which {have} given no sign of life for {said}",
+        "It is replaced once it counts as lost: see whether its node is there.",
+    ),
+    WorkerRow(
+        Cause.STOPPING,
+        pod.stopping,
+        "which still stop{v} the processes of the last round, since {said} ago",
+        "Whoever has not joined again after rejoinSeconds is replaced.",
+    ),
+    WorkerRow(
+        Cause.SLOW_JOINER,
+        pod.slow_joiner,
+        "whose trainer{s} {have} run for {said} and not joined yet",
+        "Importing torch takes a while; should it last, see its log.",
+    ),
+)

@@ -1,0 +1,52 @@
+"""An ElasticJob as the state machine takes it: the limits that its spec sets, and the state that its status tells."""
+
+from elasticjob.rendezvous import Clocks, Spec, State
+from elasticjob.signs import MISSED_HEARTBEATS, backstop_seconds, default_worker_lost
+from elasticjob.spec import ElasticJobSpec
+from elasticjob.status import ElasticJobStatus
+
+
+def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:
+    """`workers`: how many there are, which after a scale-down are more than wanted for a while."""
+    timing, size = spec.rendezvous, max(spec.replicas, workers)
+    return Spec(
+        replicas=spec.replicas,
+        spares=spec.spare_replicas,
+        min_replicas=spec.min_replicas,
+        max_restarts=spec.max_restarts,
+        suspend=spec.suspend,
+        last_call=timing.last_call_seconds,
+        join_timeout=timing.join_timeout_seconds,
+        rejoin=timing.rejoin_seconds,
+        worker_lost=timing.worker_lost_seconds or default_worker_lost(size),
+        silence=MISSED_HEARTBEATS * backstop_seconds(size),
+        restart_reset=timing.restart_reset_seconds,
+        starts_torchrun=starts_torchrun,
+    )
+
+
+def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
+    """The state that a status tells, with the reader's own clocks."""
+    agreed = status.rendezvous
+    return State(
+        clocks=clocks,
+        round=max(1, agreed.round),
+        phase=agreed.phase,
+        participants=tuple(agreed.participants),
+        replicas=agreed.replicas,
+        leaving=tuple(agreed.leaving),
+        finished=tuple(agreed.finished),
+        failure=agreed.failure,
+        given_up=tuple(agreed.given_up),
+        planned=agreed.planned,
+        challenge=agreed.challenge.number if agreed.challenge else 0,
+        challenged=tuple(agreed.challenge.members) if agreed.challenge else (),
+        replacements=status.replacements,
+        restarts=status.restarts,
+        waiting=agreed.waiting,
+        spares=status.spares,
+        store=agreed.store,
+        outcome=agreed.outcome,
+        reason=agreed.reason,
+        cause=agreed.cause,
+    )

@@ -1,0 +1,93 @@
+"""A worker's pod as others read it: the names that the operator gives, and the words of kubelet and scheduler. Pure.
+
+Operator and command line tool read them alike here; what follows from them is theirs to say.
+"""
+
+import re
+from collections.abc import Iterator
+
+from elasticjob.objects import Object
+
+SIDECAR = "elasticjob-sidecar"
+BATCH = "ELASTICJOB_BATCH"  # the sidecar's variable: what the ids of pods that were made at once begin with
+
+# why the kubelet does not start a container; only a change by the user helps
+IMAGE_WORDS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+)
+CONFIG_WORDS = frozenset({"CreateContainerConfigError"})
+START_WORDS = frozenset({"CreateContainerError", "RunContainerError"})
+CRASHES = "CrashLoopBackOff"
+
+
+def pod_name(job: str, index: int, replacement: int) -> str:
+    return f"{job}-{index}-{replacement}"
+
+
+def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
+    """The index and number of which `pod_name` makes `pod`; None for any other pod, whatever its labels say."""
+    found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
+    pod_key = (int(found[2]), int(found[3])) if found else None
+    return pod_key if pod_key and pod_name(job, *pod_key) == pod else None
+
+
+def batch_of(pod: Object) -> str | None:
+    """With what the operator has begun the ids of the pod's sidecar; None for a pod that it did not make."""
+    containers = pod.get("spec", {}).get("initContainers") or ()
+    variables = next((one.get("env") or () for one in containers if one["name"] == SIDECAR), ())
+    return next((one.get("value") for one in variables if one["name"] == BATCH), None)
+
+
+def condition(pod: Object, type: str) -> Object:
+    """Empty where there is none."""
+    return next((one for one in pod.get("status", {}).get("conditions") or () if one["type"] == type), {})
+
+
+def init_containers(pod: Object) -> list[Object]:
+    """The statuses of the containers of init."""
+    return pod.get("status", {}).get("initContainerStatuses") or []
+
+
+def containers(pod: Object) -> Iterator[Object]:
+    """The statuses of all containers, those of init first."""
+    yield from init_containers(pod)
+    yield from pod.get("status", {}).get("containerStatuses") or ()
+
+
+def container(pod: Object, name: str) -> Object:
+    """The status of that container; empty before there is one."""
+    return next((one for one in containers(pod) if one["name"] == name), {})
+
+
+def has_started(status: Object) -> bool:
+    return not {"running", "terminated"}.isdisjoint(status.get("state", {}))
+
+
+def waiting(status: Object) -> Object:
+    """Why that container waits; empty where it does not."""
+    found: Object = status.get("state", {}).get("waiting") or {}
+    return found
+
+
+def waits_for(status: Object) -> str:
+    """The kubelet's word for it."""
+    return str(waiting(status).get("reason", ""))
+
+
+def ended(status: Object) -> Object | None:
+    found: Object | None = status.get("state", {}).get("terminated")
+    return found
+
+
+def end_before(status: Object) -> Object | None:
+    """How it ended before it was started again."""
+    found: Object | None = status.get("lastState", {}).get("terminated")
+    return found
+
+
+def how_it_ended(end: Object) -> str:
+    """`exit code 1: the last line of its message`, with the reason where it says more than `Error`."""
+    reason = end.get("reason", "Error")
+    lines = [line.strip() for line in end.get("message", "").splitlines() if line.strip()]
+    code = f"exit code {end['exitCode']}" + ("" if reason in ("Error", "Completed") else f", {reason}")
+    return ": ".join([code, *lines[-1:]])

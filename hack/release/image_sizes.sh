@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Prints a table of what the images add to their base, unpacked, and fails when the sidecar's is too much.
+#   image_sizes.sh [PREFIX]     PREFIX/elasticjob/operator and .../sidecar; those built here when none is named
+set -euo pipefail
+. "$(dirname "$0")/../cluster/env.sh"
+
+prefix=${1:+$1/} sidecar_limit=120 # MB
+
+# The whole file system, as it is unpacked: engines differ in what they call an image's size.
+megabytes() { # IMAGE
+  local container bytes
+  container=$(docker create "$1" true)
+  bytes=$(docker export "$container" | wc -c)
+  quietly docker rm "$container"
+  echo $((bytes / 1000000))
+}
+
+beyond=() base=$(megabytes "$base_image")
+printf '| image | MB unpacked | of them beyond %s (%s MB) |\n|---|---|---|\n' "$base_image" "$base"
+for name in operator sidecar; do
+  image=${prefix}$(image_name "$name")
+  all=$(megabytes "$image")
+  beyond+=($((all - base)))
+  printf '| `%s` | %s | %s |\n' "$image" "$all" $((all - base))
+done
+((beyond[1] < sidecar_limit)) || fail "the sidecar is ${beyond[1]} MB beyond its base; it must be below $sidecar_limit"

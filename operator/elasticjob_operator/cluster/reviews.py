@@ -1,0 +1,87 @@
+"""Whether who asks for the metrics may have them: the API server says whose token it is, and what that user may do.
+
+Answers are kept for a while, since a scraper asks again and again. A token itself is neither kept nor logged.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+
+from elasticjob.objects import Object
+from elasticjob_operator.cluster.client import Kube
+
+METRICS_PATH = "/metrics"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+GRANTED_SECONDS = 60.0  # a right that is taken away ends so much later
+REFUSED_SECONDS = 10.0  # one that was given begins so much later
+MAX_KEPT = 256
+AT_ONCE = 4  # whoever floods the port with tokens asks no more of the API server
+REQUEST_SECONDS = 3.0
+
+log = logging.getLogger(__name__)
+
+
+class Verdict(Enum):
+    GRANTED = auto()
+    UNKNOWN = auto()
+    """The token is nobody's."""
+    FORBIDDEN = auto()
+    """It is somebody's, who may not get the path."""
+
+
+class Reviews:
+    """The verdicts on tokens, by TokenReview and SubjectAccessReview."""
+
+    def __init__(self, kube: Kube, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._kube, self._monotonic = kube, monotonic
+        self._kept: dict[bytes, tuple[float, Verdict]] = {}  # by the token's hash, until when; the oldest first
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def judge(self, token: str) -> Verdict:
+        """Raises FAILURES when the API server cannot be asked."""
+        key = hashlib.sha256(token.encode()).digest()
+        if (verdict := self._known(key)) is not None:
+            return verdict
+        async with self._turns:
+            if (verdict := self._known(key)) is not None:  # asked for meanwhile
+                return verdict
+            verdict = await self._ask(token)
+        self._keep(key, verdict)
+        return verdict
+
+    def _known(self, key: bytes) -> Verdict | None:
+        until, verdict = self._kept.get(key, (0.0, None))
+        return verdict if self._monotonic() < until else None
+
+    def _keep(self, key: bytes, verdict: Verdict) -> None:
+        seconds = GRANTED_SECONDS if verdict is Verdict.GRANTED else REFUSED_SECONDS
+        self._kept.pop(key, None)
+        self._kept[key] = self._monotonic() + seconds, verdict
+        if len(self._kept) > MAX_KEPT:
+            # what was refused goes first, so that tokens of strangers displace no scraper's
+            refused = (one for one, (_, kept) in self._kept.items() if kept is not Verdict.GRANTED)
+            del self._kept[next(refused, next(iter(self._kept)))]
+
+    async def _ask(self, token: str) -> Verdict:
+        review = await self._create(TOKEN_REVIEWS, "TokenReview", {"token": token})
+        if not review.get("authenticated"):
+            return Verdict.UNKNOWN
+        user = review["user"]
+        who = {"user": user["username"], "uid": user.get("uid", ""), "groups": user.get("groups", [])}
+        what = {"nonResourceAttributes": {"path": METRICS_PATH, "verb": "get"}, "extra": user.get("extra", {})}
+        review = await self._create(ACCESS_REVIEWS, "SubjectAccessReview", who | what)
+        if review.get("allowed"):
+            return Verdict.GRANTED
+        log.warning("%s asks for the metrics and may not get %s", user["username"], METRICS_PATH)
+        return Verdict.FORBIDDEN
+
+    async def _create(self, path: str, kind: str, spec: Object) -> Object:
+        """The status of a review."""
+        body = {"apiVersion": f"{path.split('/')[2]}/v1", "kind": kind, "spec": spec}
+        status: Object = (await self._kube.request("POST", path, body, seconds=REQUEST_SECONDS))["status"]
+        return status

@@ -1,0 +1,47 @@
+"""How one job stands, in numbers, for the metrics that are kept for each. Pure."""
+
+from typing import NamedTuple
+
+from elasticjob.objects import Object
+
+
+class Figures(NamedTuple):
+    """Of one job, as its newest known object says."""
+
+    namespace: str
+    name: str
+    phase: str
+    world_size: int
+    waiting: int
+    spares: int
+    replicas: int
+    spare_replicas: int
+    min_replicas: int
+    round: int
+    restarts: int
+    max_restarts: int
+    invalid_records: int
+
+
+def figures_of(job: Object) -> Figures:
+    """The API server has filled in the spec's defaults; a job without a status is a new one."""
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    agreed = status.get("rendezvous") or {}
+    invalid = any(
+        one.get("type") == "WorkersValid" and one.get("status") == "False" for one in status.get("conditions", ())
+    )
+    return Figures(
+        namespace=job["metadata"]["namespace"],
+        name=job["metadata"]["name"],
+        phase=status.get("phase", "Pending"),
+        world_size=agreed.get("worldSize", 0),
+        waiting=agreed.get("waiting", 0),
+        spares=status.get("spares", 0),
+        replicas=spec.get("replicas", 0),
+        spare_replicas=spec.get("spareReplicas", 0),
+        min_replicas=spec.get("minReplicas", 1),
+        round=agreed.get("round", 0),
+        restarts=status.get("restarts", 0),
+        max_restarts=spec.get("maxRestarts", 3),
+        invalid_records=int(invalid),
+    )

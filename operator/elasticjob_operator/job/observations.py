@@ -1,0 +1,120 @@
+"""What a step of a job adds to the operator's metrics, from the status before it and the one that was agreed. Pure.
+
+A new leader begins with the status that it finds: what that says already is not counted again. What happened while
+nobody led, or was written by a leader that did not see the answer, is not counted at all.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from elasticjob.api import RendezvousStatus
+from elasticjob.rendezvous import Clocks, Event
+from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED
+from elasticjob.terms import Loss, Outcome, RendezvousPhase, RoundCause
+from elasticjob_operator.job.status import Report
+
+FORMING, _, CLOSED = RendezvousPhase
+
+
+class Metric(StrEnum):
+    """What is observed; `metrics` has the name that Prometheus knows it by."""
+
+    EVENTS = "events"
+    ROUNDS_FORMED = "rounds formed"
+    ROUNDS_ENDED = "rounds ended"
+    WORKERS_LOST = "workers lost"
+    CHALLENGED = "workers asked whether they live"
+    RESTARTS = "restarts"
+    JOBS_ENDED = "jobs ended"
+    TOLD = "seconds from a cause to the status that tells of it"
+    REFORMED = "seconds from a cause to the next round"
+    TRAINED = "seconds trained"
+    LOST = "seconds lost"
+    WORKERS_TRAINED = "worker seconds trained"
+    WORKERS_WANTED = "worker seconds wanted"
+
+
+class Observation(NamedTuple):
+    """`label`: the one label's value, empty for a metric without."""
+
+    metric: Metric
+    value: float = 1.0
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one job, in seconds of the leader's clock: up to when its seconds are counted, and when the cause of the last
+    round's end was seen, of the first round the job itself; None where this leader has not seen it."""
+
+    counted: float
+    caused: float | None = None
+
+
+def observe(
+    report: Report, clocks: Clocks, times: Times, now: float, heard: float | None, announced: Iterable[str] = ()
+) -> tuple[list[Observation], Times]:
+    """What the step that made `report` adds, and the times for the next one.
+
+    `clocks` are those before the step; `heard`: when the news that it was made for came in, None where only time has
+    passed; `announced`: the reasons of its events.
+    """
+    found = [Observation(Metric.EVENTS, label=reason) for reason in announced]
+    found += _seconds(report, now - times.counted)
+    fresh = report.before.term == 0 or (report.spec.suspend and report.before.rendezvous.phase is FORMING)
+    times = Times(counted=now, caused=now if fresh else times.caused)
+    for event in report.decision.events:
+        happened, times = _happened(report, event, clocks, times, now, heard)
+        found += happened
+    state, before = report.decision.state, report.before
+    if state.challenge > (before.rendezvous.challenge.number if before.rendezvous.challenge else 0):
+        found.append(Observation(Metric.CHALLENGED, len(state.challenged)))
+    if state.restarts > before.restarts:
+        found.append(Observation(Metric.RESTARTS, state.restarts - before.restarts))
+    if state.ended and state.outcome is not before.rendezvous.outcome:
+        found.append(Observation(Metric.JOBS_ENDED, label=str(state.outcome)))
+    return found, times
+
+
+def _happened(
+    report: Report, event: Event, clocks: Clocks, times: Times, now: float, heard: float | None
+) -> tuple[list[Observation], Times]:
+    cause = event.cause
+    if event.reason == "WorkerLost":
+        return [Observation(Metric.WORKERS_LOST, label=cause)], times
+    if event.reason in (ROUND_BROKEN, ROUND_REOPENED):
+        caused = _caused(report.before.rendezvous, cause, clocks, heard)
+        ended = [Observation(Metric.ROUNDS_ENDED, label=cause)]
+        told = [] if caused is None else [Observation(Metric.TOLD, max(0.0, now - caused), cause)]
+        return ended + told, replace(times, caused=now if caused is None else caused)
+    if event.reason == ROUND_FORMED:
+        formed = [Observation(Metric.ROUNDS_FORMED, label=cause)]
+        took = [] if times.caused is None else [Observation(Metric.REFORMED, max(0.0, now - times.caused), cause)]
+        return formed + took, replace(times, caused=None)
+    return [], times
+
+
+def _caused(before: RendezvousStatus, cause: str, clocks: Clocks, heard: float | None) -> float | None:
+    """When that happened by which the round ended: of a challenge without an answer, when it was made."""
+    if cause != Loss.NO_ANSWER:
+        return heard
+    known = clocks.asked or {}
+    asked = (known[member] for member in before.participants if member in known)
+    return min((one.since for one in asked if one.answered is None), default=None)
+
+
+def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:
+    """Where the time since the last step went; a job that is suspended or has ended wants none."""
+    before, spec = report.before.rendezvous, report.spec
+    closed = before.phase is CLOSED
+    if elapsed <= 0 or (closed and before.outcome is not Outcome.CLOSED) or (spec.suspend and not closed):
+        return
+    if before.phase is FORMING:
+        unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's
+        yield Observation(Metric.LOST, elapsed, before.cause or unknown)
+    else:
+        yield Observation(Metric.TRAINED, elapsed)
+        yield Observation(Metric.WORKERS_TRAINED, elapsed * len(before.participants))
+    yield Observation(Metric.WORKERS_WANTED, elapsed * spec.replicas)

@@ -1,0 +1,124 @@
+"""Whom this worker has not heard for how long on the lines of its round, and so whom it doubts. Pure.
+
+While a round stands each other member's sidecar has a line to rank 0's, on which both give signs of life: rank 0 hears
+all others, and they hear rank 0. Doubt is no verdict: the operator asks who is doubted.
+
+A silence is counted in the time in which this sidecar itself has run, or one that was stopped would doubt all others
+when it wakes. When rank 0 is silent the first three ranks say so at once, and each four times as many others only if
+nobody has been asked meanwhile: the loss of one of a thousand does not make a thousand writes.
+"""
+
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from elasticjob.api import MAX_DOUBTS, Member, Members
+from elasticjob.signs import default_worker_lost, doubt_seconds, sign_seconds
+from elasticjob_sidecar.membership.output import Standing
+
+LOOK_SECONDS = 0.25  # between two looks; what passes beyond the longest time between two is nobody's silence
+LONGEST_LOOK_SECONDS = 2 * LOOK_SECONDS
+STORE_FIRST_SECONDS, SPREAD_SECONDS, LINES_A_SECOND = 0.5, 1.0, 128
+MAKE_SECONDS, MAKE_SECONDS_EACH = 3.0, 0.01
+LOOK_AGAIN = 1.5  # times of doubt
+
+
+class Group(NamedTuple):
+    """The round that stands, for its lines; `store` is where rank 0 is, as in the job's status."""
+
+    round: int
+    rank: int
+    members: Members
+    store: str
+
+
+class Times(NamedTuple):
+    """Seconds. Lines are made at random between `earliest` and `latest` after the round was formed, each within `make`:
+    the connections to the store come first."""
+
+    sign: float
+    doubt: float
+    earliest: float
+    latest: float
+    make: float
+
+
+def group_of(standing: Standing) -> Group | None:
+    """None while there is no round with this worker and others, or an operator that does not ask for doubts."""
+    job = standing.job
+    if job is None or not standing.quiet or len(job.participants) < 2:
+        return None
+    rank = job.participants.position_of(standing.me)
+    return None if rank is None or not job.store else Group(job.round, rank, job.participants, job.store)
+
+
+def times_of(workers: int, worker_lost: float | None) -> Times:
+    """`worker_lost`: what the job or the trainer has named."""
+    return Times(
+        sign=sign_seconds(workers),
+        doubt=doubt_seconds(workers, worker_lost or default_worker_lost(workers)),
+        earliest=STORE_FIRST_SECONDS,
+        latest=STORE_FIRST_SECONDS + SPREAD_SECONDS + workers / LINES_A_SECOND,
+        make=MAKE_SECONDS + MAKE_SECONDS_EACH * workers,
+    )
+
+
+class Silences:
+    """Those of one round. `look` at them every `LOOK_SECONDS`; `now` is of any steady clock."""
+
+    def __init__(self, group: Group, times: Times, now: float) -> None:
+        self._times = times
+        self._turn = 1 if group.rank == 0 else _turn(group.rank)
+        self._looked, self._ran = now, 0.0  # seconds that this sidecar has run since the round began for it
+        heard = group.members[1:] if group.rank == 0 else group.members[:1]
+        # a line that has not come up by then is as one that broke then
+        self._since = dict.fromkeys(heard, times.latest + times.make)
+        self._doubted: dict[Member, float] = {}  # since when
+        self._seen = self._asked = -inf  # the job's status; a challenge to one of those who are to be heard here
+
+    def heard(self, member: Member, now: float) -> None:
+        if member in self._since:
+            self._since[member] = self._time(now)
+
+    def job_seen(self, asked: Members, now: float) -> None:
+        """The job's status is new; `asked` are those whom a challenge names that is new too."""
+        self._seen = self._time(now)
+        if any(member in asked for member in self._since):
+            self._asked = self._seen
+
+    def look(self, now: float) -> None:
+        self._ran, self._looked = self._time(now), now
+        held = self._times.doubt  # else a line that comes and goes would be written down each time
+        for member, since in self._since.items():
+            if self._is_doubted(since):
+                self._doubted.setdefault(member, self._ran)
+            elif self._ran - self._doubted.get(member, self._ran) >= held:
+                del self._doubted[member]
+
+    def doubted(self, finished: Members) -> Members:
+        """Who was so at the last look, the first of them; those who have `finished` may be silent."""
+        found = (member for member in self._since if member in self._doubted and member not in finished)
+        return Members(islice(found, MAX_DOUBTS))
+
+    def misses_news(self) -> bool:
+        """Whether somebody has been silent for so long that the operator should have been heard of it: the connection
+        to the API server may be as dead as the line. Asked once for each silence."""
+        late = LOOK_AGAIN * self._times.doubt
+        misses = any(self._ran - since >= late and self._seen < since for since in self._since.values())
+        if misses:
+            self._seen = self._ran
+        return misses
+
+    def _is_doubted(self, since: float) -> bool:
+        silent = self._ran - since
+        if self._turn > 1 and self._asked >= since:
+            return False
+        return silent >= self._turn * self._times.doubt
+
+    def _time(self, now: float) -> float:
+        return self._ran + min(now - self._looked, LONGEST_LOOK_SECONDS)
+
+
+def _turn(rank: int) -> int:
+    """1 for the ranks 1 to 3, 2 to 15, 3 to 63: the digits of the rank to the base of four."""
+    return (rank.bit_length() + 1) // 2

@@ -1,0 +1,183 @@
+"""Holds this worker's lines while a round stands, and passes on whom it doubts; `membership.silences` says whom.
+
+Each other member has one line to rank 0 and gives a sign at times; rank 0 answers each sign with one, so that both hear
+the other. Lines are made when the store's first connections stand, spread out, and closed when the round is over. What
+they tell is no more than a reason for the operator to ask: nothing here changes what the worker does.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from math import ceil
+
+from elasticjob.api import Member, Members, RendezvousStatus
+from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
+from elasticjob_sidecar.membership.refusal import Refused
+from elasticjob_sidecar.membership.silences import LOOK_SECONDS, Group, Silences, Times, group_of, times_of
+from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.store.connection import Connection
+from elasticjob_sidecar.store.line import Line
+from elasticjob_sidecar.store.transport import Claim, Transport
+
+log = logging.getLogger(__name__)
+
+SAY_SECONDS = 0.5  # between two changes of what is doubted: of many that fall silent each would else be a write
+
+
+class Lines:
+    """`worker_lost` tells what the job or the trainer has named; `doubt` takes all who are doubted now; `look_again`
+    is called when the job's status may have changed unseen."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        transport: Transport,
+        metrics: Metrics,
+        worker_lost: Callable[[], float | None],
+        doubt: Callable[[Members], None],
+        look_again: Callable[[], None],
+    ) -> None:
+        self._driver, self._transport, self._metrics = driver, transport, metrics
+        self._worker_lost, self._doubt, self._look_again = worker_lost, doubt, look_again
+        self._silent = LimitedLog(log, "sidecars fell silent")
+        self._round: _Round | None = None
+        transport.take_lines(self._accepted)
+
+    async def run(self) -> None:
+        """Follow the job's rounds, for ever."""
+        try:
+            while True:
+                next_change, group = self._driver.next_change, group_of(self._driver.standing)
+                if group != (self._round.group if self._round else None):
+                    self._close()
+                    if group is not None:
+                        self._open(group)
+                if self._round is None:
+                    await next_change.wait()
+                    continue
+                self._look(self._round)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await next_change.wait()
+        finally:
+            self._close()
+
+    def _open(self, group: Group) -> None:
+        self._round = _Round(group, times_of(len(group.members), self._worker_lost()), self._metrics)
+        if group.rank > 0:
+            self._round.calling = asyncio.create_task(self._call(self._round))
+
+    def _close(self) -> None:
+        if self._round is not None:
+            self._round.close()
+            self._round = None
+
+    def _look(self, round: "_Round") -> None:
+        job, now = self._driver.standing.job, _now()
+        assert job is not None
+        assert job.challenge is not None
+        if job is not round.seen:
+            new = round.seen is not None and job.challenge != round.seen.challenge
+            round.silences.job_seen(job.challenge.members if new else Members(), now)
+            round.seen = job
+        round.silences.look(now)
+        doubted = round.silences.doubted(job.finished)
+        for member in doubted:
+            if member not in round.doubted:
+                self._metrics.doubts.inc()
+                self._silent.info("nothing is heard of worker %d's sidecar", member.index)
+        round.doubted = doubted
+        if doubted != round.said and now >= round.says_at:
+            self._doubt(doubted)
+            round.said, round.says_at = doubted, now + SAY_SECONDS
+        if round.silences.misses_news():
+            self._look_again()
+        if round.calling is not None and round.calling.done():
+            round.calling.result()
+
+    # --- the side that calls
+
+    async def _call(self, round: "_Round") -> None:
+        """Hold the line to rank 0, until cancelled."""
+        group, times = round.group, round.times
+        backoff, trouble_log = Backoff(), TroubleLog(log)
+        await asyncio.sleep(random.uniform(times.earliest, times.latest))
+        while True:
+            try:
+                connection = await self._transport.connect_line(group.store, group.round, times.make)
+            except (Refused, OSError, TimeoutError) as error:
+                trouble_log.warn(f"no line to rank 0's sidecar: {error}")
+            else:
+                backoff.reset()
+                trouble_log.over("the line to rank 0's sidecar stands again")
+                await _talk(round.add(group.members[0], connection, lambda _: None), times)
+                trouble_log.warn("the line to rank 0's sidecar broke, or is silent")
+            await asyncio.sleep(backoff.next())
+
+    # --- rank 0
+
+    def _accepted(self, claim: Claim, connection: Connection) -> None:
+        round = self._round
+        if round is None or round.group.rank != 0 or round.group.round != claim.round:
+            connection.abort()  # it calls again
+            return
+        round.add(claim.peer, connection, Line.give_sign)
+
+
+class _Round:
+    """The lines of one round, one for each member that this worker is to hear."""
+
+    def __init__(self, group: Group, times: Times, metrics: Metrics) -> None:
+        self.group, self.times = group, times
+        self.silences = Silences(group, times, _now())
+        self.doubted = Members()
+        self.said: Members | None = None  # of this round
+        self.says_at = 0.0
+        self.seen: RendezvousStatus | None = None
+        self.calling: asyncio.Task[None] | None = None
+        self._metrics = metrics
+        self._lines: dict[Member, Line] = {}
+
+    def add(self, member: Member, connection: Connection, heard: Callable[[Line], None]) -> Line:
+        """A newer line of a member takes the place of the older: it has broken, unseen from here."""
+
+        def sign() -> None:
+            self.silences.heard(member, _now())
+            heard(line)
+
+        def forget(_: object) -> None:
+            if self._lines.get(member) is line:
+                del self._lines[member]
+            self._metrics.lines.set(len(self._lines))
+
+        line = Line(connection, sign)
+        if (older := self._lines.get(member)) is not None:
+            older.abort()
+        self._lines[member] = line
+        self._metrics.lines.set(len(self._lines))
+        line.closed.add_done_callback(forget)
+        return line
+
+    def close(self) -> None:
+        if self.calling is not None:
+            self.calling.cancel()
+        for line in self._lines.values():
+            line.abort()
+
+
+async def _talk(line: Line, times: Times) -> None:
+    """Give signs until the line breaks, or so many in a row are not answered that a new one is the better try."""
+    try:
+        while line.unanswered < ceil(times.doubt / times.sign) and not line.closed.done():
+            line.give_sign()
+            await asyncio.wait({line.closed}, timeout=times.sign)
+    finally:
+        line.abort()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,279 @@
+"""What the API server refuses of both kinds, field by field, in the words that a user sees."""
+
+import copy
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elasticjob.api import API_VERSION, JOB_NAME_LENGTH, MAX_METRICS, METRIC_NAME_LENGTH, RendezvousStatus
+from elasticjob.fields import SENTENCE_LENGTH
+from support import ControlPlane
+from support.control_plane import Refused
+
+CRDS = Path(__file__).parents[2] / "crds"
+COLLECTION = "/apis/elasticjob.io/v1alpha1/namespaces/default"
+TIME = "2026-01-02T03:04:05Z"
+ROUND = {"round": 1, "size": 1, "cause": "first formation", "seconds": 1.5, "time": TIME}
+CONDITION = {
+    "type": "Rendezvoused",
+    "status": "True",
+    "reason": "Formed",
+    "message": "",
+    "observedGeneration": 1,
+    "lastTransitionTime": TIME,
+}
+TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}]}}
+
+Path_ = tuple[str | int, ...]
+Case = tuple[str, Path_, Any]
+
+# every field that has bounds is in one of these
+WHOLE: dict[str, dict[str, Any]] = {
+    "elasticjobs": {
+        "apiVersion": API_VERSION,
+        "kind": "ElasticJob",
+        "spec": {"replicas": 1, "template": TEMPLATE},
+        "status": {"conditions": [CONDITION], "history": [ROUND], "rendezvous": {}, "progress": {}},
+    },
+    "elasticworkers": {
+        "apiVersion": API_VERSION,
+        "kind": "ElasticWorker",
+        "spec": {
+            "job": "digits",
+            "index": 0,
+            "id": "9f3c01d2.0",
+            "certificate": "",
+            "address": "10.0.0.1:29402",
+            "request": {"type": "Join"},
+        },
+        "status": {},
+    },
+}
+
+
+def schema_of(plural: str) -> dict[str, Any]:
+    (version,) = yaml.safe_load((CRDS / f"{plural}.yaml").read_text())["spec"]["versions"]
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def beyond(schema: dict[str, Any]) -> Iterator[Any]:
+    """One value beyond each bound of a field."""
+    if "maximum" in schema:
+        yield schema["maximum"] + 1
+    if "minimum" in schema:
+        yield schema["minimum"] - 1
+    if "maxLength" in schema:
+        yield "a" * (schema["maxLength"] + 1)
+    if schema.get("minLength"):
+        yield ""
+    if "pattern" in schema:
+        yield "not a word!"
+    if "enum" in schema:
+        yield "Other"
+    if schema.get("format") == "date-time":
+        yield "yesterday"
+    if "maxProperties" in schema:
+        yield {f"metric-{number}": 1.0 for number in range(schema["maxProperties"] + 1)}
+    if schema.get("type") in ("integer", "number"):
+        yield "many"
+    if schema.get("type") in ("string", "boolean"):
+        yield 7
+
+
+def cases_of(plural: str) -> Iterator[Case]:
+    def walk(schema: dict[str, Any], path: Path_) -> Iterator[Case]:
+        yield from ((plural, path, value) for value in beyond(schema))
+        for name, field in schema.get("properties", {}).items():
+            yield from walk(field, (*path, name))
+        if "items" in schema:
+            yield from walk(schema["items"], (*path, 0))
+
+    for part in ("spec", "status"):
+        yield from walk(schema_of(plural)["properties"][part], (part,))
+
+
+def with_value(plural: str, path: Path_, value: Any) -> dict[str, Any]:
+    whole = copy.deepcopy(WHOLE[plural])
+    place: Any = whole
+    for step in path[:-1]:
+        place = place.setdefault(step, {}) if isinstance(place, dict) and isinstance(step, str) else place[step]
+    place[path[-1]] = value
+    return whole
+
+
+def write(plane: ControlPlane, plural: str, body: dict[str, Any], **metadata: str) -> Any:
+    """Make it; with its status, where it has one."""
+    metadata = metadata or {"name": f"one-{secrets.token_hex(4)}"}
+    made = plane.request("POST", f"{COLLECTION}/{plural}?fieldValidation=Strict", {**body, "metadata": metadata})
+    path = f"{COLLECTION}/{plural}/{made['metadata']['name']}/status"
+    return plane.request("PUT", path, {**made, "status": body["status"]})
+
+
+def refusal_of(plane: ControlPlane, plural: str, body: dict[str, Any], **metadata: str) -> str:
+    with pytest.raises(Refused) as refused:
+        write(plane, plural, body, **metadata)
+    assert refused.value.code == 422
+    _, _, status = str(refused.value).partition("422: ")
+    return str(json.loads(status)["message"])
+
+
+@pytest.mark.parametrize("plural", WHOLE)
+def test_what_is_within_all_bounds_is_taken(with_crds: ControlPlane, plural: str) -> None:
+    stored = write(with_crds, plural, WHOLE[plural])
+    assert stored["status"].keys() == WHOLE[plural]["status"].keys()
+
+
+@pytest.mark.parametrize("plural", WHOLE)
+def test_a_value_beyond_any_bound_is_refused_and_its_field_named(with_crds: ControlPlane, plural: str) -> None:
+    cases = list(cases_of(plural))
+    assert len(cases) > 40
+    for _, path, value in cases:
+        field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
+        refusal = refusal_of(with_crds, plural, with_value(plural, path, value))
+        assert f"{field}: " in refusal, (field, str(value)[:50], refusal[:500])
+
+
+LONG_NAME = "n" * (JOB_NAME_LENGTH + 1)
+NAME_SENTENCE = (
+    f"a job's name has at most {JOB_NAME_LENGTH} characters, with generateName {JOB_NAME_LENGTH - 5} and "
+    "five that are added: "
+)
+LONG_METRIC = {"m" * (METRIC_NAME_LENGTH + 1): 1.0}
+
+
+@pytest.mark.parametrize(
+    ("plural", "path", "value", "sentence"),
+    [
+        (
+            "elasticjobs",
+            ("spec", "maxRestarts"),
+            2**31,
+            "spec.maxRestarts: Invalid value: 2147483648: spec.maxRestarts in body should be less than or equal to",
+        ),
+        (
+            "elasticjobs",
+            ("status", "conditions", 0, "lastTransitionTime"),
+            "yesterday",
+            'status.conditions[0].lastTransitionTime: Invalid value: "yesterday": ',
+        ),
+        (
+            "elasticjobs",
+            ("status", "conditions", 0, "reason"),
+            "two words",
+            'status.conditions[0].reason: Invalid value: "two words": ',
+        ),
+        ("elasticjobs", ("status", "conditions"), [CONDITION, CONDITION], "status.conditions[1]: Duplicate value"),
+        (
+            "elasticjobs",
+            ("status", "conditions"),
+            [{key: value for key, value in CONDITION.items() if key != "message"}],
+            "status.conditions[0].message: Required value",
+        ),
+        (
+            "elasticjobs",
+            ("status", "history"),
+            [ROUND] * 17,
+            "status.history: Too many: 17: must have at most 16 items",
+        ),
+        (
+            "elasticjobs",
+            ("status", "progress", "metrics"),
+            LONG_METRIC,
+            "status.progress.metrics: Invalid value: the name of a metric has at most 64 characters",
+        ),
+        (
+            "elasticworkers",
+            ("status", "metrics"),
+            LONG_METRIC,
+            "status.metrics: Invalid value: the name of a metric has at most 64 characters",
+        ),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_the_words_of_a_refusal(with_crds: ControlPlane, plural: str, path: Path_, value: Any, sentence: str) -> None:
+    assert sentence in refusal_of(with_crds, plural, with_value(plural, path, value))
+
+
+@pytest.mark.parametrize("time", [TIME, "2026-01-02T03:04:05.678901Z", "2026-01-02T03:04:05.678901+00:00"])
+def test_a_time_may_have_microseconds_and_an_offset(with_crds: ControlPlane, time: str) -> None:
+    write(with_crds, "elasticjobs", with_value("elasticjobs", ("status", "history", 0, "time"), time))
+
+
+def test_as_many_metrics_and_as_long_names_as_a_sidecar_writes(with_crds: ControlPlane) -> None:
+    metrics = {f"{number:0{METRIC_NAME_LENGTH}}": -1e-300 for number in range(MAX_METRICS)}
+    body = with_value("elasticworkers", ("status", "metrics"), metrics)
+    assert write(with_crds, "elasticworkers", body)["status"]["metrics"] == metrics
+
+
+def test_a_length_is_one_of_characters_as_the_operator_cuts_it(with_crds: ControlPlane) -> None:
+    sentence = RendezvousStatus(reason="é" * 5000).reason
+    assert len(sentence.encode()) > SENTENCE_LENGTH
+    write(with_crds, "elasticjobs", with_value("elasticjobs", ("status", "rendezvous", "reason"), sentence))
+
+
+def test_an_incarnation_cannot_change_its_certificate(with_crds: ControlPlane) -> None:
+    name = write(with_crds, "elasticworkers", WHOLE["elasticworkers"])["metadata"]["name"]
+    change = {"spec": {"certificate": "another"}}
+    path = f"{COLLECTION}/elasticworkers/{name}"
+    with pytest.raises(Refused, match=r"spec.certificate: Forbidden: an incarnation has one certificate"):
+        with_crds.request("PATCH", path, change, content_type="application/merge-patch+json")
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"name": LONG_NAME}, {"generateName": LONG_NAME[:-5]}], ids=lambda one: "".join(one)
+)
+def test_a_name_that_leaves_no_room_for_the_pods_is_refused(with_crds: ControlPlane, metadata: dict[str, str]) -> None:
+    refusal = refusal_of(with_crds, "elasticjobs", WHOLE["elasticjobs"], **metadata)
+    assert f"metadata.name: Invalid value: {NAME_SENTENCE}" in refusal, refusal
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"name": LONG_NAME[1:]}, {"generateName": LONG_NAME[:-6]}], ids=lambda one: "".join(one)
+)
+def test_the_longest_name_is_taken(with_crds: ControlPlane, metadata: dict[str, str]) -> None:
+    name = write(with_crds, "elasticjobs", WHOLE["elasticjobs"], **metadata)["metadata"]["name"]
+    assert len(name) == JOB_NAME_LENGTH
+    with_crds.request("DELETE", f"{COLLECTION}/elasticjobs/{name}")
+
+
+def test_kubectl_lists_jobs_among_all_and_finds_a_jobs_workers_by_a_field(with_crds: ControlPlane) -> None:
+    job = write(with_crds, "elasticjobs", WHOLE["elasticjobs"])["metadata"]["name"]
+    worker = write(with_crds, "elasticworkers", with_value("elasticworkers", ("spec", "job"), job))["metadata"]["name"]
+    listed = kubectl(with_crds, "get", "all", "--output", "name").split()
+    assert f"elasticjob.elasticjob.io/{job}" in listed
+    assert f"elasticworker.elasticjob.io/{worker}" not in listed
+    found = kubectl(with_crds, "get", "elasticworkers", f"--field-selector=spec.job={job}", "--output", "name")
+    assert found.split() == [f"elasticworker.elasticjob.io/{worker}"]
+
+
+@pytest.mark.parametrize("plural", WHOLE)
+def test_kubectl_explains_every_field_to_its_leaves(with_crds: ControlPlane, plural: str) -> None:
+    tree = kubectl(with_crds, "explain", plural, "--recursive")
+    for path, schema in objects(schema_of(plural)):
+        printed = kubectl(with_crds, "explain", ".".join((plural, *path)))
+        for name, field in schema["properties"].items():
+            assert f" {name}\t<" in tree, (path, name)
+            described = field.get("description", "Standard object's metadata.")  # that of metadata is Kubernetes' own
+            assert "".join(described.split()) in "".join(printed.split()), (path, name)
+        assert "<no description>" not in printed, path
+
+
+def objects(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The root, and every field that has fields."""
+    found = schema.get("items", schema)
+    if path != ("metadata",) and "properties" in found:
+        yield path, found
+        for name, field in found["properties"].items():
+            yield from objects(field, (*path, name))
+
+
+def kubectl(plane: ControlPlane, *words: str) -> str:
+    command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -1,0 +1,1 @@
+"""What proves that a warm start is like a fresh one: `training` looks at itself, `runs` lets it train both ways."""

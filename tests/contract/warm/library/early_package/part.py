@@ -1,0 +1,5 @@
+"""A module of the package, which the name of a class comes from."""
+
+
+class Part:
+    """To be pickled."""

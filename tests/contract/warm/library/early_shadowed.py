@@ -1,0 +1,1 @@
+"""The one of the library."""

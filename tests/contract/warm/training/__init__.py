@@ -1,0 +1,1 @@
+"""The folder of a script; `python -m training.observe` finds it in the working directory."""

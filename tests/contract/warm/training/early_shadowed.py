@@ -1,0 +1,1 @@
+"""The script's own, in whose place the library has another."""

@@ -1,0 +1,213 @@
+"""The causes that `kubectl elasticjob why` names, each as a job that has it; test_cli.py makes them on the cluster."""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from e2e.disruption import CONTROL_PLANE
+from e2e.job import AGENT, IMAGE
+from e2e.kube import Namespace, Object
+from elasticjob_cli.why.table import Cause
+
+NOWHERE = "localhost:1/nowhere:1"
+SIZE = {"storage": "1Mi"}
+# containerd speaks plain HTTP with localhost alone, so the registry is on the node
+PRIVATE, PRIVATE_PORT = "localhost:5401/private:1", 5401
+ASKS_FOR_CREDENTIALS = f"""
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Registry(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="private"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    do_HEAD = do_GET
+HTTPServer(("127.0.0.1", {PRIVATE_PORT}), Registry).serve_forever()
+"""
+
+# an agent that takes its rounds and never serves a store
+STORELESS = """
+cp /test/group.py /tmp/
+sed 's/membership.post_store(.*)/None/' /test/agent > /tmp/agent.py
+exec python3 -u /tmp/agent.py /test/train.py
+"""
+# worker 1 takes its time
+SLOW = f'case "$HOSTNAME" in *-1-0) sleep 600;; esac; exec {" ".join(AGENT)}'
+# worker 1 fails at once
+CRASHES = f'case "$HOSTNAME" in *-1-0) echo no data >&2; exit 3;; esac; exec {" ".join(AGENT)}'
+
+
+class Case(NamedTuple):
+    """A job that does not train at full size, and what `why` says of it. `there` was made before, and what of it is in
+    no namespace is deleted after."""
+
+    cause: Cause
+    sentence: str
+    change: Callable[[Object], None] = lambda spec: None
+    replicas: int = 1
+    there: tuple[Object, ...] = ()
+
+
+def pod(**fields: Any) -> Callable[[Object], None]:
+    return lambda spec: spec["template"]["spec"].update(fields)
+
+
+def trainer(**fields: Any) -> Callable[[Object], None]:
+    return lambda spec: spec["template"]["spec"]["containers"][0].update(fields)
+
+
+def both(*changes: Callable[[Object], None]) -> Callable[[Object], None]:
+    def change(spec: Object) -> None:
+        for one in changes:
+            one(spec)
+
+    return change
+
+
+def of_job(**fields: Any) -> Callable[[Object], None]:
+    return lambda spec: spec.update(fields)
+
+
+def with_volume(**source: Any) -> Callable[[Object], None]:
+    def change(spec: Object) -> None:
+        spec["template"]["spec"]["volumes"].append({"name": "data", **source})
+        spec["template"]["spec"]["containers"][0]["volumeMounts"].append({"name": "data", "mountPath": "/data"})
+
+    return change
+
+
+def claim(name: str) -> Callable[[Object], None]:
+    return with_volume(persistentVolumeClaim={"claimName": name})
+
+
+def shell(script: str) -> Callable[[Object], None]:
+    return trainer(command=["sh", "-c", script])
+
+
+def made(kind: str, name: str, **spec: Any) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+UNBOUND = made(
+    "PersistentVolumeClaim",
+    "unbound",
+    accessModes=["ReadWriteOnce"],
+    storageClassName="of-tomorrow",
+    resources={"requests": SIZE},
+)
+REGISTRY = made(
+    "Pod",
+    "registry",
+    hostNetwork=True,
+    nodeName=CONTROL_PLANE,
+    tolerations=[{"operator": "Exists"}],
+    terminationGracePeriodSeconds=0,
+    containers=[{"name": "registry", "image": IMAGE, "command": ["python3", "-c", ASKS_FOR_CREDENTIALS]}],
+)
+NO_HANDLER = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "elasticjob-test-of-tomorrow"},
+    "handler": "of-tomorrow",
+}
+WAITS = {"name": "wait", "image": IMAGE, "command": ["sleep", "600"]}
+FORBIDDEN = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
+SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "no-such-secret", "key": "key"}}}
+BROKEN = {"name": "fetch", "image": "elasticjob/digits:dev", "command": ["sh", "-c", "echo no route >&2; exit 3"]}
+
+CASES = {
+    "unschedulable": Case(Cause.UNSCHEDULABLE, "Insufficient cpu", trainer(resources={"requests": {"cpu": "1000"}})),
+    "claim-missing": Case(Cause.CLAIM, "there is no PersistentVolumeClaim no-such-claim", claim("no-such-claim")),
+    "claim-unbound": Case(
+        Cause.CLAIM, "the PersistentVolumeClaim unbound is Pending: storageclass", claim("unbound"), there=(UNBOUND,)
+    ),
+    "gate": Case(Cause.GATED, "example.com/queue", pod(schedulingGates=[{"name": "example.com/queue"}])),
+    "image": Case(Cause.IMAGE, NOWHERE, trainer(image=NOWHERE)),
+    "pull-secret": Case(
+        Cause.PULL_SECRET,
+        "Unable to retrieve some image pull secrets (no-such-secret)",
+        both(trainer(image=NOWHERE), pod(imagePullSecrets=[{"name": "no-such-secret"}])),
+    ),
+    "credentials": Case(Cause.PULL_SECRET, "no basic auth credentials", trainer(image=PRIVATE), there=(REGISTRY,)),
+    "config": Case(Cause.CONFIG, 'secret "no-such-secret" not found', trainer(env=[SECRET])),
+    "volume": Case(Cause.VOLUME, 'configmap "no-such-map" not found', with_volume(configMap={"name": "no-such-map"})),
+    "container-error": Case(
+        Cause.CONTAINER_ERROR, "no such file or directory", trainer(command=["/nowhere"], env=[{"name": "PYTHONPATH"}])
+    ),
+    "crash-loop": Case(
+        Cause.CRASH_LOOP, "exit code 3: no data", both(shell("echo no data >&2; exit 3"), of_job(maxRestarts=100))
+    ),
+    "init-crashes": Case(
+        Cause.INIT_CRASHES, "exit code 3: no route", both(pod(initContainers=[BROKEN]), of_job(maxRestarts=100))
+    ),
+    "starting": Case(Cause.STARTING, "its init container wait runs for ", pod(initContainers=[WAITS])),
+    "sandbox": Case(
+        Cause.SANDBOX,
+        'no runtime for "of-tomorrow" is configured',
+        pod(runtimeClassName=NO_HANDLER["metadata"]["name"]),
+        there=(NO_HANDLER,),
+    ),
+    "back-off": Case(
+        Cause.BACK_OFF,
+        "in a row: its pod failed (SysctlForbidden",
+        both(pod(securityContext=FORBIDDEN), of_job(maxRestarts=100)),
+    ),
+    "template-invalid": Case(Cause.TEMPLATE_INVALID, "no container named 'trainer'", trainer(name="main")),
+    "suspended": Case(Cause.SUSPENDED, "spec.suspend is true", of_job(suspend=True)),
+    "failed": Case(Cause.FAILED, "its command must be torchrun", trainer(command=["true"])),
+    "storeless": Case(
+        Cause.STORELESS,
+        "did not serve the round's store in time",
+        both(shell(STORELESS), of_job(minReplicas=2, rendezvous={"storeReadySeconds": 3})),
+        replicas=2,
+    ),
+    "slow-joiner": Case(
+        Cause.SLOW_JOINER, "worker 1, whose trainer has run for", both(shell(SLOW), of_job(minReplicas=2)), replicas=2
+    ),
+    "last-call": Case(
+        Cause.SLOW_JOINER,
+        "It goes on with 1 of 2 at the latest 300 s after enough have joined",
+        both(shell(SLOW), of_job(rendezvous={"lastCallSeconds": 300})),
+        replicas=2,
+    ),
+    "one-short": Case(
+        Cause.CRASH_LOOP,
+        "It trains without worker 1, whose trainer crashes before it joins: ",
+        both(shell(CRASHES), of_job(maxRestarts=100)),
+        replicas=2,
+    ),
+    "no-scheduler": Case(Cause.NO_SCHEDULER, "whose pod no scheduler has placed for", pod(schedulerName="of-tomorrow")),
+    "complete": Case(
+        Cause.COMPLETE,
+        "all workers of the last round finished (1 in all)",
+        trainer(env=[{"name": "STEPS", "value": "1"}]),
+    ),
+}
+
+
+def of_record(name: str, **spec: Any) -> Callable[[Namespace], None]:
+    """A patch of the ElasticWorker that its sidecar did not write."""
+
+    def make(namespace: Namespace) -> None:
+        patch = json.dumps({"spec": spec})
+        namespace.kubectl("patch", "elasticworker", name, "--type=merge", f"--patch={patch}")
+
+    return make
+
+
+class Later(NamedTuple):
+    """What befalls a job that trains."""
+
+    cause: Cause
+    sentence: str
+    befalls: Callable[[Namespace], None]
+
+
+LATER = {
+    "invalid-record": Later(
+        Cause.INVALID_RECORD,
+        "spec.address is 10.255.255.1:29402, and the pod's own is",
+        of_record("invalid-record-0-0", address="10.255.255.1:29402"),
+    ),
+    "closed": Later(Cause.CLOSED, "closed by worker 0", of_record("closed-0-0", request={"type": "Close"})),
+}

@@ -1,0 +1,204 @@
+"""`kubectl elasticjob` on a real cluster: each cause that `why` names, made for real, and the other commands.
+
+RECORD_SCENES=1 keeps what was seen of each cause for the unit tests of `why`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from e2e.cli_cases import CASES, LATER, NO_HANDLER, Case
+from e2e.disruption import CONTROL_PLANE
+from e2e.job import WORKER_LOST_SECONDS, Job, manifest
+from e2e.kube import CACHE, ENVIRONMENT, Answer, Namespace, Object, kubectl, run, wait_until
+from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster.gather import gather
+from elasticjob_cli.reading.scene import Scene
+from elasticjob_cli.why.answer import Answer as Reply
+from elasticjob_cli.why.answer import why
+from elasticjob_cli.why.table import Cause
+from support.scenes import record
+
+ROOT = Path(__file__).parents[2]
+TOLD_SECONDS = 150
+
+
+def body_of(name: str, case: Case | None = None, **spec: Any) -> Object:
+    patient = {"workerLostSeconds": WORKER_LOST_SECONDS}
+    body = manifest(name, node=CONTROL_PLANE, replicas=case.replicas if case else 1, rendezvous=patient, **spec)
+    if case:
+        case.change(body["spec"])
+    return body
+
+
+@pytest.fixture(scope="module")
+def jobs(operator: Namespace, module_namespace: Namespace) -> Iterator[Namespace]:
+    """A namespace with all the jobs of CASES and LATER at once."""
+    bodies = [one for case in CASES.values() for one in case.there]
+    bodies += [body_of(name, case) for name, case in CASES.items()] + [body_of(name) for name in LATER]
+    module_namespace.apply(*bodies)
+    yield module_namespace
+    kubectl("delete", "runtimeclass", NO_HANDLER["metadata"]["name"])
+
+
+def scene_of(namespace: Namespace, job: str) -> Scene:
+    return gather(Cluster.connect(Place(str(CACHE / "kubeconfig"), None, namespace.name)), job)
+
+
+def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
+    """What `why` says once it names the cause in these words."""
+    seen: list[str] = []
+
+    def probe() -> Reply | None:
+        scene = scene_of(namespace, job)
+        reply = why(scene)
+        seen.append(reply.paragraph)
+        if cause not in [one.cause for one in reply.findings] or sentence not in reply.paragraph:
+            return None
+        record(job, scene)
+        return reply
+
+    return wait_until(f"{cause} and {sentence!r} of {job}", probe, TOLD_SECONDS, lambda: seen[-1:])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_why_names_the_cause(jobs: Namespace, name: str) -> None:
+    case = CASES[name]
+    reply = told(jobs, name, case.cause, case.sentence)
+    assert not reply.full
+    assert reply.findings[0].cause is case.cause
+    jobs.kubectl("delete", "elasticjob", name, "--wait=false")  # makes room on the node for those that wait
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_why_names_what_befell_a_job_that_trained(jobs: Namespace, name: str) -> None:
+    case = LATER[name]
+    wait_until(f"{name} to train", lambda: why(scene_of(jobs, name)).full, TOLD_SECONDS)
+    case.befalls(jobs)
+    told(jobs, name, case.cause, case.sentence)
+
+
+class Plugin(NamedTuple):
+    """`kubectl ej`, by the plug-in as kubectl finds it: on PATH."""
+
+    namespace: Namespace
+    folder: Path
+
+    def __call__(self, *arguments: str, seconds: float = 180) -> Answer:
+        command, *rest = arguments
+        path = f"PATH={self.folder}:{ENVIRONMENT['PATH']}"
+        return run("env", path, "kubectl", "ej", command, "--namespace", self.namespace.name, *rest, seconds=seconds)
+
+    def open(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
+        words = [str(self.folder / "kubectl-ej"), command, "--namespace", self.namespace.name, *arguments]
+        return subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+
+    def json(self, *arguments: str) -> Any:
+        answer = self(*arguments, "--output", "json")
+        assert not answer.code, answer.errors
+        return json.loads(answer.output)
+
+
+@pytest.fixture
+def ej(operator: Namespace, namespace: Namespace, tmp_path: Path) -> Plugin:
+    plugin = tmp_path / "kubectl-ej"
+    path = os.pathsep.join([str(ROOT / "core"), str(ROOT / "cli")])
+    plugin.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {sys.executable} -m elasticjob_cli "$@"\n')
+    plugin.chmod(0o755)
+    return Plugin(namespace, tmp_path)
+
+
+def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
+    ej.namespace.apply(body_of("train", env={"STEPS": "1000000"}, maxReplicas=4))
+    wait_until("the first round", lambda: ej.json("why", "train")["full"], TOLD_SECONDS)
+
+    planned, formed = ej("scale", "train", "2").output.splitlines()
+    assert planned.startswith("train goes from 1 to 2 workers. 1 pod is made; round 1 trains on until it has joined")
+    assert formed.startswith("Round 2 of 2 formed after ")
+    record("full-size", scene_of(ej.namespace, "train"))
+    refused = ej("scale", "train", "9")
+    assert (refused.code, refused.errors.strip()) == (
+        1,
+        "error: 9 is above maxReplicas 4 of train: change spec.maxReplicas first",
+    )
+
+    def stepping() -> bool:
+        return bool(ej.json("status", "train")["members"][0]["step"])  # the others' go with their heartbeats, by and by
+
+    wait_until("rank 0 to report a step", stepping, TOLD_SECONDS)
+    seen = ej.json("status", "train")
+    assert [(one["rank"], one["worker"], one["state"]) for one in seen["members"]] == [
+        (0, 0, "trains"),
+        (1, 1, "trains"),
+    ]
+    assert [one["cause"] for one in seen["rounds"]] == ["FirstFormation", "Scaled"]
+    assert [one["reason"] for one in seen["rounds"]] == ["first formation", "scaled from 1 to 2"]
+    assert 0 < seen["goodput"]["share"] < 1
+    assert "train-1-0" in ej("status", "train").output
+    assert [one["counted"] for one in ej.json("history", "train")["rounds"]] == [False, False]
+
+    every = ej("logs", "train").output.splitlines()
+    assert {line.split("]")[0] for line in every} == {"[0 train-0-0", "[1 train-1-0"}
+    one = ej("logs", "train", "--rank", "1", "--tail", "1").output
+    assert "rank=1" in one
+    assert not one.startswith("[")
+    assert ej("logs", "train", "--rank", "7").errors.strip() == "error: there is no rank 7 in round 2: it has 2 workers"
+
+    assert "All workers have ended after" in ej("suspend", "train").output
+    assert [one["cause"] for one in ej.json("why", "train")["findings"]] == ["Suspended"]
+    assert "Round 3 of 2 formed after" in ej("resume", "train").output
+    late = ej("scale", "train", "3", "--timeout", "0.1")
+    assert late.code == 4
+    assert "waited 0.1 s for a round of 3 workers; what was asked for stays. " in late.errors
+
+
+def test_logs_follow_a_rank_from_pod_to_pod_until_the_job_ends(ej: Plugin, job: Job) -> None:
+    job.apply(replicas=2)
+    first = job.wait_for_round(2)
+    job.wait_for_training(2)
+    with (
+        ej.open("logs", "train", "--rank", "1", "--follow") as following,
+        ej.open("logs", "train", "-f") as all_of_them,
+    ):
+        one, every = reading(following), reading(all_of_them)
+        shown = "a step of rank 1 in both"
+        wait_until(shown, lambda: all("rank=1 " in "".join(lines) for lines in (one, every)), TOLD_SECONDS)
+        job.delete_pod(job.member_pods()[1])
+        job.wait_for_round(2, after=first)
+        job.wait_for_training(2)
+        job.finish_training()
+        job.wait_for_condition("Complete")
+        assert following.wait(TOLD_SECONDS) == all_of_them.wait(TOLD_SECONDS) == 0
+    groups = list(dict.fromkeys(line.split()[0] for line in one if line.startswith("group=")))
+    assert len(groups) == 2
+    assert not [line for line in one if "rank=0 " in line]
+    assert "saved\n" in one
+    steps = [line for line in one if line.startswith("group=")]
+    assert len(steps) == len(set(steps))
+    assert {line.split("]")[0] for line in every} >= {"[0 train-0-0", "[1 train-1-0", "[1 train-1-1"}
+
+
+def reading(process: "subprocess.Popen[str]") -> list[str]:
+    """Its lines, as they come."""
+    lines: list[str] = []
+    threading.Thread(target=lambda: lines.extend(process.stdout or ()), daemon=True).start()
+    return lines
+
+
+def test_run_makes_what_its_dry_run_prints(ej: Plugin) -> None:
+    words = ["run", "made", "--image", "elasticjob/digits:dev", "--replicas", "2", "--env", "A=b"]
+    script = ["--", "train.py", "--lr", "1"]
+    printed = ej(*words, "--dry-run=server", "--output", "json", *script)
+    assert printed.code == 0, printed.errors
+    assert ej(*words, *script).output == "elasticjob.elasticjob.io/made created\n"
+    template = ej.namespace.get("elasticjob", "made")["spec"]["template"]
+    assert template == json.loads(printed.output)["spec"]["template"]
+    assert ej(*words, *script).errors == 'error: elasticjobs.elasticjob.io "made" already exists\n'
+    assert "made" in ej("status").output

@@ -1,0 +1,58 @@
+"""The blocks of the documents' pages: shell commands and manifests, as their readers copy them.
+
+A shell block is run by a test unless its first line says that it is not, and why; readers see that line too.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+# the pages whose commands are run, each in its order
+RUN = ("quick-start.md", "operations.md", "moving.md")
+# sections of the quick start that need pods which run: tests/e2e/test_docs.py
+ON_A_CLUSTER = ("Change its size while it trains", "Look at it", "The end")
+
+BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+NOT_RUN = re.compile(r"# not run by a test(?: of this page)?: \w.*")
+FILE = re.compile(r"`([\w-]+\.yaml)`:\s*$")
+
+
+class Block(NamedTuple):
+    """`file`: the name under which the text before it tells to save it. `number` counts a page's blocks."""
+
+    page: str
+    section: str
+    number: int
+    language: str
+    text: str
+    file: str = ""
+
+    @property
+    def is_run(self) -> bool:
+        return not NOT_RUN.match(self.text)
+
+    @property
+    def name(self) -> str:
+        return f"{self.page} {self.section or 'top'} {self.number}"
+
+
+def blocks(page: Path, *languages: str) -> Iterator[Block]:
+    """The fenced blocks of `page` in these languages, in its order."""
+    text = page.read_text()
+    for number, match in enumerate(BLOCK.finditer(text)):
+        before = text[: match.start()]
+        sections = re.findall(r"^##+ (.*)$", before, re.M)
+        file = FILE.search(before.rstrip())
+        found = Block(page.name, sections[-1] if sections else "", number, *match.groups(), file[1] if file else "")
+        if found.language in languages:
+            yield found
+
+
+def manifests() -> list[Block]:
+    """All whole manifests of all pages."""
+    found = [block for page in PAGES for block in blocks(page, "yaml")]
+    return [block for block in found if block.text.startswith("apiVersion:")]

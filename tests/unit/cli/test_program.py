@@ -1,0 +1,82 @@
+"""The program around the commands: completion, help, and that its distribution fits the others."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from elasticjob_cli import completion
+from elasticjob_cli.app import cli
+from elasticjob_cli.errors import Exit
+
+ROOT = Path(__file__).parents[3]
+OWN = tomllib.loads((ROOT / "cli" / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DOCUMENT = (ROOT / "docs" / "cli.md").read_text()
+
+
+def test_its_version_is_the_projects_and_it_needs_the_types_of_that() -> None:
+    assert OWN["version"] == PROJECT["version"]
+    assert f"elasticjob=={PROJECT['version']}" in OWN["dependencies"]
+
+
+def test_the_development_environment_has_what_it_needs() -> None:
+    extras = PROJECT["optional-dependencies"]
+    there = {*extras["dev"], *extras["operator"]}
+    assert {one for one in OWN["dependencies"] if not one.startswith("elasticjob")} <= there
+
+
+def test_each_command_and_exit_code_is_documented() -> None:
+    for name in cli.commands:
+        assert f"`kubectl elasticjob {name}" in DOCUMENT, name
+    for code in Exit:
+        assert f"| {code.value} |" in DOCUMENT, code
+
+
+def test_each_option_is_documented() -> None:
+    for command in cli.commands.values():
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or f"`{option}" in DOCUMENT, f"{command.name} {option}"
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_a_shell_gets_its_script(shell: str) -> None:
+    assert "kubectl-elasticjob" in CliRunner().invoke(cli, ["completion", shell]).stdout
+
+
+def test_kubectl_gets_its_completions_and_that_no_files_are_meant() -> None:
+    told = completion.answer(cli, ["s"])
+    assert [one.partition("\t")[0] for one in told] == ["scale", "status", "suspend", ":4"]
+    assert completion.answer(cli, ["status", "--w"])[0].startswith("--watch\t")
+    assert completion.answer(cli, ["completion", ""]) == ["bash", "zsh", "fish", ":4"]
+
+
+def test_completion_without_a_cluster_is_silent(tmp_path: Path) -> None:
+    away = str(tmp_path / "nothing")
+    assert completion.answer(cli, ["why", "--kubeconfig", away, ""]) == [":4"]
+    assert completion.answer(cli, ["why", "--kubeconfig", away, "--context", ""]) == [":4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["status", "a", "-A"], "-A goes without JOB"),
+        (["status", "--watch"], "--watch needs a JOB"),
+        (["logs", "a", "-f", "-p"], "--previous and --follow exclude each other"),
+        (["why", "a", "--operator", "nobody"], "'nobody' is not NAMESPACE/LEASE"),
+        (["scale", "a", "0"], "0 is not in the range x>=1"),
+        (["scale", "a", "2", "--timeout", "0"], "0.0 is not in the range x>0"),
+    ],
+)
+def test_a_wrong_command_line_is_told(arguments: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == Exit.WRONG_COMMAND_LINE
+    assert sentence in done.stderr
+
+
+def test_a_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["why", "a", "--kubeconfig", str(tmp_path / "nothing")])
+    assert done.exit_code == Exit.REFUSED
+    assert done.stderr.startswith("error: the kubeconfig cannot be used: ")

@@ -1,0 +1,195 @@
+"""The time line of a job, what counted, and what its members do."""
+
+from datetime import timedelta
+
+import pytest
+
+from elasticjob.objects import Object
+from elasticjob_cli.output.console import plain
+from elasticjob_cli.output.views import history_view, status_json, status_view
+from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.members import Rates, members_of
+from elasticjob_cli.reading.rounds import Round, goodput, rounds_of
+from elasticjob_cli.reading.times import age, length
+from elasticjob_cli.reading.words import names
+from support.cli_jobs import NOW, ago, condition, formed, forming, joins, pod, record, scene
+
+
+def kept(number: int, formed_ago: float, after: float, cause: str = "Scaled", **more: object) -> Object:
+    words = {"cause": cause, "reason": f"why it was {cause}"}
+    return {"round": number, "size": 2, "seconds": after, "time": ago(formed_ago)} | words | more
+
+
+def lost(cause: str, seconds: float, message: str = "worker 0 lost") -> Object:
+    about = {"kind": "ElasticJob", "name": "digits"}
+    return {
+        "metadata": {"annotations": {"elasticjob.io/cause": cause}},
+        "involvedObject": about,
+        "reason": "WorkerLost",
+        "message": message,
+        "eventTime": ago(seconds),
+    }
+
+
+HISTORY = [kept(1, 900, 20, "FirstFormation"), kept(2, 500, 10), kept(3, 100, 4, "WorkerFailed")]
+
+
+def standing(**more: object) -> Look:
+    return formed([0, 1], number=3, history=HISTORY, **more)
+
+
+def test_a_round_lasts_until_the_next_is_opened() -> None:
+    assert [(one.number, one.formed_after, one.lasted) for one in rounds_of(standing())] == [
+        (1, 20, 390),
+        (2, 10, 396),
+        (3, 4, 100),
+    ]
+
+
+def test_goodput_since_the_start() -> None:
+    found = goodput(standing(), rounds_of(standing()))
+    assert found is not None
+    assert (found.trained, found.lost, found.whole) == (886, 34, True)
+    assert found.share == pytest.approx(886 / 920)
+
+
+def test_goodput_of_a_job_whose_first_rounds_are_not_kept() -> None:
+    """What was lost before the oldest round that is kept is before the time of which is spoken."""
+    seen = formed([0, 1], number=3, history=HISTORY[1:])
+    found = goodput(seen, rounds_of(seen))
+    assert found is not None
+    assert (found.trained, found.lost, found.whole) == (496, 4, False)
+    assert "Since the oldest round that its status keeps it trained for 8 min 16 s" in plain(*history_view(seen))
+
+
+def test_time_is_lost_while_a_round_forms_but_not_while_suspended() -> None:
+    agreed = {"round": 4, "phase": "Forming", "participants": "0/ab.0"}
+    told = [condition("Rendezvoused", "False", 40)]
+    for suspend, seconds in ((False, 74), (True, 34)):
+        status = {"rendezvous": agreed, "history": HISTORY, "conditions": told}
+        seen = look(scene({"replicas": 2, "suspend": suspend}, status))
+        found = goodput(seen, rounds_of(seen))
+        assert found is not None
+        assert (found.trained, found.lost) == (846, seconds)
+
+
+def last_round(*events: Object, **more: object) -> Round:
+    history = [*HISTORY[:2], kept(3, 100, 4, **more)]  # type: ignore[arg-type]
+    status = {"rendezvous": {"round": 3, "phase": "Formed"}, "history": history}
+    return rounds_of(look(scene({"replicas": 2}, status, events=list(events))))[-1]
+
+
+@pytest.mark.parametrize(
+    ("cause", "counted", "loss", "why"),
+    [
+        ("WorkerFailed", True, "PodFailed", "the training itself failed"),
+        ("WorkerFailed", False, "NoAnswer", "the loss explains it: worker 0 lost"),
+        ("TrainerHung", False, "PodDeleted", "the loss explains it: worker 0 lost"),
+        ("PodFailed", False, "PodFailed", "it is no failure of the training"),
+        ("PodDeleted", False, "PodDeleted", "it is no failure of the training"),
+    ],
+)
+def test_whether_a_failure_counted_and_why(cause: str, counted: bool, loss: str, why: str) -> None:
+    found = last_round(lost(loss, 101), cause=cause, counted=counted)
+    assert (found.cause, found.counted, found.why) == (cause, counted, why)
+
+
+def test_a_loss_of_another_time_explains_nothing() -> None:
+    assert last_round(lost("NoAnswer", 300), cause="WorkerFailed").why == "it is no failure of the training"
+
+
+def test_an_older_operator_has_sentences_only() -> None:
+    found = last_round(cause="scaled from 1 to 2", reason="")
+    assert (found.reason, found.counted) == ("scaled from 1 to 2", False)
+
+
+def test_members_are_in_rank_order_and_others_after_them() -> None:
+    seen = formed([2, 0], spec={"replicas": 4}, pods=[pod(1)], records=[record(1, joins(4))])
+    assert [(one.rank, one.worker, one.pod, one.node, one.state) for one in members_of(seen, {})] == [
+        (0, 2, "digits-2-0", "node-2", "trains"),
+        (1, 0, "digits-0-0", "node-0", "trains"),
+        (None, 1, "digits-1-0", "node-1", "has joined"),
+        (None, 3, "", "", "no pod"),
+    ]
+
+
+def test_status_and_history_of_a_job_that_has_formed_no_round() -> None:
+    seen = forming(last=[], spec={"replicas": 1}, pods=[pod(0)], rendezvous={"round": 1, "reason": ""})
+    assert plain(*status_view(seen, {})).startswith("digits  Pending  round 1 forming, 0 of 1 worker (at least 1)")
+    assert plain(*history_view(seen)).startswith("digits has formed no round yet.")
+    assert status_json(seen, {})["rounds"] == []
+
+
+def test_a_spare_has_no_rank_and_waits() -> None:
+    seen = formed([0, 1], spec={"spareReplicas": 2}, pods=[pod(2), pod(3)], records=[record(2, joins(4))])
+    assert [(one.rank, one.spare, one.worker, one.state) for one in members_of(seen, {})][2:] == [
+        (None, True, 2, "waits for a place"),
+        (None, True, 3, "is starting"),
+    ]
+    text = plain(*status_view(seen, {}))
+    assert ", 2 of 2 workers (at least 1), 1 of 2 spares ready, restarts 0 of 3" in text
+    assert "\nspare        2   digits-2-0" in text
+
+
+def test_a_step_is_shown_also_where_the_api_server_keeps_no_account_of_writes() -> None:
+    """As of each record that its sidecar has joined with."""
+    told = record(0, joins(3), step=7)
+    del told["metadata"]["managedFields"]
+    assert [one.step for one in members_of(formed([0], records=[told]), {})] == [7]
+
+
+def test_a_rate_lies_between_two_steps_and_falls_while_no_other_comes() -> None:
+    rates = Rates()
+    for seconds, step in ((0, 100), (2, 100), (5, 110), (7, 110)):
+        rates.note({"a": step}, NOW + timedelta(seconds=seconds))
+    assert [rates.rates(NOW + timedelta(seconds=seconds)) for seconds in (5, 10, 25)] == [
+        {"a": 2},
+        {"a": 2},
+        {"a": 0.5},
+    ]
+    rates.note({"a": 7}, NOW + timedelta(seconds=26))
+    assert rates.rates(NOW + timedelta(seconds=27)) == {}
+
+
+def test_status_shows_it_all_on_plain_lines() -> None:
+    seen = formed([0, 1], number=3, history=HISTORY, phase="Running", progress={"step": 7, "summary": "7/60"})
+    text = plain(*status_view(seen, {}))
+    assert text.startswith("digits  Running  round 3 formed, 2 of 2 workers (at least 1), restarts 0 of 3, step 7/60\n")
+    assert (
+        "RANK   WORKER   POD          NODE     STEP   RATE   AGE   STATE\n   0        0   digits-0-0   node-0      -"
+        in text
+    )
+    assert "\n    3         2   " in text
+    assert text.endswith("Since its start it trained for 14 min 46 s (96.3 %) and lost 34 s between rounds.")
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+    assert status_json(seen, {})["goodput"]["share"] == pytest.approx(886 / 920)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "long", "short"),
+    [
+        (0.04, "0 s", "0s"),
+        (4.13, "4.1 s", "4s"),
+        (12.4, "12 s", "12s"),
+        (119, "119 s", "119s"),
+        (200, "3 min 20 s", "3m"),
+        (7500, "2 h 5 min", "2h"),
+        (200000, "2 d 7 h", "2d"),
+        (None, "", ""),
+    ],
+)
+def test_lengths_of_time(seconds: float | None, long: str, short: str) -> None:
+    assert (length(seconds), age(seconds)) == (long, short)
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [
+        ([3], "worker 3"),
+        ([3, 4], "workers 3 and 4"),
+        ([0, 1, 2, 3, 4], "workers 0, 1, 2, 3 and 4"),
+        ([0, 1, 2, 3, 4, 5], "workers 0, 1, 2, 3 and 2 more"),
+    ],
+)
+def test_names_of_workers(workers: list[int], words: str) -> None:
+    assert names(workers) == words

@@ -1,0 +1,298 @@
+"""`why` on paper: which workers are told together, what follows when, and what no test makes in a cluster."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elasticjob.objects import Object
+from elasticjob_cli.errors import CliError
+from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.scene import Leader
+from elasticjob_cli.why.answer import answer
+from elasticjob_cli.why.table import Cause
+from support.cli_jobs import NOW, ago, condition, formed, forming, joins, pod, record, scene
+
+LEASE = "elasticjob-system/elasticjob-operator"
+
+
+def unscheduled(index: int, message: str = "0/3 nodes have 1 nvidia.com/gpu") -> Object:
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return pod(index, since=None, phase="Pending", conditions=[told])
+
+
+def event(of: Object, reason: str, message: str, seconds: float = 5) -> Object:
+    about = {"kind": "Pod", "name": of["metadata"]["name"], "uid": of["metadata"]["uid"]}
+    return {
+        "metadata": {"name": "e"},
+        "involvedObject": about,
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": ago(seconds),
+    }
+
+
+def causes(seen: Look) -> list[Cause]:
+    return [one.cause for one in answer(seen).findings]
+
+
+def test_a_full_group_has_no_cause() -> None:
+    reply = answer(formed([0, 1], history=[{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(200)}]))
+    assert reply.full
+    assert reply.paragraph == "Round 4 trains at full size, with 2 workers; it formed 3 min 20 s ago."
+
+
+def test_the_issues_example() -> None:
+    """Three have joined and the last call runs since five seconds; who is missing may yet come, as its pod is new."""
+    seen = forming(joined=[0, 1, 2], last=[0, 1, 2, 3], spec={"minReplicas": 2}, pods=[unscheduled(3)])
+    assert answer(seen).paragraph == (
+        "Round 2 is forming for 12 s (worker 2 lost: its pod was deleted): 3 of 4 workers have joined. It waits for "
+        "worker 3, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, or ask for less in "
+        "the template. It goes on with 3 of 4 now, as nobody else is on the way."
+    )
+
+
+def test_a_last_call_is_told_though_nobody_knows_since_when_it_runs() -> None:
+    known = forming(joined=[0, 1])
+    seen = look(replace(known.scene, records=[unaccounted(one) for one in known.scene.records]))
+    assert answer(seen).paragraph.endswith("It goes on with 2 of 3 at the latest 30 s after enough have joined.")
+
+
+def test_a_group_of_which_a_pod_is_gone_is_not_full() -> None:
+    """An operator that leads breaks the round within a second; without one it stays."""
+    whole = formed([0, 1])
+    seen = look(replace(whole.scene, pods=whole.scene.pods[:1]))
+    reply = answer(seen)
+    assert not reply.full
+    assert reply.paragraph.startswith("Round 4 trains with 1 of 2 workers; it formed some time ago. It trains without ")
+    assert (
+        "worker 1, which has no pod yet: it is about to be made, if an operator leads: you may not" in reply.paragraph
+    )
+
+
+def unaccounted(body: Object) -> Object:
+    """A record of which the API server does not know who wrote what when, as sidecars write it."""
+    return {**body, "metadata": {**body["metadata"], "managedFields": []}}
+
+
+@pytest.mark.parametrize(("spares", "told"), [(0, False), (1, True)])
+def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, told: bool) -> None:
+    seen = formed([0], spec={"replicas": 2, "spareReplicas": spares}, pods=[unscheduled(1)])
+    assert ("No spare is ready to take a place." in answer(seen).paragraph) is told
+    full = formed([0], spec={"spareReplicas": spares}, pods=[unscheduled(1)] * spares)
+    assert "spare" not in answer(full).paragraph
+
+
+def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:
+    seen = formed([0], spec={"replicas": 5}, pods=[unscheduled(1), unscheduled(2), unscheduled(3, "no room"), pod(4)])
+    reply = answer(seen)
+    without = (
+        "It trains without workers 1 and 2, whose pods are pending: 0/3 nodes have 1 nvidia.com/gpu; and without "
+        "worker 3, whose pod is pending: no room; and without worker 4, whose trainer has run for 100 s and not joined "
+        "yet."
+    )
+    assert without in reply.paragraph
+    assert reply.paragraph.count("Make room or add nodes") == 1
+    assert reply.paragraph.endswith("The others train on until more have joined.")
+
+
+@pytest.mark.parametrize(
+    ("seen", "follows"),
+    [
+        (forming(joined=[0], spec={"minReplicas": 2}), "It trains when at least 2 have joined."),
+        (forming(joined=[0, 1]), "It goes on with 2 of 3 in 25 s at the latest."),
+        (forming(joined=[0, 1], pods=[unscheduled(2)]), "It goes on with 2 of 3 now, as nobody else is on the way."),
+        (
+            forming(joined=[0, 1], pods=[pod(2)], records=[record(2, joins(0))]),
+            "It goes on with 2 of 3 once the members of the last round have joined or count as lost.",
+        ),
+        (
+            formed([0, 1], spec={"replicas": 4}, pods=[pod(2)], records=[record(2, joins(4), asked=10)]),
+            "Worker 2 has joined and waits for the next round, which is opened in 20 s at the latest.",
+        ),
+    ],
+    ids=["too few", "last call", "all stuck", "members stop", "newcomer"],
+)
+def test_what_follows(seen: Look, follows: str) -> None:
+    assert answer(seen).paragraph.endswith(follows)
+
+
+def test_the_last_call_runs_from_the_worker_that_completed_the_minimum() -> None:
+    said = [record(0, joins(1), asked=10), record(1, joins(1), asked=6), record(2, joins(1), asked=2)]
+    pods = [pod(index) for index in range(3)]
+    seen = forming(last=[0, 1, 2, 3], spec={"minReplicas": 2}, pods=pods, records=said)
+    assert answer(seen).paragraph.endswith("It goes on with 3 of 4 in 24 s at the latest.")
+
+
+def test_a_last_call_that_a_worker_has_named_counts() -> None:
+    seen = forming(joined=[0], records=[record(1, joins(1) | {"lastCallSeconds": 100}, asked=5)], pods=[pod(1)])
+    assert answer(seen).paragraph.endswith("It goes on with 2 of 3 in 95 s at the latest.")
+
+
+def crash(index: int, name: str = "trainer", code: int = 1, **state: Any) -> Object:
+    end = {"exitCode": code, "reason": "Error", "message": "a\nImportError: no torch\n"}
+    status = {"name": name, "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, **state}
+    status["lastState"] = {"terminated": end}
+    kind = "containerStatuses" if name == "trainer" else "initContainerStatuses"
+    return pod(index, since=None, **{kind: [status]})
+
+
+REFUSED = (
+    "0 of 3 workers have joined; worker 2: its pods failed 4 times in a row: its pod failed (OOMKilled); each next pod "
+    "is made later, at most 300 s after the last failed"
+)
+STARTS = pod(2, since=None)
+
+
+@pytest.mark.parametrize(
+    ("seen", "cause", "sentence"),
+    [
+        (
+            forming(conditions=[condition("Rendezvoused", "False", 12, REFUSED)]),
+            Cause.BACK_OFF,
+            "whose pods failed 4 times in a row: its pod failed (OOMKilled)",
+        ),
+        (forming(joined=[0, 1]), Cause.NO_POD, "worker 2, which has no pod yet"),
+        (
+            forming(joined=[0, 1], pods=[crash(2)]),
+            Cause.CRASH_LOOP,
+            "started again 2 times: exit code 1: ImportError: no torch",
+        ),
+        (
+            forming(joined=[0, 1], pods=[crash(2, "elasticjob-sidecar")]),
+            Cause.SIDECAR_CRASHES,
+            "whose sidecar crashes: started again 2 times: exit code 1",
+        ),
+        (
+            forming(joined=[0, 1], pods=[pod(2)], records=[record(2, joins(0), asked=600, heard=460)]),
+            Cause.SILENT,
+            "worker 2, which has given no sign of life for 7 min 40 s",
+        ),
+        (
+            forming(
+                joined=[0, 1],
+                rendezvous={"challenge": {"number": 3, "members": "1-2/ab.2"}},
+                pods=[pod(2)],
+                records=[record(2, joins(0), asked=60, heard=4)],
+            ),
+            Cause.SILENT,
+            "worker 2, which has given no sign of life for 4 s",
+        ),
+        (
+            forming(
+                joined=[0, 1],
+                rendezvous={"challenge": {"number": 3, "members": "1-2/ab.2"}},
+                pods=[pod(2)],
+                records=[unaccounted(record(2, joins(0)))],
+            ),
+            Cause.SILENT,
+            "worker 2, which has given no sign of life for some seconds",
+        ),
+        (
+            forming(joined=[0, 1], pods=[pod(2)], records=[record(2, joins(0))]),
+            Cause.STOPPING,
+            "worker 2, which still stops the processes of the last round, since 12 s ago",
+        ),
+        (
+            forming(joined=[0, 1], pods=[pod(2)], records=[record(2, {"type": "Leave", "cause": "StoreNotReady"})]),
+            Cause.STORELESS,
+            "worker 2, which served no store as rank 0: storeReadySeconds is 20",
+        ),
+        (forming(joined=[0, 1], pods=[STARTS]), Cause.STARTING, "worker 2, whose pod is starting: it is being set up"),
+    ],
+    ids=lambda value: value if isinstance(value, Cause) else "",
+)
+def test_causes_that_no_test_makes_in_a_cluster(seen: Look, cause: Cause, sentence: str) -> None:
+    assert cause in causes(seen)
+    assert sentence in answer(seen).paragraph
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "cause", "sentence"),
+    [
+        (
+            "FailedCreatePodSandBox",
+            "no IP addresses left",
+            Cause.SANDBOX,
+            "the node cannot set up: no IP addresses left",
+        ),
+        ("FailedAttachVolume", "volume is attached to node-1", Cause.VOLUME, "volume is attached to node-1"),
+        ("Pulling", 'Pulling image "train:1"', Cause.STARTING, 'is starting: Pulling image "train:1" for 5 s'),
+    ],
+)
+def test_causes_that_only_a_pods_events_tell(reason: str, message: str, cause: Cause, sentence: str) -> None:
+    told = scene({"replicas": 1}, {}, [pod(0, since=None)], events=[event(pod(0), reason, message)])
+    assert causes(look(told)) == [cause]
+    assert sentence in answer(look(told)).paragraph
+    other = {**pod(0, since=None), "metadata": {**pod(0)["metadata"], "uid": "another"}}
+    assert causes(look(scene({"replicas": 1}, {}, [other], events=[event(pod(0), reason, message)]))) == [
+        Cause.STARTING
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("failed to authorize: unexpected status: 401 Unauthorized", Cause.PULL_SECRET),
+        ("pull access denied, repository does not exist or may require authorization", Cause.PULL_SECRET),
+        ("manifest unknown: sha256:40135", Cause.IMAGE),
+    ],
+)
+def test_what_a_registry_says_of_credentials_is_the_pull_secrets(message: str, cause: Cause) -> None:
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": message}}}
+    status = [{"name": "trainer", "restartCount": 0, **waiting}]
+    seen = look(scene({"replicas": 1}, {}, [pod(0, since=None, containerStatuses=status)]))
+    assert causes(seen) == [cause]
+    assert message in answer(seen).paragraph
+
+
+@pytest.mark.parametrize(
+    ("leader", "behind", "sentence"),
+    [
+        (Leader(LEASE), 60, f"nobody has answered to the job for 60 s; you may not read the Lease {LEASE}"),
+        (Leader(LEASE, readable=True), 60, f"there is no Lease {LEASE}, and nobody has answered to the job for 60 s"),
+        (
+            Leader(LEASE, readable=True, lease={"spec": {"holderIdentity": "a"}}, beats=True),
+            60,
+            "it leads, and has not ",
+        ),
+        (Leader(LEASE), 5, ""),
+        (Leader(LEASE, readable=True), 5, ""),
+    ],
+)
+def test_an_operator_that_does_not_answer(leader: Leader, behind: float, sentence: str) -> None:
+    told = scene({"replicas": 1}, {"observedGeneration": 0}, leader=leader)
+    told.job["metadata"]["managedFields"] = [{"time": ago(behind)}]
+    reply = answer(look(told))
+    assert sentence in reply.paragraph
+    assert bool(sentence) is any(one.cause in (Cause.NO_OPERATOR, Cause.NO_RIGHTS) for one in reply.findings)
+
+
+def test_a_pod_that_took_a_members_place_is_no_member() -> None:
+    """It has joined nothing yet, and stops no processes of the last round."""
+    new = {**record(2), "spec": {**record(2)["spec"], "id": "cd.0"}}
+    seen = forming(joined=[0, 1], pods=[pod(2)], records=[new])
+    assert causes(seen) == [Cause.SLOW_JOINER]
+    assert [worker.index for worker in seen.members] == [0, 1]
+    without_record = pod(2)
+    variables = [{"name": "ELASTICJOB_BATCH", "value": "cd"}]
+    without_record["spec"]["initContainers"] = [{"name": "elasticjob-sidecar", "env": variables}]
+    assert [worker.index for worker in forming(joined=[0, 1], pods=[without_record]).members] == [0, 1]
+
+
+def test_what_a_user_may_not_see_is_not_concluded_from() -> None:
+    status = {"rendezvous": {"round": 1, "phase": "Forming"}}
+    reply = answer(look(scene({"replicas": 2}, status, hidden=("pods", "events", "elasticworkers"))))
+    assert reply.paragraph == (
+        "Round 1 is forming for 16 min 40 s. You may not see its pods, events and elasticworkers, so nothing can be "
+        "said of its workers."
+    )
+
+
+def test_a_job_of_another_api_is_told() -> None:
+    with pytest.raises(CliError, match=r"is not of the API that this tool knows \(replicas: "):
+        look(scene({"replicas": "many"}, {}))
+
+
+def test_now_is_the_api_servers() -> None:
+    assert answer(look(scene({"replicas": 1}, {}, now=NOW))).now.startswith("Round 1 is forming for 16 min 40 s: ")

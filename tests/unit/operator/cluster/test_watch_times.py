@@ -1,0 +1,71 @@
+"""Whether the watches go on."""
+
+from elasticjob_operator.cluster.watch_times import SILENT_SECONDS, WatchTimes
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+ALL = ("/apis/elasticjob.io/v1alpha1/elasticjobs", "/api/v1/pods", "/apis/elasticjob.io/v1alpha1/elasticworkers")
+
+
+def test_a_watch_that_does_not_begin_any_more_is_named() -> None:
+    clock = Clock()
+    watches = WatchTimes(clock)
+    watches.start()
+    for _ in range(20):
+        clock.now += 10
+        for path in ALL:
+            watches.begins(path)
+    assert (watches.problem(), watches.silence()[0]) == ("", 0)
+    for _ in range(10):
+        clock.now += 10
+        for path in (ALL[0], ALL[2]):
+            watches.begins(path)
+    assert "the watch of pods has not begun for 100 s" in watches.problem()
+    watches.begins(ALL[1])
+    assert watches.problem() == ""
+
+
+def test_one_that_never_began_is_missed_from_the_start() -> None:
+    clock = Clock()
+    watches = WatchTimes(clock)
+    watches.start()
+    watches.begins(ALL[0])
+    watches.begins(ALL[1])
+    clock.now += SILENT_SECONDS
+    assert watches.problem() == ""
+    clock.now += 1
+    watches.begins(ALL[0])
+    watches.begins(ALL[1])
+    assert "the watch of elasticworkers" in watches.problem()
+
+
+def test_of_several_namespaces_each_that_was_watched_is_to_go_on() -> None:
+    clock = Clock()
+    watches = WatchTimes(clock)
+    watches.start()
+    for kind in ("elasticjobs", "pods", "elasticworkers"):
+        watches.begins(f"/api/v1/namespaces/a/{kind}")
+        watches.begins(f"/api/v1/namespaces/b/{kind}")
+    clock.now += SILENT_SECONDS + 1
+    for kind in ("elasticjobs", "pods", "elasticworkers"):
+        watches.begins(f"/api/v1/namespaces/a/{kind}")
+    assert "/namespaces/b/" in watches.problem()
+
+
+def test_who_does_not_lead_watches_nothing() -> None:
+    clock = Clock()
+    watches = WatchTimes(clock)
+    clock.now += 1000
+    watches.begins(ALL[0])
+    assert (watches.silence(), watches.problem()) == ((0.0, ""), "")
+    watches.start()
+    clock.now += 1000
+    watches.stop()
+    assert watches.problem() == ""

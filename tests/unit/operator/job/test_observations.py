@@ -1,0 +1,201 @@
+"""What a step adds to the metrics; above all that nothing is added twice, by whomever the job is led."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elasticjob.agreed import state_of
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.rendezvous import Clocks, Spec
+from elasticjob_operator.job.observations import Metric, Observation, Times, observe
+from elasticjob_operator.job.status import Report, status_of
+from support.operator_objects import job
+from support.rendezvous_world import World
+from support.statuses import NOW
+
+
+class Led(World):
+    """A job on paper whose status is kept as the operator does, and what its leader has observed."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.status, self.times, self.term = ElasticJobStatus(), Times(counted=1000.0), 1
+        self.found: list[Observation] = []
+        self.heard: float | None = None
+        super().__init__(**spec)
+
+    def step(self) -> Any:
+        clocks = self.state.clocks
+        self.state = state_of(self.status, clocks)
+        decision = super().step()
+        report = self.report(decision)
+        found, self.times = observe(report, clocks, self.times, self.now, self.heard)
+        self.found += found
+        self.status = status_of(report)
+        return decision
+
+    def report(self, decision: Any) -> Report:
+        spec: Spec = self.spec
+        given = {"replicas": spec.replicas, "minReplicas": spec.min_replicas, "suspend": spec.suspend}
+        body = job(**given, maxRestarts=spec.max_restarts)
+        return Report(
+            job=body,
+            spec=ElasticJobSpec.parse(body["spec"]),
+            workers=tuple(self.workers.values()),
+            ready=frozenset(),
+            decision=decision,
+            before=self.status,
+            problem=None,
+            refusal=None,
+            term=self.term,
+            now=NOW,
+        )
+
+    def new_leader(self) -> None:
+        self.term += 1
+        self.state = replace(self.state, clocks=Clocks(opened=self.now, formed=self.now))
+        self.times, self.found = Times(counted=self.now), []
+
+    def sums(self, *without: Metric) -> dict[tuple[Metric, str], float]:
+        found: dict[tuple[Metric, str], float] = {}
+        for metric, value, label in self.found:
+            if metric not in without:
+                found[metric, label] = round(found.get((metric, label), 0) + value, 3)
+        return found
+
+
+TIMES = (Metric.TRAINED, Metric.LOST, Metric.WORKERS_TRAINED, Metric.WORKERS_WANTED)
+
+
+def led(size: int = 2, **spec: Any) -> Led:
+    world = Led(replicas=size, **spec)
+    world.now += 5
+    world.up(*range(size))
+    assert world.phase == "1 Formed"
+    return world
+
+
+def test_the_first_round_is_counted_from_the_job_on() -> None:
+    assert led().sums(*TIMES) == {(Metric.ROUNDS_FORMED, "FirstFormation"): 1, (Metric.REFORMED, "FirstFormation"): 5}
+
+
+def test_a_loss_and_the_next_round() -> None:
+    world = led()
+    world.found.clear()
+    world.heard = world.now + 9.5
+    world.now += 10
+    world.delete(1)
+    world.heard = None
+    world.now += 2
+    world.rejoin(0)
+    world.up(1)
+    assert world.sums(*TIMES) == {
+        (Metric.WORKERS_LOST, "PodDeleted"): 1,
+        (Metric.ROUNDS_ENDED, "PodDeleted"): 1,
+        (Metric.TOLD, "PodDeleted"): 0.5,
+        (Metric.ROUNDS_FORMED, "PodDeleted"): 1,
+        (Metric.REFORMED, "PodDeleted"): 2.5,
+    }
+
+
+def test_a_missing_answer_is_told_of_from_the_question_on() -> None:
+    world = led(worker_lost=20)
+    world.found.clear()
+    world.doubt(0, 1)
+    world.beat(0)
+    world.now += 10
+    world.step()
+    sums = world.sums(*TIMES)
+    assert (sums[Metric.CHALLENGED, ""], sums[Metric.WORKERS_LOST, "NoAnswer"]) == (2, 1)
+    assert sums[Metric.TOLD, "NoAnswer"] == 10
+
+
+def test_where_only_time_has_passed_nobody_knows_when_it_began() -> None:
+    world = led()
+    world.found.clear()
+    world.spoil(1)
+    world.wait(20, living=(0,))
+    assert (Metric.ROUNDS_ENDED, "InvalidRecord") in world.sums()
+    assert Metric.TOLD not in {metric for metric, _ in world.sums()}
+
+
+def test_seconds_are_trained_or_lost() -> None:
+    world = led(2)
+    world.found.clear()
+    world.wait(30, living=(0, 1))
+    world.delete(1)
+    world.wait(4, living=(0,))
+    world.rejoin(0)
+    world.up(1)
+    world.wait(6, living=(0, 1))
+    assert world.sums() | {(Metric.TRAINED, ""): 36, (Metric.LOST, "PodDeleted"): 4} == world.sums()
+    assert world.sums()[Metric.WORKERS_TRAINED, ""] == 72
+    assert world.sums()[Metric.WORKERS_WANTED, ""] == 80
+
+
+def test_a_smaller_group_trains_less_than_is_wanted() -> None:
+    world = Led(replicas=3, min_replicas=1)
+    world.up(0, 1)
+    world.change(2, pod="unschedulable")
+    world.found.clear()
+    world.now += 10
+    world.step()
+    assert world.sums() == {
+        (Metric.TRAINED, ""): 10,
+        (Metric.WORKERS_TRAINED, ""): 20,
+        (Metric.WORKERS_WANTED, ""): 30,
+    }
+
+
+def test_a_suspended_job_loses_nothing_and_comes_back_as_fast_as_it_comes_back() -> None:
+    world = led()
+    world.suspend(True)
+    world.found.clear()
+    for _ in range(10):
+        world.now += 100
+        world.step()
+    assert world.sums() == {}
+    world.suspend(False)
+    world.now += 3
+    world.up(0, 1)
+    assert world.sums()[Metric.REFORMED, "Resumed"] == 3
+
+
+@pytest.mark.parametrize("moment", ["formed", "forming", "before the first round"])
+def test_a_new_leader_counts_no_history(moment: str) -> None:
+    world = Led(replicas=2) if moment == "before the first round" else led()
+    if moment == "forming":
+        world.delete(1)
+    world.new_leader()
+    world.step()
+    world.step()
+    assert world.sums() == {}
+    world.now += 7
+    if moment == "formed":
+        world.step()
+        assert set(world.sums()) == {(Metric.TRAINED, ""), (Metric.WORKERS_TRAINED, ""), (Metric.WORKERS_WANTED, "")}
+        return
+    world.up(0, 1)
+    cause = "PodDeleted" if moment == "forming" else "FirstFormation"
+    assert world.sums(*TIMES) == {(Metric.ROUNDS_FORMED, cause): 1}  # how long it took is known to nobody
+
+
+def test_restarts_and_the_end_are_counted_once() -> None:
+    world = led(1, max_restarts=1)
+    world.found.clear()
+    for _ in range(2):
+        world.join(0, cause="WorkerFailed")
+        world.step()
+    assert world.state.ended
+    world.now += 50
+    world.step()
+    assert world.sums()[Metric.RESTARTS, ""] == 2
+    assert world.sums()[Metric.JOBS_ENDED, "Failed"] == 1
+    assert (Metric.TRAINED, "") not in world.sums()
+
+
+def test_reasons_of_events_are_counted_as_they_were_announced() -> None:
+    world = led()
+    decision = World.step(world)
+    found, _ = observe(world.report(decision), world.state.clocks, world.times, world.now, None, ["ImagePull"])
+    assert found == [Observation(Metric.EVENTS, label="ImagePull")]

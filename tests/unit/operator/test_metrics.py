@@ -1,0 +1,73 @@
+"""The metrics as Prometheus reads them."""
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from elasticjob_operator import metrics
+from elasticjob_operator.job.figures import figures_of
+from elasticjob_operator.job.observations import Metric, Observation
+from support.operator_objects import job
+
+Labels = dict[str, str]
+
+
+@pytest.fixture
+def jobs() -> Iterator[metrics.Jobs]:
+    metrics.JOBS.each = False
+    yield metrics.JOBS
+    metrics.JOBS.each, metrics.JOBS.known = False, tuple
+
+
+def samples(name: str) -> list[tuple[Labels, float]]:
+    families = text_string_to_metric_families(generate_latest().decode())
+    return [(one.labels, one.value) for family in families for one in family.samples if one.name == name]
+
+
+def test_each_thing_that_is_observed_has_a_metric() -> None:
+    for metric in Metric:
+        metrics.count([Observation(metric, 1.0, "Tested" if metrics.STEPS[metric]._labelnames else "")])
+    assert ({"cause": "Tested"}, 1.0) in samples("elasticjob_rounds_formed_total")
+    assert ({"cause": "Tested"}, 1.0) in samples("elasticjob_round_told_seconds_count")
+    assert samples("elasticjob_restarts_total") == [({}, 1.0)]
+
+
+def test_no_metric_of_steps_names_a_job_a_pod_or_a_node() -> None:
+    labels = {label for metric in metrics.STEPS.values() for label in metric._labelnames}
+    assert labels == {"reason", "cause", "outcome"}
+
+
+def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Jobs) -> None:
+    one = job(replicas=4, spareReplicas=2, maxRestarts=3) | {
+        "status": {
+            "phase": "Running",
+            "restarts": 2,
+            "spares": 1,
+            "rendezvous": {"round": 7, "worldSize": 3, "waiting": 1},
+            "conditions": [{"type": "WorkersValid", "status": "False"}],
+        }
+    }
+    jobs.known = lambda: map(figures_of, [one, job()])
+    assert samples("elasticjob_jobs") == [({"phase": "Pending"}, 1.0), ({"phase": "Running"}, 1.0)]
+    assert samples("elasticjob_job_world_size") == []
+    jobs.known, jobs.each = lambda: [figures_of(one)], True
+    named = {"job_namespace": "ml", "job_name": "digits"}
+    shown = {name: samples(f"elasticjob_job_{name}") for name, _, _ in metrics.JOB_GAUGES}
+    values = {name: found[0][1] for name, found in shown.items() if found[0][0] == named}
+    assert values == {
+        "world_size": 3,
+        "waiting": 1,
+        "spares": 1,
+        "replicas": 4,
+        "spare_replicas": 2,
+        "min_replicas": 1,
+        "round": 7,
+        "restarts": 2,
+        "max_restarts": 3,
+        "invalid_records": 1,
+    }
+    assert samples("elasticjob_job_phase") == [({**named, "phase": "Running"}, 1.0)]
+    jobs.known = tuple  # it is gone, and nothing of it stays
+    assert samples("elasticjob_job_world_size") == []

@@ -1,0 +1,236 @@
+"""What the worker's record says under an operator that challenges: answers and doubts at once, else next to nothing.
+
+In virtual time.
+"""
+
+import asyncio
+import itertools
+
+import pytest
+
+from elasticjob.api import Cause, Member, Members, RequestType, WorkerRequest
+from elasticjob_sidecar.kubernetes.client import Unreachable
+from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
+from support.records import record_of, running
+from support.sidecar_fakes import FakeKube, Json
+
+pytestmark = pytest.mark.looptime
+
+JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED)
+TWO = Members([Member(1, "a.0"), Member(2, "a.0")])
+
+
+def challenged(kube: FakeKube, replicas: int = 4) -> WorkerRecord:
+    record = record_of(kube)
+    record.rest(True)
+    record.job_sized(replicas, None)
+    return record
+
+
+def status(kube: FakeKube) -> Json:
+    found: Json = kube.workers["job-0-0"].get("status", {})
+    return found
+
+
+async def at_once(kube: FakeKube, **expected: object) -> None:
+    """Within a blink."""
+    await asyncio.sleep(0.01)
+    assert {key: status(kube).get(key) for key in expected} == expected
+
+
+async def test_that_it_will_answer_is_said_soon_but_not_with_the_first_join() -> None:
+    """The operator has more patience with a sidecar of a version that knows no challenges."""
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await record.written()
+        record.want(JOIN)
+        await record.written()
+        assert kube.count("status") == 0
+        await asyncio.sleep(6)
+        assert status(kube)["answer"] == 0
+
+
+async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await asyncio.sleep(300)
+        before = kube.count("status")
+        record.handed(4, 1)
+        await asyncio.sleep(6)
+        assert (status(kube)["round"], status(kube)["rank"]) == (4, 1)
+        await asyncio.sleep(60)
+        assert kube.count("status") == before + 1
+
+
+async def test_an_answer_is_written_at_once_and_once() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        assert record.answer(7)
+        await at_once(kube, answer=7)
+        assert not record.answer(7)
+        await asyncio.sleep(60)
+        assert kube.count("status") == 1
+        record.answer(8)
+        await at_once(kube, answer=8)
+
+
+async def test_an_answer_does_not_wait_for_a_request_that_is_refused() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        kube.fail["patch"] = [Unreachable("away")] * 100
+        record.want(JOIN)
+        await asyncio.sleep(10)
+        record.answer(7)
+        await asyncio.sleep(3.1)
+        assert status(kube)["answer"] == 7
+
+
+async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        kube.fail["status"] = [Unreachable("away")]
+        kube.lose["status"] = 1
+        record.answer(7)
+        await asyncio.sleep(1)
+        assert status(kube)["answer"] == 7
+
+
+async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        kube.open.clear()
+        record.answer(7)
+        await asyncio.sleep(1.5)
+        assert kube.count("status") == 2
+        kube.open.set()
+        await at_once(kube, answer=7)
+
+
+async def test_doubts_are_written_and_withdrawn_at_once() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        record.doubt(TWO)
+        await at_once(kube, doubts="1-2/a.0")
+        record.doubt(TWO)
+        record.doubt(Members())
+        await at_once(kube, doubts=None)
+        await asyncio.sleep(60)
+    assert kube.count("status") == 2
+
+
+async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        record.doubt(TWO)
+        record.answer(7)
+        record.report(Progress(step=5))
+        await at_once(kube, doubts="1-2/a.0", answer=7, step=5)
+    assert kube.count("status") == 1
+
+
+async def test_what_an_earlier_sidecar_said_is_taken_back() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        record.doubt(TWO)
+        record.answer(7)
+        await asyncio.sleep(1)
+    async with running(record := challenged(kube)):
+        await record.written()
+        await at_once(kube, doubts=None, answer=0)
+
+
+async def test_a_record_that_is_made_anew_says_it_again() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        record.answer(7)
+        record.learned("torch")
+        await asyncio.sleep(6)
+        kube.workers.clear()
+        record.doubt(TWO)
+        await asyncio.sleep(6)
+        said = status(kube)
+        assert (said["answer"], said["doubts"], said["imports"]) == (7, "1-2/a.0", "torch")
+
+
+async def test_an_hour_without_news_costs_a_heartbeat_every_few_minutes() -> None:
+    kube = FakeKube()
+    async with running(challenged(kube)):
+        await asyncio.sleep(3600)
+    beats = [at for (operation, _), at in zip(kube.calls, kube.times, strict=True) if operation == "status"]
+    assert len(beats) / 3600 < 0.01
+    assert max(later - earlier for earlier, later in itertools.pairwise([0.0, *beats])) <= 155
+
+
+async def test_the_heartbeats_of_many_drift_apart() -> None:
+    """However alike their lives began."""
+    kubes = [FakeKube() for _ in range(20)]
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(challenged(kube).run()) for kube in kubes]
+        await asyncio.sleep(3600)
+        for task in running:
+            task.cancel()
+    last = sorted(kube.times[-1] for kube in kubes)
+    assert last[-1] - last[0] > 30
+
+
+@pytest.mark.parametrize(("rank", "writes"), [(0, range(19, 23)), (1, range(2))])
+async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, writes: range) -> None:
+    """It speaks for the job; what the others report goes with whatever is written."""
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await record.written()
+        record.handed(1, rank)
+        for step in range(200):
+            record.report(Progress(step=step))
+            await asyncio.sleep(0.5)
+        assert kube.count("status") in writes
+
+
+async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_rank_0() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await record.written()
+        record.handed(1, 1)
+        await asyncio.sleep(20)
+        record.report(Progress(step=5))
+        await asyncio.sleep(20)
+        assert "step" not in status(kube)
+        record.handed(2, 0)
+        await asyncio.sleep(6)
+        assert (status(kube)["step"], status(kube)["rank"]) == (5, 0)
+
+
+async def test_a_round_that_ends_makes_no_heartbeat_at_once_but_soon() -> None:
+    """All ask for the next round just then; and a record that is deleted meanwhile asks for nothing."""
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await asyncio.sleep(100)
+        before = kube.count("status")
+        record.rest(False)
+        record.want(JOIN)
+        await asyncio.sleep(2)
+        assert kube.count("status") == before
+        kube.workers.clear()
+        await asyncio.sleep(8)
+        assert kube.request("job-0-0") == JOIN.dump()
+
+
+async def test_imports_do_not_wait_for_minutes() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await record.written()
+        record.learned("torch")
+        await asyncio.sleep(6)
+        assert status(kube)["imports"] == "torch"

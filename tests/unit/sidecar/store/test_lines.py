@@ -1,0 +1,237 @@
+"""Lines between two real sidecars, over real TLS: who has one, what a break or a silence makes of it, and answers."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+
+from elasticjob_sidecar.membership.silences import Times
+from elasticjob_sidecar.store import lines
+from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
+from support.pod_life import new_credentials
+from support.sidecar_fakes import JOB_UID
+from support.sidecar_world import DEADLINE, Worker, World, two_workers, until
+
+NAME = line_name(JOB_UID, 1)
+QUICK = Times(sign=0.05, doubt=0.5, earliest=0.0, latest=0.05, make=2.0)
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(lines, "times_of", lambda *_: QUICK)
+    async with two_workers() as world:
+        yield world
+
+
+@pytest.fixture
+async def formed(world: World) -> World:
+    zero, one = world.workers
+    form(world)
+    await until(lambda: open_lines(zero) == open_lines(one) == 1)
+    return world
+
+
+def form(world: World, round: int = 1, number: int = 0, members: str = "", **more: str) -> None:
+    world.job("Formed", round, *world.workers, challenge={"number": number, "members": members}, **more)
+
+
+def open_lines(worker: Worker) -> int:
+    return int(worker.sidecar.metrics.lines._value.get())
+
+
+def status(world: World, worker: Worker) -> dict[str, object]:
+    found: dict[str, object] = world.kube.workers[f"job-{worker.index}-0"].get("status", {})
+    return found
+
+
+def name(worker: Worker) -> str:
+    me = worker.machine.me
+    return f"{me.index}/{me.id}"
+
+
+def writes(world: World) -> int:
+    return world.kube.count("status") + world.kube.count("patch") + world.kube.count("create")
+
+
+async def test_a_line_that_lives_costs_no_write(formed: World) -> None:
+    await until(lambda: all("answer" in status(formed, worker) for worker in formed.workers))
+    before = writes(formed)
+    heard = formed.workers[1].sidecar.lines._round
+    assert heard is not None
+    line = next(iter(heard._lines.values()))
+    for _ in range(30):
+        await until(lambda: line.unanswered > 0)
+        await until(lambda: line.unanswered == 0)
+    assert not line.closed.done()
+    assert writes(formed) == before
+
+
+async def test_a_line_that_breaks_is_made_anew(formed: World) -> None:
+    zero, one = formed.workers
+    opened = one.sidecar.lines._round
+    assert opened is not None
+    broken = next(iter(opened._lines.values()))
+    broken.abort()
+    await until(lambda: broken not in opened._lines.values() and open_lines(zero) == open_lines(one) == 1)
+    assert "doubts" not in status(formed, zero)
+
+
+async def test_the_end_of_the_round_closes_it(formed: World) -> None:
+    zero, one = formed.workers
+    formed.job("Forming", 2, zero, one, challenge={})
+    await until(lambda: open_lines(zero) == open_lines(one) == 0)
+
+
+async def test_the_next_round_has_its_own(formed: World) -> None:
+    zero, one = formed.workers
+    old = zero.sidecar.lines._round
+    form(formed, 2)
+    await until(lambda: zero.sidecar.lines._round is not old and open_lines(zero) == open_lines(one) == 1)
+
+
+async def test_an_operator_that_does_not_challenge_has_none(formed: World) -> None:
+    formed.job("Formed", 1, *formed.workers)
+    await until(lambda: not any(map(open_lines, formed.workers)))
+
+
+# --- doubt
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+async def test_who_is_gone_is_doubted_by_the_other(formed: World, gone: int) -> None:
+    lost, other = formed.workers[gone], formed.workers[1 - gone]
+    lost.stopping.set()
+    await until(lambda: status(formed, other).get("doubts") == name(lost))
+    assert other.sidecar.metrics.doubts._value.get() == 1
+
+
+async def test_a_way_that_falls_silent_is_doubted_at_both_ends_until_it_is_heard_again(world: World) -> None:
+    zero, one = world.workers
+    async with Way(zero.ports.tunnel) as way:
+        form(world, store=zero.store.replace(str(zero.ports.tunnel), str(way.port), 1))
+        await until(lambda: open_lines(zero) == open_lines(one) == 1)
+        way.passes.clear()
+        await until(lambda: status(world, zero).get("doubts") == name(one))
+        await until(lambda: status(world, one).get("doubts") == name(zero))
+        way.passes.set()
+        await until(lambda: "doubts" not in status(world, zero) and "doubts" not in status(world, one))
+
+
+async def test_a_worker_that_cannot_be_reached_from_the_start_is_doubted(world: World) -> None:
+    zero, one = world.workers
+    form(world, store=zero.store.replace(str(zero.ports.tunnel), "1", 1))
+    await until(lambda: status(world, zero).get("doubts") == name(one))
+    await until(lambda: status(world, one).get("doubts") == name(zero))
+
+
+class Way:
+    """Between a caller and a port of this machine: while nothing passes, nobody is told so."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self.passes = asyncio.Event()
+        self.passes.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def __aenter__(self) -> "Way":
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self.passes.wait()
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        for one, other in ((reader, back), (there, writer)):
+            task = asyncio.create_task(self._forward(one, other))
+            self._tasks.add(task)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError), contextlib.closing(writer):
+            while data := await reader.read(4096):
+                await self.passes.wait()
+                writer.write(data)
+
+
+# --- answers
+
+
+async def test_who_is_asked_answers(formed: World) -> None:
+    zero, one = formed.workers
+    form(formed, number=3, members=name(one))
+    await until(lambda: status(formed, one).get("answer") == 3)
+    form(formed, number=4, members=f"{name(zero)} {name(one)}")
+    await until(lambda: [status(formed, worker).get("answer") for worker in formed.workers] == [4, 4])
+    assert [worker.sidecar.metrics.challenges._value.get() for worker in formed.workers] == [1, 2]
+
+
+async def test_who_is_not_asked_writes_nothing(formed: World) -> None:
+    zero, one = formed.workers
+    form(formed, number=3, members=name(one))
+    await until(lambda: status(formed, one).get("answer") == 3)
+    assert zero.machine.job is not None
+    assert zero.machine.job.challenge is not None
+    assert zero.machine.job.challenge.number == 3
+    assert "answer" not in status(formed, zero)
+
+
+# --- who may have one
+
+
+async def ask(worker: Worker, asked: str, who: Credentials, say: bytes = b".") -> bytes:
+    """What comes back to a caller with `who`'s certificate, after rank 0's first word."""
+    context = who.client_context()
+    try:
+        async with asyncio.timeout(DEADLINE):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", worker.ports.tunnel, ssl=context, server_hostname=asked
+            )
+            with contextlib.closing(writer):
+                await reader.readline()
+                writer.write(say)
+                return await reader.read(1)
+    except (ConnectionError, ssl.SSLError):
+        return b""
+
+
+async def test_a_members_sign_is_answered(formed: World) -> None:
+    zero, one = formed.workers
+    assert await ask(zero, NAME, one.credentials) == b"."
+
+
+async def test_a_strangers_is_not(formed: World) -> None:
+    assert await ask(formed.workers[0], NAME, new_credentials()) == b""
+
+
+async def test_a_line_of_another_round_is_not(formed: World) -> None:
+    zero, one = formed.workers
+    assert await ask(zero, line_name(JOB_UID, 2), one.credentials) == b""
+
+
+async def test_other_bytes_end_it(formed: World) -> None:
+    zero, one = formed.workers
+    assert await ask(zero, NAME, one.credentials, b".\x00.") == b""
+
+
+async def test_a_members_newer_line_takes_the_place_of_the_older(formed: World) -> None:
+    """So a member holds no more than one."""
+    zero, one = formed.workers
+    for _ in range(5):
+        assert await ask(zero, NAME, one.credentials) == b"."
+        assert open_lines(zero) <= 1
+
+
+async def test_a_line_is_no_way_to_the_store(formed: World) -> None:
+    """Nor the other way round: the name that TLS has checked says which of the two it is."""
+    zero, one = formed.workers
+    assert await ask(zero, server_name(JOB_UID, 1), one.credentials) == b""

@@ -1,0 +1,164 @@
+"""Sidecars of a round whose processes stand still or are cut off, in virtual time: who doubts whom, and who answers."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from elasticjob.signs import default_worker_lost, doubt_seconds, proof_seconds
+from support.wire_scene import Pod, Scene
+
+Play = Callable[[Scene], Coroutine[Any, Any, None]]
+DOUBT = doubt_seconds(4, default_worker_lost(4))
+PROOF = proof_seconds(default_worker_lost(4))
+SOON = 1.0  # a look, a sign, and a write
+
+
+def played(play: Play) -> Callable[[], None]:
+    def test() -> None:
+        Scene().run(play)
+
+    test.__doc__ = play.__doc__
+    return test
+
+
+async def in_round(scene: Scene, workers: int = 4) -> list[Pod]:
+    """Sidecars whose lines all stand."""
+    pods = [Pod(scene, index) for index in range(workers)]
+    for pod in pods:
+        pod.start_sidecar()
+    await scene.until(lambda: all(pod.ready for pod in pods), "the sidecars")
+    ask(scene, pods, 0)
+    await scene.until(lambda: lines_of(pods[0]) == workers - 1, "the lines")
+    await asyncio.sleep(10)
+    return pods
+
+
+def ask(scene: Scene, pods: list[Pod], number: int, *asked: Pod) -> None:
+    names = " ".join(name(pod) for pod in asked)
+    scene.tell("Formed", 1, *pods, challenge={"number": number, "members": names})
+
+
+def lines_of(pod: Pod) -> float:
+    assert pod.program.sidecar is not None
+    value: float = pod.program.sidecar.metrics.lines._value.get()
+    return value
+
+
+def name(pod: Pod) -> str:
+    return f"{pod.member.index}/{pod.member.id}"
+
+
+def doubts(pod: Pod) -> str:
+    found: str = pod.record.get("status", {}).get("doubts", "")
+    return found
+
+
+def answer(pod: Pod) -> int:
+    found: int = pod.record["status"]["answer"]
+    return found
+
+
+def cut_lines(pod: Pod) -> None:
+    """Its way to other pods, not that to the API server."""
+    assert pod.program.process is not None
+    pod.scene.internet._programs[pod.program.process].cut = lambda: True
+
+
+@played
+async def test_nothing_happens_and_nothing_is_said(scene: Scene) -> None:
+    pods = await in_round(scene)
+    before = [pod.record["metadata"]["resourceVersion"] for pod in pods]
+    await asyncio.sleep(60)
+    assert [pod.record["metadata"]["resourceVersion"] for pod in pods] == before
+    assert lines_of(pods[0]) == 3
+
+
+@pytest.mark.parametrize("how", ["stands still", "is cut off"])
+def test_a_member_that_is_not_heard_is_doubted_until_it_is(how: str) -> None:
+    async def play(scene: Scene) -> None:
+        pods = await in_round(scene)
+        silent = pods[2]
+        stop, go_on = (
+            (silent.program.process.freeze, silent.program.process.thaw)  # type: ignore[union-attr]
+            if how == "stands still"
+            else (silent.network.partition, silent.network.heal)
+        )
+        stop()
+        await asyncio.sleep(DOUBT - SOON)
+        assert doubts(pods[0]) == ""
+        await scene.until(lambda: doubts(pods[0]) == name(silent), "rank 0's doubt", 2 * SOON)
+        await asyncio.sleep(5)
+        assert [doubts(pod) for pod in pods if pod not in (pods[0], silent)] == ["", ""]
+        go_on()
+        await scene.until(lambda: doubts(pods[0]) == "", "the doubt's end", 20)
+
+    Scene().run(play)
+
+
+@played
+async def test_who_stood_still_for_three_seconds_doubts_nobody(scene: Scene) -> None:
+    pods = await in_round(scene)
+    before = pods[0].record["metadata"]["resourceVersion"]
+    assert pods[0].program.process is not None
+    for _ in range(5):
+        pods[0].program.process.freeze()
+        await asyncio.sleep(3)
+        pods[0].program.process.thaw()
+        await asyncio.sleep(5)
+    assert pods[0].record["metadata"]["resourceVersion"] == before
+    assert [doubts(pod) for pod in pods] == [""] * 4, "and is doubted no more"
+
+
+@played
+async def test_rank_0_that_is_lost_is_doubted_by_a_few(scene: Scene) -> None:
+    pods = await in_round(scene, 8)
+    pods[0].network.partition()
+    await scene.until(lambda: all(doubts(pod) == name(pods[0]) for pod in pods[1:4]), "the first doubts", DOUBT + SOON)
+    ask(scene, pods, 1, pods[0], pods[1], pods[2])
+    await asyncio.sleep(60)
+    assert [doubts(pod) for pod in pods[4:]] == [""] * 4
+    assert [answer(pod) for pod in pods] == [0, 1, 1, 0, 0, 0, 0, 0]
+
+
+@played
+async def test_when_the_first_ranks_are_lost_with_it_the_others_say_so(scene: Scene) -> None:
+    pods = await in_round(scene, 6)
+    for pod in pods[:4]:
+        pod.network.partition()
+    await scene.until(lambda: doubts(pods[4]) == doubts(pods[5]) == name(pods[0]), "the doubts", 2 * DOUBT + SOON)
+
+
+@played
+async def test_a_broken_line_costs_no_answer(scene: Scene) -> None:
+    pods = await in_round(scene)
+    cut_lines(pods[1])
+    await scene.until(lambda: doubts(pods[0]) == name(pods[1]), "rank 0's doubt", DOUBT + SOON)
+    ask(scene, pods, 1, pods[0], pods[1])
+    await scene.until(lambda: answer(pods[0]) == answer(pods[1]) == 1, "the answers", SOON)
+
+
+@played
+async def test_who_loses_line_and_watch_at_once_answers_in_time(scene: Scene) -> None:
+    """As when a node's table of connections is emptied: those that stood are dead, and new ones are not."""
+    pods = await in_round(scene)
+    lost = pods[1]
+    cut_lines(lost)
+    for stream in list(lost.network._streams):
+        stream.silence()
+    await scene.until(lambda: doubts(pods[0]) == name(lost), "rank 0's doubt", DOUBT + SOON)
+    ask(scene, pods, 1, pods[0], lost)
+    await scene.until(lambda: answer(lost) == 1, "the answer", PROOF)
+
+
+@played
+async def test_a_doubt_of_an_earlier_round_is_taken_back_in_the_next(scene: Scene) -> None:
+    pods = await in_round(scene)
+    pods[3].network.partition()
+    await scene.until(lambda: doubts(pods[0]) == name(pods[3]), "rank 0's doubt", DOUBT + SOON)
+    scene.tell("Forming", 2, *pods[:3], challenge={})
+    await asyncio.sleep(1)
+    scene.tell("Formed", 2, *pods[:3], challenge={})
+    await scene.until(lambda: doubts(pods[0]) == "", "the doubt's end", SOON)
+    await scene.until(lambda: lines_of(pods[0]) == 2, "the lines")

@@ -1,0 +1,177 @@
+"""When processes are parked, what they import early, and how torch's agent gets them."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from elasticjob_torch.warm import pool as pool_module
+from elasticjob_torch.warm import room
+from elasticjob_torch.warm.launch import Launch
+from elasticjob_torch.warm.orders import LEARN
+
+
+@pytest.fixture
+def launch(agent, monkeypatch):
+    """Starts the script as torch does; returns the process."""
+    monkeypatch.setattr(pool_module, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(pool_module, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(pool_module, "_REST", 0.0)
+    agent.library("")
+    agent.library("", "second")
+    agent.script.write_text("import library, second; print('trained')")
+    start = Launch(agent.pool).popen
+
+    def run(rank=0, **options):
+        given = agent.start()
+        environment = {**given.environment, "LOCAL_RANK": str(rank)}
+        agent.pool.watch()
+        with agent.output.open("ab") as output:
+            options = {"args": given.arguments, "env": environment, "start_new_session": True, **options}
+            process = start(stdout=output, stderr=output, **options)
+        assert process.wait(30) == 0, agent.output.read_text()
+        return process
+
+    return run
+
+
+def parked(agent, rank=0):
+    found = agent.pool._parked.get(rank)
+    return found is not None and found.modules and found.imports
+
+
+def test_while_a_round_trains_the_next_processes_are_parked_with_what_this_one_imported(agent, launch):
+    agent.pool.give([])
+    launch()
+    agent.until(lambda: parked(agent) == ["library", "second"], "a parked process that has imported both")
+    pid = agent.pool._parked[0].popen.pid
+    assert launch().pid == pid
+    agent.heard("training process 0 starts warm")
+
+
+def test_each_process_of_a_worker_has_its_own(agent, launch):
+    for rank in (0, 1):
+        launch(rank)
+    agent.until(lambda: parked(agent, 0) and parked(agent, 1), "two parked processes")
+    pids = [agent.pool._parked[rank].popen.pid for rank in (0, 1)]
+    assert [launch(rank).pid for rank in (0, 1)] == pids
+
+
+def test_what_is_learned_later_is_imported_too(agent, launch):
+    launch()
+    agent.until(lambda: parked(agent) == ["library", "second"], "what was given, and then what was learned")
+
+
+def test_what_a_warm_process_had_imported_stays_known_with_what_it_imports_itself(agent, launch):
+    agent.park(agent.start())
+    launch()
+    agent.heard("training process 0 starts warm")
+    agent.until(lambda: parked(agent) == ["library", "second"], "a parked process that has imported both")
+
+
+def test_what_was_learned_is_told(agent, launch):
+    told = []
+    agent.pool.tell(told.append)
+    launch()
+    agent.until(lambda: told and told[-1] == ["library", "second"], "the imports")
+
+
+def test_the_next_one_is_parked_without_an_import_that_cannot_be_early(agent, launch):
+    agent.library("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "second")
+    launch()
+    agent.heard("not imported early any more: second (second starts a thread)")
+    agent.until(lambda: parked(agent) == ["library"], "a parked process without it")
+
+
+def test_no_process_is_parked_where_there_is_no_room(agent, launch, monkeypatch):
+    free = [100 << 20]
+    monkeypatch.setattr(room, "free_bytes", lambda: free[0])
+    launch()
+    agent.heard("a parked one needs 400 MiB, this container has room for 100")
+    assert agent.pool._parked == {}
+    free[0] = None  # nothing says how much
+    agent.until(lambda: parked(agent), "a parked process")
+    assert agent.told().count("MiB") == 1
+
+
+def test_where_nothing_can_be_early_it_is_said_once(agent, launch):
+    agent.pool.give([])
+    agent.script.write_text("import os; os.environ['A'] = '1'; import library")
+    launch()
+    # what Python itself has imported by then differs between versions
+    agent.until(lambda: "nothing can be imported early" in agent.told() or parked(agent), "either")
+    assert not parked(agent) or "library" not in parked(agent)
+
+
+def test_what_ends_early_imports_is_said_where_torch_is_not_among_them(agent, launch):
+    agent.script.write_text("import os, library; os.environ['A'] = '1'; import second")
+    launch()
+    agent.heard("not imported early: what the script imports after library (os.putenv)")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"args": ("/bin/true",)},
+        {"args": (sys.executable, "-c", "pass")},
+        {"cwd": "/"},
+        {"start_new_session": False},
+    ],
+)
+def test_what_is_not_torchs_usual_start_is_an_ordinary_one(agent, launch, options):
+    launch()
+    agent.until(lambda: parked(agent), "a parked process")
+    pid = agent.pool._parked[0].popen.pid
+    assert launch(**options).pid != pid
+
+
+def test_the_ordinary_start_is_popens_own(agent, launch, monkeypatch):
+    seen = []
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda **options: seen.append(options) or real(**options))
+    launch()
+    assert seen[0].keys() == {"args", "env", "stdout", "stderr", "start_new_session"}
+    assert LEARN in seen[0]["env"]
+
+
+def test_a_closed_pool_parks_no_more(agent, launch):
+    launch()
+    agent.pool.close()
+    agent.pool.start(0, agent.start())
+    assert agent.pool._parked == {}
+    assert launch().returncode == 0
+
+
+def test_a_torch_of_another_shape_is_left_alone():
+    from elasticjob_torch.warm import ahead, launch
+
+    class Handler:
+        def _popen(self, args, env):
+            return subprocess.Popen(args, env=env)
+
+    class Other:
+        def _popen(self, args, env):
+            return args
+
+    def module(**names):
+        return SimpleNamespace(**{"SubprocessHandler": Handler, "Popen": subprocess.Popen, **names})
+
+    assert (
+        launch._cannot(module()) == "the plug-in's sitecustomize is not the one that Python imports at its start here"
+    )
+    ahead._startup = dict(ahead._read_at_start())
+    try:
+        assert launch._cannot(module()) is None
+        older = SimpleNamespace(SubprocessHandler=Handler, subprocess=subprocess)
+        assert launch._cannot(older) is None
+        assert launch._cannot(module(SubprocessHandler=Other)) == "this torch starts its processes in another way"
+        assert launch._cannot(SimpleNamespace()) == "this torch starts its processes in another way"
+        taken = "something else has taken the place of subprocess.Popen in torch"
+        assert launch._cannot(module(Popen=print)) == taken
+        launch._take_the_place(older, launch.Launch(None).popen)
+        assert older.subprocess.Popen is not subprocess.Popen
+        assert older.subprocess.run is subprocess.run
+        assert launch._cannot(older) is None
+    finally:
+        ahead._startup = None

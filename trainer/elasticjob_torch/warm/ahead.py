@@ -1,0 +1,121 @@
+"""Starts the first parked processes when torchrun itself starts, before its agent has imported torch.
+
+`sitecustomize` calls `begin` in each process of a job with warm restart, so nothing is imported here that is not needed
+to see that this one is no torchrun.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from elasticjob_torch.warm.command import Expected
+    from elasticjob_torch.warm.pool import Pool
+
+WANTED = "ELASTICJOB_WARM_RESTART"  # "1": the job wants it
+GIVEN = "ELASTICJOB_WARM_IMPORTS"  # what another pod of the job has learned, with commas between
+_READ_AT_START = ("PYTHON", "LD_", "GLIBC_", "MALLOC_")
+
+_startup: dict[str, str] | None = None
+_pool: Pool | None = None
+
+
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    return environment.get(WANTED) == "1" and environment.get("PET_RDZV_BACKEND") == "elasticjob"
+
+
+def begin(leave_mark: Callable[[str], None]) -> None:
+    """Called once at Python's start, with what marks this process and all that it starts as of a run's agent.
+
+    Raises nothing.
+    """
+    global _startup
+    if not is_wanted(os.environ):
+        return
+    _startup = _read_at_start()
+    try:
+        _begin(leave_mark)
+    except Exception as error:  # torchrun starts as ever
+        print(f"elasticjob: no process is parked ahead: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def startup() -> Mapping[str, str] | None:
+    """Return the variables that this interpreter has read at its start; None if it has not begun here, or in others."""
+    return _startup if _startup == _read_at_start() else None
+
+
+def pool() -> Pool | None:
+    """Return the pool of this process, made when it is asked for first."""
+    global _pool
+    if _pool is None:
+        import atexit
+
+        from elasticjob_torch.warm.pool import Pool
+
+        atexit.register(forget)
+        _pool = Pool([name for name in os.environ.get(GIVEN, "").split(",") if name])
+    return _pool
+
+
+def forget() -> None:
+    """End what was begun."""
+    global _pool
+    closing, _pool = _pool, None
+    if closing is not None:
+        closing.close()
+
+
+def start_first() -> None:
+    """Start what is missing of the first processes, if it can be told what they will be."""
+    from elasticjob_torch.warm.command import expect
+
+    expected = expect(sys.argv, sys.orig_argv, os.environ, sys.executable)
+    if expected is not None:
+        _start(expected)
+
+
+def _read_at_start() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_START)}
+
+
+def _begin(leave_mark: Callable[[str], None]) -> None:
+    from elasticjob_torch.warm.command import expect
+
+    expected = expect(sys.argv, sys.orig_argv, os.environ, sys.executable)
+    run_id = os.environ.get("PET_RDZV_ID", "")
+    if expected is None or not run_id or any(map(os.isatty, (1, 2))):  # which is said later, when there is a log
+        return
+    from elasticjob_torch.warm import room
+
+    if room.cpus() <= expected.processes:
+        return  # the agent's own start comes first
+    leave_mark(run_id)
+    _start(expected)
+
+
+def _start(expected: Expected) -> None:
+    from elasticjob_torch.warm.beginning import first_imports
+    from elasticjob_torch.warm.learning import Own, script_folder
+    from elasticjob_torch.warm.process import Start
+
+    started = pool()
+    if started is None:
+        return
+    script = expected.arguments[2]
+    if script != "-m" and not os.environ.get(GIVEN):
+        own = Own(script_folder([script]), sys.path)
+        try:
+            with open(script, encoding="utf-8") as file:
+                started.give(first_imports(file.read(), own.is_in_folder))
+        except (OSError, UnicodeDecodeError):
+            return
+    environment = dict(os.environ)
+    if expected.processes > 1:
+        environment.setdefault("OMP_NUM_THREADS", "1")  # as torchrun will
+    for local_rank in range(expected.processes):
+        own_environment = {**environment, "LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(expected.processes)}
+        started.start(local_rank, Start.now(expected.arguments, own_environment, (1, 2)))

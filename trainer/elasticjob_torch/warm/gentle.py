@@ -1,0 +1,65 @@
+"""Paces early imports, from inside: a finder that finds nothing, but is asked before each module is looked for.
+
+A process cannot be gentle by its priority, which it could not raise again. So it rests several times as long as it
+worked, and looks meanwhile whether it is wanted.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
+_WORK_SECONDS = 0.02  # shorter work earns no rest yet
+
+
+class Gentle:
+    """The finder; in ``sys.meta_path`` between `begin` and `end`.
+
+    Args:
+        folder: the script's. What is in it must not be found: it is the script's own, which is not imported early.
+        rest: waits that many seconds, or until there is no time to rest any more.
+    """
+
+    def __init__(self, folder: str, rest: Callable[[float], object]) -> None:
+        self.times = 0.0  # as long as the work
+        self.shadowed = ""  # a module that an import asked for, and that the script's folder has
+        self._folder = folder
+        self._rest = rest
+        self._rested = 0.0
+
+    def begin(self) -> None:
+        """Be asked from now on."""
+        self._rested = time.process_time()
+        sys.meta_path.insert(0, self)
+
+    def end(self) -> None:
+        """Be asked no more."""
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        sys.path_importer_cache.pop(self._folder, None)
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+        """Rest; find nothing. Raises ModuleNotFoundError for what nothing else must find."""
+        if path is None and self._is_shadowed(name):
+            self.shadowed = self.shadowed or name
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        worked = time.process_time() - self._rested
+        if worked >= _WORK_SECONDS:
+            self._rest(worked * self.times)
+            self._rested = time.process_time()
+
+    def _is_shadowed(self, name: str) -> bool:
+        if name in sys.builtin_module_names:
+            return False
+        spec = PathFinder.find_spec(name, [self._folder])
+        if spec is None:
+            return False
+        if spec.has_location:
+            return True
+        elsewhere = PathFinder.find_spec(name)  # a plain folder gives way to any module
+        return elsewhere is None or not elsewhere.has_location

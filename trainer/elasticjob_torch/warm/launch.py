@@ -1,0 +1,103 @@
+"""Puts parked processes in the place of those that torch's agent starts, and starts the first ones.
+
+torch's `SubprocessHandler` starts a process by ``Popen``; that name is given another meaning in its module, and in no
+other. What it is asked for that is not known here, it leaves to the real one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from elasticjob_torch.warm import ahead
+from elasticjob_torch.warm.command import can_be_parked
+from elasticjob_torch.warm.orders import LEARN
+from elasticjob_torch.warm.process import Start, outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from elasticjob_torch.warm.pool import Pool
+
+log = logging.getLogger(__name__)
+
+_MODULE = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+_KNOWN = {"args", "env", "stdout", "stderr", "start_new_session"}
+
+
+def switch_on(on_learned: Callable[[list[str]], object]) -> Pool | None:
+    """Let processes that torch's agent starts from now on be parked ones where they can; None, with a log line, if not.
+
+    ``on_learned`` hears what the script imports. The caller closes what is returned.
+    """
+    if not ahead.is_wanted(os.environ):
+        return None
+    if (why := _cannot(importlib.import_module(_MODULE))) is not None:
+        log.info("warm restart is off: %s", why)
+        ahead.forget()
+        return None
+    pool = ahead.pool()
+    if pool is None:
+        return None
+    _take_the_place(importlib.import_module(_MODULE), Launch(pool).popen)
+    ahead.start_first()
+    pool.tell(on_learned)
+    pool.watch()
+    return pool
+
+
+class Launch:
+    """Starts a training process, parked or not, as `subprocess.Popen` would."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def popen(self, *args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        environment = options.get("env") or {}
+        rank = environment.get("LOCAL_RANK", "")
+        if not args and options.keys() <= _KNOWN and options.get("start_new_session") and rank.isdecimal():
+            if not can_be_parked(options["args"], sys.executable):
+                log.info(
+                    "training process %s starts in the ordinary way: it is no script or module of this Python", rank
+                )
+                return subprocess.Popen(**options)
+            try:
+                start = Start.now(options["args"], environment, outputs(options.get("stdout"), options.get("stderr")))
+                learn = self._pool.expects(int(rank), start)
+            except OSError as error:
+                log.info("training process %s starts in the ordinary way: %s", rank, error)
+                return subprocess.Popen(**options)
+            taken: subprocess.Popen[bytes] | None = self._pool.take(int(rank), start, learn)
+            if taken is not None:
+                return taken
+            options["env"] = {**environment, LEARN: learn}
+        return subprocess.Popen(*args, **options)
+
+
+def _cannot(module: Any) -> str | None:
+    if ahead.startup() is None:
+        return "the plug-in's sitecustomize is not the one that Python imports at its start here"
+    code = getattr(getattr(getattr(module, "SubprocessHandler", None), "_popen", None), "__code__", None)
+    if code is None or "Popen" not in code.co_names:
+        return "this torch starts its processes in another way"
+    if _real(module) is not subprocess.Popen and getattr(_real(module), "__func__", None) is not Launch.popen:
+        return "something else has taken the place of subprocess.Popen in torch"
+    return None
+
+
+def _real(module: Any) -> Any:
+    if hasattr(module, "Popen"):
+        return module.Popen
+    return getattr(getattr(module, "subprocess", None), "Popen", None)
+
+
+def _take_the_place(module: Any, popen: Any) -> None:
+    if hasattr(module, "Popen"):
+        module.Popen = popen
+    else:
+        module.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": popen})

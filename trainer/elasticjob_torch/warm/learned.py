@@ -1,0 +1,136 @@
+"""What is known of a script's imports: what each training process noted, what a parked one found, what others are told.
+
+Starts no process, and knows of none but by its local rank.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from elasticjob_torch.warm.learning import read_end, read_learned
+from elasticjob_torch.warm.orders import merged, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+_MAX_UNFIT = 8  # whoever has more of them starts in the ordinary way
+
+
+class Learned:
+    """Of all training processes of an agent.
+
+    A `state` is what the script may have changed before an import. An import is **proven** when a parked process was in
+    the script's state before it, here or, for those that were given, in another pod. That stays so whatever a later
+    process notes, until a parked one meets another state.
+
+    Args:
+        given: what to import early as long as this pod has learned nothing.
+    """
+
+    def __init__(self, given: Sequence[str] = ()) -> None:
+        self._folder = tempfile.mkdtemp(prefix="elasticjob-warm-")
+        self._files: dict[int, str] = {}  # that the newest processes note their imports in
+        self._early: dict[int, frozenset[str]] = {}  # what those were to import before their script
+        self._names: dict[int, list[str]] = {}
+        self._states: dict[int, dict[str, str]] = {}  # in which each of those began
+        self._differing: set[tuple[str, str]] = set()  # before which import a parked process was not in that state
+        self._unfit: set[str] = set()
+        self._told_of_end = False
+        self.give(given)
+
+    def give(self, imports: Sequence[str]) -> None:
+        """Say what is known from elsewhere; what is learned here takes its place."""
+        self._given = list(imports)
+        self._proven = set(imports)
+
+    def imports(self, local_rank: int) -> list[str]:
+        """Return what to import early, in its order."""
+        names = merged(self._names.get(local_rank) or self._given, (), self._unfit)
+        states = self.states(local_rank)
+        possible = takewhile(lambda name: (name, states.get(name, "")) not in self._differing, names)
+        return [name for name in possible if name.partition(".")[0] != "elasticjob_torch"]
+
+    def states(self, local_rank: int) -> Mapping[str, str]:
+        """Return in which state the script was before each import that it did itself."""
+        return self._states.get(local_rank, {})
+
+    def shared(self) -> list[str]:
+        """Return what another pod can import early; nothing as long as process 0 has told of no import."""
+        return shared(self.imports(0), self.states(0), self._proven) if self._names.get(0) else []
+
+    def new_file(self, local_rank: int) -> str:
+        """Return the file for a process that starts now; what the one before it noted is read."""
+        self._read(local_rank)
+        self._files[local_rank] = path = os.path.join(self._folder, f"{local_rank}-{time.monotonic_ns()}")
+        self._early[local_rank] = frozenset()
+        return path
+
+    def begins_with(self, local_rank: int, imports: Sequence[str]) -> None:
+        """Note that the newest process was parked, with these imports: it will not tell of them.
+
+        It may do so all the same, of one that is not there and is asked for again, but in a state that is not the
+        script's own any more, as all the others came before it.
+        """
+        self._early[local_rank] = frozenset(imports)
+        self._names[local_rank] = merged(imports, self._names.get(local_rank, ()), ())
+
+    def read(self) -> bool:
+        """Take in what the processes have noted; return whether it is more than was known."""
+        found = [self._read(local_rank) for local_rank in self._files]
+        return any(found)
+
+    def compare(self, imports: Sequence[str], states: Mapping[str, str], done: int, differs: str | None) -> list[str]:
+        """Take in how far a parked process came; return what it has imported.
+
+        ``differs`` is what the script has changed before the first import that is left to it, if that is why there
+        is one.
+        """
+        self._proven |= {name for name in imports[:done] if name in states}
+        if differs is None or done >= len(imports):
+            return list(imports)
+        name, state = imports[done], states.get(imports[done], "")
+        if (name, state) not in self._differing:
+            log.info("not imported early: %s, and what comes later (the script has changed %s by then)", name, differs)
+        self._differing.add((name, state))
+        self._proven.discard(name)
+        return list(imports[:done])
+
+    def leave_out(self, name: str, why: str) -> bool:
+        """Import this early no more; return whether there are too many of them."""
+        if name not in self._unfit:
+            log.info("not imported early any more: %s (%s)", name, why)
+        self._unfit.add(name)
+        return len(self._unfit) > _MAX_UNFIT
+
+    def close(self) -> None:
+        """Forget the files."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _read(self, local_rank: int) -> bool:
+        try:
+            with open(self._files.get(local_rank, ""), encoding="utf-8") as file:
+                text = file.read()
+        except OSError:
+            return False
+        known, noted = self._names.get(local_rank, []), read_learned(text)
+        self._names[local_rank] = names = merged(known, noted, ())
+        early = self._early[local_rank]
+        own = {name: state for name, state in noted.items() if name not in early}
+        self._states.setdefault(local_rank, {}).update(own)
+        self._tell_of_end(names, read_end(text))
+        return len(names) > len(known)
+
+    def _tell_of_end(self, names: Sequence[str], why: str) -> None:
+        """Say what ends early imports where most is not gained, which is torch."""
+        if why and "torch" not in names and not self._told_of_end:
+            self._told_of_end = True
+            last = names[-1] if names else "its start"
+            log.info("not imported early: what the script imports after %s (%s)", last, why)

@@ -1,0 +1,209 @@
+"""Learns in a training process what its script imports, in which order and state, by the interpreter's audit events.
+
+Noted are the outermost imports of what is not the script's own: no other such import is under way when one begins. What
+the script's own modules import counts as the script's; what it imports of its own is never imported early, nor is what
+needed that. It ends before the first thing after which order matters: a change of the environment, a thread, a fork or
+another program, a CUDA context (but for torch's own modules: those ask for none). What an import does of these is its
+own, as it does it again when it is imported early; what then stays of it is for the parked process to see.
+
+A script cannot see audit hooks, unlike a finder, or another `__import__`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Any
+
+from elasticjob_torch.warm.state import fingerprint
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+END = "-"  # begins a line of the file: nothing is noted from here on, and why
+FORGET = "<"  # begins a line of the file: the import noted last needs what is the script's own; the end, too
+
+_US = "elasticjob_torch"
+_MATTERS = frozenset(
+    {
+        "_thread.start_joinable_thread",
+        "_thread.start_new_thread",
+        "os.exec",
+        "os.fork",
+        "os.forkpty",
+        "os.posix_spawn",
+        "os.putenv",
+        "os.spawn",
+        "os.system",
+        "os.unsetenv",
+        "pty.spawn",
+        "subprocess.Popen",
+    }
+)
+_UNHEARD = sys.version_info < (3, 12)  # no event tells of a thread
+
+
+def learn(path: str) -> None:
+    """Note this process's imports in a file, from now on until order matters, a line for each: the name, and the
+    `state` in which it began. Raises nothing."""
+    learner = Learner(path, script_folder(sys.argv), sys.path)
+    sys.addaudithook(learner.hear)
+    leave_nothing()
+
+
+def leave_nothing() -> None:
+    """Take this package out of ``sys.modules``, where the script would see it; what still runs of it goes on."""
+    package = "elasticjob_torch.warm"
+    for name in [name for name in sys.modules if name == package or name.startswith(package + ".")]:
+        del sys.modules[name]
+    vars(sys.modules["elasticjob_torch"]).pop("warm", None)
+
+
+def script_folder(argv: list[str]) -> str:
+    """Return the folder that Python puts first on ``sys.path`` for the script or module of a command line."""
+    name = argv[0] if argv else ""
+    return os.getcwd() if name in ("", "-c", "-m") else os.path.dirname(os.path.realpath(name))
+
+
+def read_learned(text: str) -> dict[str, str]:
+    """Return what a file says that was imported, in its order, and the state in which each import began."""
+    noted: list[str] = []
+    for line in text.split("\n")[:-1]:  # the last one is not whole
+        if line[:1] == FORGET:
+            del noted[-1:]
+        if line[:1] in (END, FORGET):
+            break
+        noted.append(line)
+    learned: dict[str, str] = {}
+    for line in noted:
+        name, _, state = line.partition(" ")
+        learned.setdefault(name, state)
+    return learned
+
+
+def read_end(text: str) -> str:
+    """Return why no more is noted in a file; empty if it goes on."""
+    return next((line[2:] for line in text.split("\n")[:-1] if line[:1] in (END, FORGET)), "")
+
+
+class Learner:
+    """Hears audit events in the main thread, and appends to a file what they teach, at once: the process may be killed
+    at any time."""
+
+    def __init__(self, path: str, folder: str, paths: list[str]) -> None:
+        self._path = path
+        self._own = Own(folder, paths)
+        self._thread = _thread.get_ident()
+        self._modules = sys.modules
+        self._last = ""
+        self._done = False
+
+    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if self._done or (event != "import" and event not in _MATTERS):
+            return
+        try:
+            frame = sys._getframe().f_back
+            if frame is not None and _thread.get_ident() == self._thread:  # else the interpreter's own, or not the main
+                self._hear(event, args, frame)
+        except Exception:  # the script must not be disturbed
+            self._done = True
+
+    def _hear(self, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
+        under_way, ours = self._under_way(frame)
+        if ours:
+            return
+        if event != "import":
+            if not under_way:
+                self._end(END, event)
+            return
+        if under_way and self._own.has(args[0]):
+            self._end(FORGET, f"{under_way} imports {args[0]}")
+            return
+        name = under_way or args[0]
+        if name == self._last or _top(name) == _US or self._own.has(name):
+            return
+        if (_top(name) != "torch" and self._has_cuda()) or (_UNHEARD and self._has_threads()):
+            self._end(END, "a thread or a CUDA context")
+            return
+        self._last = name
+        self._write(f"{name} {fingerprint()}")
+
+    def _under_way(self, frame: FrameType | None) -> tuple[str, bool]:
+        """Return the outermost import under way of what is not the script's, and whether the plug-in is at work."""
+        name = ""
+        while frame is not None:
+            code = frame.f_code
+            if _top(frame.f_globals.get("__name__", "")) == _US:
+                return "", True
+            if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
+                imported = frame.f_locals.get("name", "")
+                if not self._own.has(imported):
+                    name = imported
+            frame = frame.f_back
+        return name, False
+
+    def _has_cuda(self) -> bool:
+        return bool(getattr(self._modules.get("torch.cuda"), "_initialized", False))
+
+    def _has_threads(self) -> bool:
+        """Say whether threads run that the plug-in has not started."""
+        threads = getattr(self._modules.get("threading"), "_active", {}).values()  # without its lock
+        targets = [getattr(each, "_target", None) for each in list(threads) if each.ident != self._thread]
+        return any(_top(getattr(each, "__module__", None) or "") != _US for each in targets)
+
+    def _end(self, how: str, why: str) -> None:
+        self._done = True
+        self._write(f"{how} {why}")
+
+    def _write(self, line: str) -> None:
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, line.encode() + b"\n")
+        finally:
+            os.close(file)
+
+
+class Own:
+    """Tells the script's own modules: those of its folder, or of a path that was added to ``sys.path`` since.
+
+    The longest path that a module is below of decides, as site-packages may be in a folder below the script's.
+    """
+
+    def __init__(self, folder: str, paths: list[str]) -> None:
+        self._folder = folder
+        self._others = [real for real in map(os.path.realpath, paths) if real != folder]
+        self._paths: tuple[str, ...] = ()
+        self._known: dict[str, bool] = {}
+
+    def has(self, name: str) -> bool:
+        """Say whether a module is the script's own, loaded or not."""
+        if self._paths != (paths := tuple(sys.path)):
+            self._paths = paths
+            self._known.clear()
+        top = _top(name)
+        if (known := self._known.get(top)) is None:
+            known = self._known[top] = self._find(top)
+        return known
+
+    def is_in_folder(self, name: str) -> bool:
+        """Say whether a module of this name is in the script's folder."""
+        return PathFinder.find_spec(_top(name), [self._folder]) is not None
+
+    def _find(self, top: str) -> bool:
+        module = sys.modules.get(top)
+        spec = PathFinder.find_spec(top) if module is None else getattr(module, "__spec__", None)
+        if top in sys.builtin_module_names or spec is None:
+            return False
+        found = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
+        return any(self._is_below(each) for each in found if isinstance(each, str))
+
+    def _is_below(self, path: str) -> bool:
+        real = os.path.realpath(path)
+        known = [each for each in (self._folder, *self._others) if real.startswith(each.rstrip("/") + "/")]
+        return not known or max(known, key=len) == self._folder
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]

@@ -1,0 +1,123 @@
+"""What agent and parked process say to each other, and when a parked process may stand for an ordinary start.
+
+Pure. Messages are JSON behind their length, agent to process:
+
+- ``{"imports": [...], "states": {...}, "rest": 4.0}``: import these early, up to the first that began in another
+  `state` in the script, and rest so much longer than work; any number of times, with more at the end each time
+- ``{"environment": {...}, "given": {...}, "learn": path}`` with two descriptors: run the script in this environment, in
+  place of the one given at the start; the last message
+
+and process to agent: ``{"doing": name}``, ``{"ready": modules, "done": imports, "differs": what}``, and last either
+``{"warm": modules}`` when it runs the script, or ``{"unfit": import, "why": ...}`` when it can do so only by a start
+anew; of an import, if one is to blame.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+PARKED = "ELASTICJOB_PARKED"  # of a parked process: the descriptors of its socket and its `lifeline`
+LEARN = "ELASTICJOB_LEARN"  # of a training process: the file to note its imports in
+EVERY = "*"  # among the variables read: which ones there are
+HEADER_BYTES = 4
+
+# What torch's agent tells each process of its round. It may differ, as an import that reads one is noticed; any other
+# variable may have been read by a library in C, by the interpreter, or by a .pth file.
+_OF_A_ROUND = frozenset(
+    {
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "ROLE_NAME",
+        "ROLE_RANK",
+        "ROLE_WORLD_SIZE",
+        "TORCH_ELASTIC_WORKER_IDENTICAL",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+        "WORLD_SIZE",
+    }
+)
+_PREFIX = "TORCHELASTIC_"
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return a message as it is sent."""
+    body = json.dumps(message).encode()
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def decode(received: bytes) -> tuple[list[dict[str, Any]], bytes]:
+    """Return the whole messages among the bytes received, and what is left of them."""
+    messages = []
+    while len(received) >= HEADER_BYTES:
+        end = HEADER_BYTES + int.from_bytes(received[:HEADER_BYTES], "big")
+        if len(received) < end:
+            break
+        messages.append(json.loads(received[HEADER_BYTES:end]))
+        received = received[end:]
+    return messages, received
+
+
+def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Return the names of variables whose values differ, sorted."""
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def unforeseen(parked: Mapping[str, str], ordered: Mapping[str, str]) -> str | None:
+    """Return a variable that has to be there when a process starts, and has another value now."""
+    return next((name for name in differing(parked, ordered) if not _is_of_a_round(name)), None)
+
+
+def doubt(
+    parked: Mapping[str, str], now: Mapping[str, str], ordered: Mapping[str, str], reads: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Return the early import that the ordered environment would have changed, and why; None if there is none.
+
+    Args:
+        parked: the environment that the process was given. Python itself may have changed it at once (``LC_CTYPE``).
+        now: what became of it, by imports.
+        ordered: the one that it would have had in an ordinary start.
+        reads: the variables that early imports have read, and which import did.
+    """
+    if (name := unforeseen(parked, ordered)) is not None:
+        return "", f"{name} has changed"
+    changed = differing(parked, ordered)
+    if EVERY in reads and parked.keys() != ordered.keys():
+        return reads[EVERY], f"{reads[EVERY]} reads the whole environment"
+    for name in changed:
+        if name in reads:
+            return reads[name], f"{reads[name]} reads {name}"
+    for name in differing(parked, now):
+        if name in changed:
+            return "", f"an import has set {name}"
+    return None
+
+
+def merged(known: Iterable[str], learned: Iterable[str], unfit: Iterable[str]) -> list[str]:
+    """Return what is to be imported early the next time, in its order."""
+    return [name for name in dict.fromkeys([*known, *learned]) if name not in set(unfit)]
+
+
+def shared(names: Sequence[str], states: Mapping[str, str], proven: Collection[str]) -> list[str]:
+    """Return of what is learned what can be imported early where states are not known: in another pod.
+
+    The script may have changed the state between two imports, or the first of them has. That is known when a parked
+    process has done the same.
+
+    Args:
+        proven: imports before which a parked process was in the script's state.
+    """
+    first = states.get(names[0], "") if names else ""
+    return list(takewhile(lambda name: name in proven or states.get(name, "") in ("", first), names))
+
+
+def _is_of_a_round(name: str) -> bool:
+    return name in _OF_A_ROUND or name.startswith(_PREFIX)

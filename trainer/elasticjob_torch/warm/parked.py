@@ -1,0 +1,343 @@
+"""What a parked process does between Python's own start and its script: early imports, then a wait for orders.
+
+`sitecustomize` calls `park`, which returns when the process is to train, and else never: it ends when its agent does.
+It leaves nothing of its own behind: no module, no descriptor, no patched class. What it uses must be imported in each
+training process anyway (`agent.record`), so that ``sys.modules`` is as in an ordinary start.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from elasticjob_torch.warm.gentle import Gentle
+from elasticjob_torch.warm.learning import learn, leave_nothing, script_folder
+from elasticjob_torch.warm.lifeline import Lifeline
+from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PARKED, decode, differing, doubt, encode
+from elasticjob_torch.warm.reads import Reads
+from elasticjob_torch.warm.script import AsInScript
+from elasticjob_torch.warm.state import difference, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OUTPUTS = (1, 2)
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # known with the orders
+_CUSTOMIZE = "sitecustomize"
+_OOM = "/proc/self/oom_score_adj"
+_ALONE = 1  # the exit code when the agent is gone
+_OOM_PARKED = "1000"  # if memory runs out, this one first
+
+
+def park(customize: Callable[[], None], record_exception: Callable[[dict[str, str]], None]) -> None:
+    """Wait with the script's imports done until this process is to train.
+
+    Args:
+        customize: runs the image's own ``sitecustomize``, as in an ordinary start before the script.
+        record_exception: comes before that, and looks at the environment that it is given again at the end.
+    """
+    record = {**os.environ, _ERROR_FILE: "not known yet"}
+    record_exception(record)
+    process = Parked(*map(int, os.environ.pop(PARKED).split()))
+    try:
+        process.begin()
+        process.do(customize)
+        process.work()
+        process.end()
+        process.start(record)
+    except _Unfit as unfit:
+        process.start_anew(unfit.name, unfit.why)
+    except BaseException as error:
+        process.start_anew("", f"a parked process met {type(error).__name__}: {error}")
+    with contextlib.suppress(Exception):
+        _leave_nothing()
+
+
+class _Unfit(Exception):
+    """This process cannot stand for an ordinary start; of its imports, if one is to blame, which."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name, self.why = name, why
+
+
+class Parked:
+    """One parked process, from inside."""
+
+    def __init__(self, descriptor: int, lifeline: int) -> None:
+        import _socket  # `socket` imports much
+
+        os.set_inheritable(descriptor, False)
+        self._descriptor = descriptor
+        self._lifeline = Lifeline(lifeline)
+        self._link = _socket.socket(fileno=descriptor)
+        self._peek = _socket.MSG_PEEK
+        self._rights = _socket.CMSG_LEN(len(_OUTPUTS) * 4)
+        self._reads = Reads()
+        self._gentle = Gentle(script_folder(sys.argv), self._rest)
+        self._as_in_script = AsInScript()
+        self._done = 0  # of the imports asked for
+        self._received = b""
+        self._passed = b""
+        self._messages: list[dict[str, Any]] = []
+        self._orders: dict[str, Any] = {}
+        self._oom = ""
+        self._kept: list[int] = []
+        self._files: dict[str, tuple[int, int]] = {}
+        self._affinity = os.sched_getaffinity(0)
+        self._folder = os.getcwd()
+        self._path = list(sys.path)
+
+    def begin(self) -> None:
+        """Keep aside what is printed, and be the first to be ended when memory runs out."""
+        for output in _OUTPUTS:
+            memory = os.memfd_create("output", os.MFD_CLOEXEC)
+            kept = self._descriptor + output  # as high, for the script's own to be numbered as ever
+            os.dup2(memory, kept, inheritable=False)
+            os.close(memory)
+            os.dup2(kept, output)
+            self._kept.append(kept)
+        self._oom = _read(_OOM).strip()
+        if self._oom:
+            for value in (_OOM_PARKED, self._oom, _OOM_PARKED):
+                if not _write(_OOM, value):
+                    raise _Unfit("", "a process here cannot set its oom_score_adj, or not set it back")
+        self._reads.begin()
+        self._gentle.begin()
+
+    def do(self, customize: Callable[[], None]) -> None:
+        """Run the image's sitecustomize; raises `_Unfit` if it does what only a process of its own can."""
+        from importlib.machinery import PathFinder
+
+        customize()
+        if self._reads.of:
+            self._reads.of = dict.fromkeys(self._reads.of, _CUSTOMIZE)
+        self._path = list(sys.path)
+        self._check("")
+        if PathFinder.find_spec("usercustomize") is not None:
+            raise _Unfit("", "there is a usercustomize, which runs later")
+        self._as_in_script.begin()
+        self._path = list(sys.path)
+
+    def work(self) -> None:
+        """Import what is asked for until there are orders. Raises `_Unfit`."""
+        while not self._orders:
+            message = self._next()
+            if "environment" in message:
+                self._orders = message
+                return
+            self._gentle.times = message["rest"]
+            self._import_all(message["imports"], message["states"])
+
+    def end(self) -> None:
+        """Put back what `begin` has changed, except for the outputs."""
+        self._gentle.end()
+        self._reads.end()
+        self._as_in_script.end()
+        if self._oom:
+            _write(_OOM, self._oom)
+
+    def start(self, record: dict[str, str]) -> None:
+        """Carry the orders out; raises `_Unfit` if this process is not as one just started."""
+        orders = self._orders
+        given: dict[str, str] = orders["given"]
+        ordered: dict[str, str] = orders["environment"]
+        why = doubt(given, dict(os.environ), ordered, self._reads.of) or self._edited()
+        if why is not None:
+            raise _Unfit(*why)
+        self._lifeline.cut()
+        self._take_outputs()
+        for output, kept in zip(_OUTPUTS, self._kept, strict=True):
+            _pour(kept, output)
+            os.close(kept)
+        self.say({"warm": len(sys.modules)})
+        self._link.close()
+        for name in differing(given, ordered):
+            if name in ordered:
+                os.environ[name] = ordered[name]
+            else:
+                os.environ.pop(name, None)
+        record.update(ordered)
+        if (logging := sys.modules.get("logging")) is not None:  # it counts from its import
+            whole = isinstance(logging._startTime, int)
+            logging._startTime = time.time_ns() if whole else time.time()  # type: ignore[attr-defined]
+        if orders["learn"]:
+            learn(orders["learn"])
+
+    def say(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self._link.settimeout(None)
+            self._link.sendall(encode(message))
+
+    def _import_all(self, names: list[str], states: dict[str, str]) -> None:
+        """Import these until there is something else to do, or the script was in another state when it did so."""
+        differs = None
+        for name in names[self._done :]:
+            if self._is_called():
+                return
+            if name in states and (differs := difference(states[name], fingerprint())) is not None:
+                break
+            self.say({"doing": name})
+            self._import(name)
+            self._done += 1
+        self.say({"ready": len(sys.modules), "done": self._done, "differs": differs})
+
+    def _import(self, name: str) -> None:
+        self._reads.during = name
+        raised: BaseException | None = None
+        try:
+            __import__(name)
+        except ModuleNotFoundError as error:  # its own absence changes nothing
+            raised = None if error.name and f"{name}.".startswith(f"{error.name}.") else error
+        except BaseException as error:
+            raised = error
+        if self._gentle.shadowed:
+            raise _Unfit(name, f"{name} imports {self._gentle.shadowed}, which the script's folder has")
+        if raised is not None:
+            raise _Unfit(name, f"{name} raises {type(raised).__name__}: {raised}")
+        self._check(name)
+        self._note_files()
+
+    def _check(self, name: str) -> None:
+        """Raise `_Unfit` if the last import has left what the script's start would not find so, or a GPU in use."""
+        who = name or _CUSTOMIZE
+        if sys.path[: len(self._path)] != self._path:  # what Python is yet to put there would come before it
+            raise _Unfit(name, f"{who} changes sys.path")
+        if os.getcwd() != self._folder:
+            raise _Unfit(name, f"{who} changes the working directory")
+        if _thread._count():
+            raise _Unfit(name, f"{who} starts a thread")
+        if _read(f"/proc/self/task/{os.getpid()}/children").strip():
+            raise _Unfit(name, f"{who} starts a process")
+        with contextlib.suppress(OSError):
+            for number in os.listdir("/proc/self/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(f"/proc/self/fd/{number}").startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri")):
+                        raise _Unfit(name, f"{who} opens a GPU")
+
+    def _note_files(self) -> None:
+        """Remember the state of modules' files that are not of the Python installation, as people edit those."""
+        fixed = (f"{sys.prefix}/lib", f"{sys.base_prefix}/lib", *sys.modules["elasticjob_torch"].__path__)
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and file not in self._files and not file.startswith(fixed):
+                self._files[file] = _state(file)
+
+    def _edited(self) -> tuple[str, str] | None:
+        for file, state in self._files.items():
+            if _state(file) != state:
+                return "", f"{file} has changed"
+        return None
+
+    def _next(self) -> dict[str, Any]:
+        while not self._messages:
+            self._link.settimeout(None)
+            self._receive()
+        return self._messages.pop(0)
+
+    def _receive(self) -> None:
+        received, passed, _, _ = self._link.recvmsg(65536, 4 * self._rights)
+        if not received:
+            os._exit(_ALONE)
+        for _, _, descriptors in passed:
+            self._passed += descriptors
+        self._messages, self._received = decode(self._received + received)
+
+    def _is_called(self) -> bool:
+        """Say whether something has come; ends the process if the agent has."""
+        if self._messages:
+            return True
+        self._link.settimeout(0)
+        return self._peeked()
+
+    def _rest(self, seconds: float) -> None:
+        if not self._messages:  # those are in hand, so that the link is silent
+            self._link.settimeout(seconds)
+            if self._peeked():
+                self._gentle.times = 0.0
+
+    def _peeked(self) -> bool:
+        try:
+            received = self._link.recv(HEADER_BYTES, self._peek)
+        except (BlockingIOError, TimeoutError):
+            return False
+        except OSError:
+            received = b""
+        if not received:
+            os._exit(_ALONE)
+        return True
+
+    def start_anew(self, name: str, why: str) -> NoReturn:
+        """Become what an ordinary start makes of the command: a new interpreter in the same process.
+
+        Its agent is told why. It may have ordered this process to train already, and would take its end for the
+        script's; if it has not, it ends this process now.
+        """
+        import signal
+
+        self._lifeline.cut()
+        self.say({"unfit": name, "why": why})
+        while not self._orders:
+            message = self._next()
+            self._orders = message if "environment" in message else {}
+        self.end()
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, self._affinity)
+            os.chdir(self._folder)
+        for each in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(each, signal.SIG_DFL)
+        self._take_outputs()
+        learn_in = {LEARN: self._orders["learn"]} if self._orders["learn"] else {}
+        os.execve(sys.executable, sys.orig_argv, self._orders["environment"] | learn_in)
+
+    def _take_outputs(self) -> None:
+        while len(self._passed) >= 4:
+            output = 3 - len(self._passed) // 4
+            passed = int.from_bytes(self._passed[:4], sys.byteorder)
+            os.dup2(passed, output)
+            os.close(passed)
+            self._passed = self._passed[4:]
+
+
+def _leave_nothing() -> None:
+    leave_nothing()
+    if "socket" not in sys.modules:
+        sys.modules.pop("_socket", None)
+
+
+def _state(file: str) -> tuple[int, int]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> bool:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return False
+    return True
+
+
+def _pour(kept: int, output: int) -> None:
+    at = 0
+    with contextlib.suppress(OSError):
+        while data := os.pread(kept, 65536, at):
+            at += len(data)
+            while data:
+                data = data[os.write(output, data) :]

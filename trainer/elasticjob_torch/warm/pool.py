@@ -1,0 +1,293 @@
+"""Keeps a parked process for each of an agent's training processes: when to start one, and what becomes of it.
+
+What these import early is known to `learned`.
+
+The first may be there before torchrun has imported torch (`ahead`). Later ones are started while a round trains, when
+its own start is over: the training processes have imported nothing for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import selectors
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from elasticjob_torch.warm import room
+from elasticjob_torch.warm.learned import Learned
+from elasticjob_torch.warm.process import ParkedProcess, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+log = logging.getLogger(__name__)
+
+_REST = 4.0  # times as long as it works, beside a training
+_QUIET_SECONDS = 3.0
+_TICK_SECONDS = 0.5
+_ANSWER_SECONDS = 120.0  # after its orders: only an import can take long, from a slow disk
+_GUESSED_BYTES = 400 << 20
+
+
+class Pool:
+    """The parked processes of one agent, by local rank. `start`, `expects` and `take` are of the agent's main thread.
+
+    Args:
+        given: what to import early as long as this pod has learned nothing.
+    """
+
+    def __init__(self, given: Sequence[str] = ()) -> None:
+        self._learned = Learned(given)
+        self._on_learned: Callable[[list[str]], object] | None = None
+        self._told: list[str] = []
+        self._lock = threading.RLock()
+        self._parked: dict[int, ParkedProcess] = {}
+        self._handed: dict[int, ParkedProcess] = {}
+        self._starts: dict[int, Start] = {}
+        self._bytes = _GUESSED_BYTES
+        self._told_of_room = False
+        self._told_of_nothing = False
+        self._off = ""
+        self._changed = time.monotonic()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self) -> None:
+        """Look after the processes from now on, in a thread."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="elasticjob-warm", daemon=True)
+            self._thread.start()
+
+    def give(self, imports: Sequence[str]) -> None:
+        """Say what another pod of the job has learned; what this one learns takes its place."""
+        with self._lock:
+            self._learned.give(imports)
+
+    def tell(self, on_learned: Callable[[list[str]], object]) -> None:
+        """Have it called, in the pool's thread, with what process 0 imports, when that is new and complete for now."""
+        self._on_learned = on_learned
+
+    def start(self, local_rank: int, start: Start, rest: float = 0.0) -> None:
+        """Start a parked process, if there is something to import, and room for it. Raises nothing."""
+        with self._lock:
+            imports = self._learned.imports(local_rank)
+            if self._closed.is_set() or self._off or not imports or local_rank in self._parked or not self._has_room():
+                return
+            if any(map(os.isatty, start.outputs)):
+                self._stop("they write to a terminal, which early imports would not see")
+                return
+            try:
+                self._parked[local_rank] = ParkedProcess(start, imports, self._learned.states(local_rank), rest)
+            except OSError as error:
+                self._stop(f"no process can be parked: {error}")
+
+    def is_ready(self) -> bool:
+        """Say whether no parked process has anything to import any more."""
+        with self._lock:
+            return all(parked.modules for parked in self._parked.values())
+
+    def expects(self, local_rank: int, start: Start) -> str:
+        """Note that a training process is started now; return the file that it shall note its imports in.
+
+        Raises:
+            OSError: there is no descriptor left.
+        """
+        with self._lock:
+            self._note(local_rank, start)
+            return self._learned.new_file(local_rank)
+
+    def take(self, local_rank: int, start: Start, learn: str = "") -> Any:
+        """Return the ``Popen`` of a parked process that now runs the script as ordered, or None.
+
+        A process that is not the same as one started now would be is ended.
+        """
+        with self._lock:
+            parked = self._parked.pop(local_rank, None)
+            if parked is None:
+                return None
+            why = parked.differs(start)
+            if why is None and not parked.hand_over(start, learn):
+                why = "the parked process has ended"
+            if why is not None:
+                log.info("training process %d starts in the ordinary way: %s", local_rank, why)
+                parked.end()
+                return None
+            self._learned.begins_with(local_rank, parked.imports)
+            if (earlier := self._handed.pop(local_rank, None)) is not None:
+                earlier.let_go()
+            self._handed[local_rank] = parked
+            return parked.popen
+
+    def close(self) -> None:
+        """End all parked processes. May be called again."""
+        self._closed.set()
+        with self._lock:
+            for parked in self._parked.values():
+                parked.end()
+            for handed in self._handed.values():
+                handed.let_go()
+            for start in self._starts.values():
+                start.close()
+            self._starts.clear()
+            self._parked.clear()
+            self._handed.clear()
+        self._learned.close()
+
+    def _note(self, local_rank: int, start: Start) -> None:
+        if (earlier := self._starts.get(local_rank)) is not None:
+            earlier.close()
+        self._starts[local_rank] = start.kept()
+        self._changed = time.monotonic()
+
+    def _watch(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._hear(_TICK_SECONDS)
+                with self._lock:
+                    if not self._closed.is_set():
+                        if self._learned.read():
+                            self._changed = time.monotonic()
+                        self._refill()
+                self._tell_learned()
+            except Exception:
+                log.exception("warm restart ends: the next processes start in the ordinary way")
+                self._off = "an error"
+                return
+
+    def _hear(self, seconds: float) -> None:
+        with self._lock, contextlib.suppress(ValueError, OSError):
+            selector = selectors.DefaultSelector()
+            for each in (*self._parked.values(), *self._handed.values()):
+                selector.register(each.link, selectors.EVENT_READ)
+        with contextlib.closing(selector):
+            if not selector.get_map():
+                self._closed.wait(seconds)
+                return
+            selector.select(seconds)
+        with self._lock:
+            for local_rank, parked in list(self._parked.items()):
+                self._hear_parked(local_rank, parked)
+            for local_rank, handed in list(self._handed.items()):
+                self._hear_handed(local_rank, handed)
+
+    def _hear_parked(self, local_rank: int, parked: ParkedProcess) -> None:
+        messages = parked.receive()
+        for message in messages or ():
+            if "doing" in message:
+                parked.doing = message["doing"]
+            elif "ready" in message:
+                parked.modules, parked.doing = message["ready"], ""
+                parked.imports = self._learned.compare(
+                    parked.imports, parked.states, message["done"], message["differs"]
+                )
+                self._bytes = room.anonymous_bytes(parked.popen.pid) or self._bytes
+                self._tell_of_parked()
+            elif "unfit" in message:
+                self._blame(message["unfit"], message["why"])
+        if messages is None:
+            del self._parked[local_rank]
+            parked.end(kill=False)
+            code = parked.popen.returncode
+            if code == -signal.SIGKILL or not parked.doing:
+                self._stop(f"a parked process ended, exit code {code}")
+            else:
+                self._blame(parked.doing, f"a parked process ended in {parked.doing}, exit code {code}")
+        elif any("unfit" in message for message in messages):
+            del self._parked[local_rank]
+            parked.end()
+
+    def _tell_of_parked(self) -> None:
+        """Log that all are ready which the next round will need."""
+        imports = self._learned.imports
+        ready = [parked.modules for rank, parked in self._parked.items() if parked.imports == imports(rank)]
+        if self._starts and len(ready) == len(self._starts) and all(ready):
+            log.info("parked for the next round: processes %d, modules %d", len(ready), max(ready))
+
+    def _hear_handed(self, local_rank: int, handed: ParkedProcess) -> None:
+        messages = handed.receive()
+        for message in messages or ():
+            if "doing" in message:
+                handed.doing = message["doing"]
+            elif "warm" in message:
+                words = "training process %d starts warm: parked for %.0f s, %d modules"
+                log.info(words, local_rank, time.monotonic() - handed.began, message["warm"])
+            elif "unfit" in message:
+                log.info("training process %d starts in the ordinary way: %s", local_rank, message["why"])
+                self._learned.begins_with(local_rank, ())  # it does all of them itself now
+                if message["unfit"]:
+                    self._blame(message["unfit"], message["why"])
+        if messages is None or any(message.keys() & {"warm", "unfit"} for message in messages):
+            del self._handed[local_rank]
+            handed.let_go()
+        elif time.monotonic() - handed.ordered > _ANSWER_SECONDS:
+            handed.ordered = math.inf
+            log.error("training process %d is killed: it has not left the early import of %s", local_rank, handed.doing)
+            self._blame(handed.doing, f"it hangs when it is early, for {_ANSWER_SECONDS:.0f} s and more")
+            handed.popen.kill()
+
+    def _blame(self, name: str, why: str) -> None:
+        if name in ("", "sitecustomize"):
+            self._stop(why)
+            return
+        if self._learned.leave_out(name, why):
+            self._stop("too many imports cannot be early")
+
+    def _stop(self, why: str) -> None:
+        if not self._off:
+            log.info("processes start in the ordinary way from now on: %s", why)
+            self._off = why
+
+    def _tell_learned(self) -> None:
+        """Say what is new of it; without the lock, as it may take long."""
+        with self._lock:
+            is_quiet = time.monotonic() - self._changed >= _QUIET_SECONDS
+            names = self._learned.shared() if is_quiet else self._told
+        if self._on_learned is not None and names != self._told:
+            self._told = names
+            self._on_learned(names)
+
+    def _refill(self) -> None:
+        if time.monotonic() - self._changed < _QUIET_SECONDS:
+            return
+        busy = sum(not parked.modules for parked in self._parked.values())
+        for local_rank, start in self._starts.items():
+            parked = self._parked.get(local_rank)
+            if parked is not None:
+                imports = self._learned.imports(local_rank)
+                if parked.modules and imports[: len(parked.imports)] != parked.imports:
+                    del self._parked[local_rank]  # another order is another process
+                    parked.end()
+                elif parked.modules and imports != parked.imports:
+                    parked.ask(imports, self._learned.states(local_rank), _REST)
+            elif not self._learned.imports(local_rank):
+                self._tell_of_nothing()
+            elif busy < max(1, room.cpus() // 4):
+                self.start(local_rank, start, _REST)
+                busy += 1
+
+    def _tell_of_nothing(self) -> None:
+        if not self._told_of_nothing:
+            self._told_of_nothing = True
+            log.info(
+                "processes start in the ordinary way: nothing can be imported early, as the script changes its "
+                "environment, or starts a thread or a program, before its first import"
+            )
+
+    def _has_room(self) -> bool:
+        free = room.free_bytes()
+        if free is None or free >= self._bytes:
+            self._told_of_room = False
+            return True
+        if not self._told_of_room:
+            self._told_of_room = True
+            log.info(
+                "processes start in the ordinary way: a parked one needs %d MiB, this container has room for %d",
+                self._bytes >> 20,
+                free >> 20,
+            )
+        return False

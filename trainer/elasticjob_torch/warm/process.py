@@ -1,0 +1,166 @@
+"""A parked process as its agent has it: started, given work, watched, and handed over or ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import math
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from elasticjob_torch.warm.inherited import inherited, kind
+from elasticjob_torch.warm.orders import PARKED, decode, encode, unforeseen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+_DESCRIPTOR = 40  # of the socket, there: above those that a script will see
+_KEPT = 2  # descriptors after it, where a parked process keeps its outputs
+_SEND_SECONDS = 2.0
+_END_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a training process is started: all that has to be the same for a parked one to stand for it."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    outputs: tuple[int, int]  # descriptors
+    inherited: Mapping[str, Any]
+
+    @classmethod
+    def now(cls, arguments: Sequence[str], environment: Mapping[str, str], outputs: tuple[int, int]) -> Start:
+        """As a process that this thread starts now; raises OSError where that cannot be told."""
+        return cls(tuple(arguments), dict(environment), outputs, inherited())
+
+    def kept(self) -> Start:
+        """Return the same with descriptors that stay open until `close`."""
+        return replace(self, outputs=(os.dup(self.outputs[0]), os.dup(self.outputs[1])))
+
+    def close(self) -> None:
+        """Close those."""
+        for output in self.outputs:
+            os.close(output)
+
+
+class ParkedProcess:
+    """Starts a process that parks, which is a child of this one like any training process."""
+
+    def __init__(self, start: Start, imports: Sequence[str], states: Mapping[str, str], rest: float) -> None:
+        self.popen: subprocess.Popen[bytes]
+        self.began = time.monotonic()
+        self.modules = 0  # 0 until it is ready
+        self.doing = ""
+        self.ordered = math.inf  # when it got its orders
+        self.imports: list[str] = []
+        self.states: dict[str, str] = {}
+        self._arguments = start.arguments
+        self._environment = start.environment
+        self._inherited = inherited()  # of this thread, now
+        self._kinds = tuple(map(kind, start.outputs))
+        self._received = b""
+        ours, theirs = socket.socketpair()
+        their_line, our_line = os.pipe()
+        high = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTOR)
+        line = fcntl.fcntl(their_line, fcntl.F_DUPFD_CLOEXEC, high + 1 + _KEPT)
+        theirs.close()
+        os.close(their_line)
+        self.link, self._lifeline = ours, our_line
+        try:
+            self.popen = subprocess.Popen(
+                args=start.arguments,
+                env={**start.environment, PARKED: f"{high} {line}"},
+                stdout=start.outputs[0],
+                stderr=start.outputs[1],
+                start_new_session=True,
+                pass_fds=(high, line),
+            )
+        except BaseException:
+            self.let_go()
+            raise
+        finally:
+            os.close(high)
+            os.close(line)
+        self.ask(imports, states, rest)
+
+    def ask(self, imports: Sequence[str], states: Mapping[str, str], rest: float) -> None:
+        """Have it import these, which begin with those that it has; it rests so many times as long as it works."""
+        self.imports = list(imports)
+        self.states = {name: states[name] for name in imports if states.get(name)}
+        self.link.settimeout(_SEND_SECONDS)
+        with contextlib.suppress(OSError):
+            self.link.sendall(encode({"imports": self.imports, "states": self.states, "rest": rest}))
+
+    def differs(self, start: Start) -> str | None:
+        """Say what of an ordinary start could not be the same; None if all is."""
+        if start.arguments != self._arguments:
+            return "it has another command"
+        if (name := unforeseen(self._environment, start.environment)) is not None:
+            return f"its environment variable {name} is another"
+        if tuple(map(kind, start.outputs)) != self._kinds:
+            return "its output goes to another kind of file"
+        for name in self._inherited.keys() | start.inherited.keys():
+            if self._inherited.get(name) != start.inherited.get(name):
+                return f"it has another {name}"
+        if self.popen.poll() is not None:
+            return "the parked process has ended"
+        return None
+
+    def hand_over(self, start: Start, learn: str) -> bool:
+        """Order it to run the script; return whether that has reached it (it may have ended since, as scripts do)."""
+        orders = encode({"environment": dict(start.environment), "given": dict(self._environment), "learn": learn})
+        self.link.settimeout(_SEND_SECONDS)
+        try:
+            sent = socket.send_fds(self.link, [orders[:1]], list(start.outputs))
+            self.link.sendall(orders[sent:])
+        except OSError:
+            return False
+        self.ordered = time.monotonic()
+        return True
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """Return what it says, None if it will say nothing more. Does not wait."""
+        self.link.settimeout(0)
+        try:
+            received = self.link.recv(65536)
+        except BlockingIOError:
+            return []
+        except OSError:
+            received = b""
+        if not received:
+            return None
+        messages, self._received = decode(self._received + received)
+        return messages
+
+    def end(self, *, kill: bool = True) -> None:
+        """End it, as it holds nothing that would be lost; or wait for its end, which has begun."""
+        for force in (kill, True):
+            if force and self.popen.poll() is None:
+                with contextlib.suppress(OSError):
+                    os.killpg(self.popen.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.popen.wait(_END_SECONDS)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Have nothing more to do with it; this ends one that is still parked."""
+        self.link.close()
+        line, self._lifeline = self._lifeline, -1
+        if line >= 0:
+            os.close(line)
+
+
+def outputs(stdout: Any, stderr: Any) -> tuple[int, int]:
+    """Return the descriptors that `subprocess.Popen` would give a process."""
+    given = [1 if stdout is None else stdout, 2 if stderr is None else stderr]
+    first, second = (each if isinstance(each, int) else each.fileno() for each in given)
+    return first, second

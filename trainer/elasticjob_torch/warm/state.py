@@ -1,0 +1,82 @@
+"""What a script may set before an import, and what that import may depend on, or set too; in few letters, to compare.
+
+No audit event tells of it. Whether a module that tells something is loaded or not makes no difference.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import source_hash
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DIGITS = 8
+
+
+def fingerprint() -> str:
+    """Return the state of this process, the same in each process that is in the same state."""
+    return ".".join(source_hash(repr(part()).encode("utf-8", "replace")).hex()[:_DIGITS] for part in _PARTS.values())
+
+
+def difference(one: str, other: str) -> str | None:
+    """Return what differs between two states, in words."""
+    pairs = zip(_PARTS, one.split("."), other.split("."), strict=True)
+    return next((name for name, value, another in pairs if value != another), None)
+
+
+def _builtin(name: str) -> Any:
+    """Return a module of the interpreter, without leaving it in ``sys.modules``."""
+    is_known = name in sys.modules
+    module = __import__(name)
+    if not is_known:
+        del sys.modules[name]
+    return module
+
+
+_locale = _builtin("_locale")
+
+
+def _warnings() -> Any:
+    module = sys.modules.get("warnings")
+    show = getattr(getattr(module, "showwarning", None), "__module__", "")
+    filters = getattr(module or _builtin("_warnings"), "filters", None)
+    return filters, "" if show in ("warnings", "_py_warnings") else show
+
+
+def _logging() -> Any:
+    root = getattr(sys.modules.get("logging"), "root", None)
+    if root is None:
+        return 30, 0, [], []
+    handlers = [(type(each).__qualname__, each.level) for each in root.handlers]
+    loggers = list(root.manager.loggerDict.items())  # with plain names in between
+    changed = [(name, *_logger(each)) for name, each in loggers if hasattr(each, "level") and _is_set_up(each)]
+    return root.level, root.manager.disable, handlers, sorted(changed)
+
+
+def _is_set_up(logger: Any) -> bool:
+    return bool(logger.level or logger.handlers or logger.filters or logger.disabled or not logger.propagate)
+
+
+def _logger(logger: Any) -> tuple[Any, ...]:
+    return logger.level, logger.propagate, logger.disabled, len(logger.handlers), len(logger.filters)
+
+
+def _streams() -> Any:
+    names = ("encoding", "errors", "line_buffering", "write_through")
+    return [
+        (type(stream).__qualname__, stream is original, *(getattr(stream, name, None) for name in names))
+        for stream, original in ((sys.stdout, sys.__stdout__), (sys.stderr, sys.__stderr__))
+    ]
+
+
+_PARTS: dict[str, Callable[[], Any]] = {
+    "the filters of warnings": _warnings,
+    "logging": _logging,
+    "standard output or error": _streams,
+    "the recursion limit": sys.getrecursionlimit,
+    "the working directory": os.getcwd,
+    "the locale": lambda: _locale.setlocale(_locale.LC_ALL),
+}
