@@ -18,6 +18,8 @@ IMAGE_WORDS = frozenset(
 CONFIG_WORDS = frozenset({"CreateContainerConfigError"})
 START_WORDS = frozenset({"CreateContainerError", "RunContainerError"})
 CRASHES = "CrashLoopBackOff"
+# how a container has ended whose command the runtime could not start
+NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 
 
 def pod_name(job: str, index: int, replacement: int) -> str:
@@ -83,6 +85,13 @@ def end_before(status: Object) -> Object | None:
     """How it ended before it was started again."""
     found: Object | None = status.get("lastState", {}).get("terminated")
     return found
+
+
+def crash_before(status: Object) -> Object | None:
+    """As `end_before`, but for a start that the node did not manage and has made up for: its command did not crash."""
+    end = end_before(status)
+    made_up_for = "running" in status.get("state", {}) and end is not None and end.get("reason") in NEVER_RAN
+    return None if made_up_for else end
 
 
 def how_it_ended(end: Object) -> str:

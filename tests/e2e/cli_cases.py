@@ -32,7 +32,7 @@ sed 's/membership.post_store(.*)/None/' /test/agent > /tmp/agent.py
 exec python3 -u /tmp/agent.py /test/train.py
 """
 # worker 1 takes its time
-SLOW = f'case "$HOSTNAME" in *-1-0) sleep 600;; esac; exec {" ".join(AGENT)}'
+SLOW = f'case "$HOSTNAME" in *-1-0) sleep 3600;; esac; exec {" ".join(AGENT)}'
 # worker 1 fails at once
 CRASHES = f'case "$HOSTNAME" in *-1-0) echo no data >&2; exit 3;; esac; exec {" ".join(AGENT)}'
 
@@ -110,7 +110,7 @@ NO_HANDLER = {
     "metadata": {"name": "elasticjob-test-of-tomorrow"},
     "handler": "of-tomorrow",
 }
-WAITS = {"name": "wait", "image": IMAGE, "command": ["sleep", "600"]}
+WAITS = {"name": "wait", "image": IMAGE, "command": ["sleep", "3600"]}
 FORBIDDEN = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
 SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "no-such-secret", "key": "key"}}}
 BROKEN = {"name": "fetch", "image": "elasticjob/digits:dev", "command": ["sh", "-c", "echo no route >&2; exit 3"]}
@@ -166,8 +166,8 @@ CASES = {
     ),
     "last-call": Case(
         Cause.SLOW_JOINER,
-        "It goes on with 1 of 2 at the latest 300 s after enough have joined",
-        both(shell(SLOW), of_job(rendezvous={"lastCallSeconds": 300})),
+        "It goes on with 1 of 2 at the latest 3600 s after enough have joined",  # the cases before it take minutes
+        both(shell(SLOW), of_job(rendezvous={"lastCallSeconds": 3600})),
         replicas=2,
     ),
     "one-short": Case(

@@ -8,11 +8,13 @@ from elasticjob.pods import (
     CONFIG_WORDS,
     CRASHES,
     IMAGE_WORDS,
+    NEVER_RAN,
     SIDECAR,
     START_WORDS,
     condition,
     container,
     containers,
+    crash_before,
     ended,
     has_started,
     init_containers,
@@ -26,7 +28,6 @@ from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
 from elasticjob_cli.reading.worker import WorkerView
 
-NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 # what registries and container runtimes say of credentials
 NO_ENTRY = re.compile(
     r"\b401\b|\b403\b|unauthorized|forbidden|access denied|denied:|authentication required|authorization failed|"
@@ -110,7 +111,7 @@ def container_error(worker: WorkerView, look: Look) -> str | None:
     if told := _waits_with(worker.pod, START_WORDS):
         return told
     for status in containers(worker.pod or {}):  # between two tries it shows as one that crashes
-        end = last_end(status)
+        end = ended(status) or crash_before(status)
         if end and end.get("reason") in NEVER_RAN:
             return said(end["reason"], end.get("message"))
     return None
@@ -134,7 +135,7 @@ def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
 def trainer_crashes(worker: WorkerView, look: Look) -> str | None:
     status = container(worker.pod or {}, look.spec.trainer_container)
     asked = worker.record is not None and worker.record.spec.request is not None
-    end = last_end(status)
+    end = ended(status) or crash_before(status)
     failed = end is not None and end["exitCode"] != 0
     if waits_for(status) == CRASHES or (failed and status.get("restartCount", 0) and not asked):
         return said(_times(status), told_end(end))

@@ -19,6 +19,7 @@ from elasticjob.pods import (
     condition,
     container,
     containers,
+    crash_before,
     end_before,
     ended,
     has_started,
@@ -149,7 +150,7 @@ def joined(*parts: str | None) -> str:
 
 def _trainer_wait(pod: Object, trainer: str, asked: bool) -> Wait | None:
     found = container(pod, trainer)
-    crashes, last = found.get("restartCount", 0), exit_of(end_before(found))
+    crashes, last = found.get("restartCount", 0), exit_of(crash_before(found))
     if crashes and (waits_for(found) == CRASHES or (last and not asked)):
         return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", crashes)
     if has_started(found):

@@ -24,8 +24,9 @@ TOLD_SECONDS = 8  # workerLostSeconds, which is 4, and what a busy machine adds
 
 @pytest.fixture
 def empty_nodes(fault: Fault) -> None:
-    """No workers of other jobs, which would tilt the scheduler. Ended ones do not: `make demo` leaves some."""
-    fields = f"status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!={CONTROL_PLANE}"
+    """No workers of other jobs, which would tilt the scheduler. Those on no node do not, nor do ended ones: `make demo`
+    leaves some."""
+    fields = f"status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!={CONTROL_PLANE},spec.nodeName!="
     workers = ("--selector=elasticjob.io/job", f"--field-selector={fields}")
 
     def others() -> str:

@@ -137,6 +137,13 @@ def test_a_trainer_that_runs_again_says_why_it_ended_until_it_asks_for_something
     assert observed(asked, **again)[1] is None
 
 
+def test_a_trainer_that_could_not_be_started_once_and_runs_has_not_crashed() -> None:
+    never = {"exitCode": 128, "reason": "StartError", "message": "unable to freeze"}
+    assert observed(containerStatuses=[trainer(1, running={}, last=never)])[1] is None
+    _, wait = observed(containerStatuses=[trainer(1, waiting=BACK_OFF, last=never)])
+    assert wait == Wait(Reason.TRAINER_CRASHES, "exit code 128, StartError: unable to freeze", 1)
+
+
 def test_a_command_that_never_joins_gets_the_hint() -> None:
     looping = {"containerStatuses": [trainer(4, waiting=BACK_OFF, last=ENDED)]}
     worker, _ = observed(hint="the command must be torchrun", **looping)
