@@ -48,10 +48,20 @@ class Prometheus(NamedTuple):
 @contextmanager
 def prometheus(folder: Path, rules: Path, workers: str) -> Iterator[Prometheus]:
     """One that asks the operators, and the sidecars of the namespace `workers`, once a second."""
-    folder.chmod(0o755)
     server = _credentials(folder)
     (folder / "alerts.yaml").write_text(rules.read_text())
-    (folder / "prometheus.yaml").write_text(json.dumps(_config(server, workers)))
+    pods = [_pods(server, "operator", "elasticjob-system", "operator")]
+    pods += [_pods(server, "workers", workers, "elasticjob-sidecar")]
+    with configured(folder, rule_files=[f"{BESIDE}/alerts.yaml"], scrape_configs=pods) as found:
+        yield found
+
+
+@contextmanager
+def configured(folder: Path, **config: Any) -> Iterator[Prometheus]:
+    """One of that configuration, which may name the files of `folder` as of `BESIDE`."""
+    folder.chmod(0o755)
+    often = {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": f"{SCRAPE_SECONDS}s"}
+    (folder / "prometheus.yaml").write_text(json.dumps({"global": often, **config}))
     port, name = free_port(), f"elasticjob-prometheus-{secrets.token_hex(4)}"
     options = [
         f"--config.file={BESIDE}/prometheus.yaml",
@@ -96,51 +106,33 @@ def _credentials(folder: Path) -> str:
     return str(cluster["server"]).removeprefix("https://")
 
 
-def _config(server: str, workers: str) -> Object:
-    tls = {
-        name: f"{BESIDE}/{file}"
-        for name, file in (("ca_file", "ca.crt"), ("cert_file", "tls.crt"), ("key_file", "tls.key"))
-    }
-
-    def pods(name: str, namespace: str, container: str) -> Object:
-        """As a ServiceMonitor or PodMonitor would have it, but through the API server's proxy."""
-        found = {
-            "role": "pod",
-            "api_server": f"https://{server}",
-            "tls_config": tls,
-            "namespaces": {"names": [namespace]},
-        }
-        meta = "__meta_kubernetes_"
-        path = "/api/v1/namespaces/$1/pods/$2:$3/proxy/metrics"
-        ports = [f"{meta}namespace", f"{meta}pod_name", f"{meta}pod_container_port_number"]
-        return {
-            "job_name": name,
-            "kubernetes_sd_configs": [found],
-            "scheme": "https",
-            "tls_config": tls,
-            "relabel_configs": [
-                {"action": "keep", "source_labels": [f"{meta}pod_container_port_name"], "regex": "health"},
-                {"action": "keep", "source_labels": [f"{meta}pod_container_name"], "regex": container},
-                {"source_labels": [f"{meta}pod_phase"], "regex": "Succeeded|Failed", "action": "drop"},
-                {"source_labels": [f"{meta}namespace"], "target_label": "namespace"},
-                {"source_labels": [f"{meta}pod_name"], "target_label": "pod"},
-                {
-                    "source_labels": ports,
-                    "separator": ";",
-                    "regex": "(.*);(.*);(.*)",
-                    "replacement": path,
-                    "target_label": "__metrics_path__",
-                },
-                {"source_labels": [f"{meta}pod_name"], "target_label": "instance"},
-                {"target_label": "__address__", "replacement": server},
-            ],
-        }
-
+def _pods(server: str, name: str, namespace: str, container: str) -> Object:
+    """As a ServiceMonitor or PodMonitor would have it, but through the API server's proxy."""
+    files = {"ca_file": "ca.crt", "cert_file": "tls.crt", "key_file": "tls.key"}
+    tls = {setting: f"{BESIDE}/{file}" for setting, file in files.items()}
+    meta = "__meta_kubernetes_"
+    ports = [f"{meta}namespace", f"{meta}pod_name", f"{meta}pod_container_port_number"]
     return {
-        "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": f"{SCRAPE_SECONDS}s"},
-        "rule_files": [f"{BESIDE}/alerts.yaml"],
-        "scrape_configs": [
-            pods("operator", "elasticjob-system", "operator"),
-            pods("workers", workers, "elasticjob-sidecar"),
+        "job_name": name,
+        "kubernetes_sd_configs": [
+            {"role": "pod", "api_server": f"https://{server}", "tls_config": tls, "namespaces": {"names": [namespace]}}
+        ],
+        "scheme": "https",
+        "tls_config": tls,
+        "relabel_configs": [
+            {"action": "keep", "source_labels": [f"{meta}pod_container_port_name"], "regex": "health"},
+            {"action": "keep", "source_labels": [f"{meta}pod_container_name"], "regex": container},
+            {"source_labels": [f"{meta}pod_phase"], "regex": "Succeeded|Failed", "action": "drop"},
+            {"source_labels": [f"{meta}namespace"], "target_label": "namespace"},
+            {"source_labels": [f"{meta}pod_name"], "target_label": "pod"},
+            {
+                "source_labels": ports,
+                "separator": ";",
+                "regex": "(.*);(.*);(.*)",
+                "replacement": "/api/v1/namespaces/$1/pods/$2:$3/proxy/metrics",
+                "target_label": "__metrics_path__",
+            },
+            {"source_labels": [f"{meta}pod_name"], "target_label": "instance"},
+            {"target_label": "__address__", "replacement": server},
         ],
     }

@@ -256,6 +256,7 @@ def test_hooks_can_be_switched_off() -> None:
     assert not [body for body in without if "helm.sh/hook" in body["metadata"].get("annotations", {})]
 
 
+@pytest.mark.on_workers
 def test_an_installation_is_tested_upgraded_and_removed_and_leaves_crds_and_jobs(operator: Namespace, job: Job) -> None:
     """A release without replicas, confined to its own namespace, so that it disturbs nobody: the installed operator
     looks after its jobs."""

@@ -40,10 +40,16 @@ def body_of(name: str, case: Case | None = None, **spec: Any) -> Object:
 
 @pytest.fixture(scope="module")
 def jobs(operator: Namespace, module_namespace: Namespace) -> Iterator[Namespace]:
-    """A namespace with all the jobs of CASES and LATER at once."""
-    bodies = [one for case in CASES.values() for one in case.there]
-    bodies += [body_of(name, case) for name, case in CASES.items()] + [body_of(name) for name in LATER]
-    module_namespace.apply(*bodies)
+    """A namespace with all the jobs of CASES and LATER at once. They fill the node, so those of several workers come
+    first: one that finds no room is not waited for."""
+    bodies = {name: body_of(name, case) for name, case in CASES.items()} | {name: body_of(name) for name in LATER}
+    large = [name for name, case in CASES.items() if case.replicas > 1]
+    module_namespace.apply(*map(bodies.pop, large))
+    selected = f"--selector=elasticjob.io/job in ({','.join(large)})"
+    awaited = sum(CASES[name].replicas for name in large)
+    wait_until("their pods", lambda: len(module_namespace.list("pods", selected)) == awaited, 60)
+    module_namespace.kubectl("wait", "pod", selected, "--for=condition=PodScheduled", "--timeout=90s")
+    module_namespace.apply(*[one for case in CASES.values() for one in case.there], *bodies.values())
     yield module_namespace
     kubectl("delete", "runtimeclass", NO_HANDLER["metadata"]["name"])
 

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 ADDRESS = "127.0.0.1"
+LOOPBACK = x509.IPAddress(ip_address(ADDRESS))
 
 
 class Asked(NamedTuple):
@@ -56,12 +57,12 @@ class ApiServer:
         return self.answers.pop(0) if self.answers else web.json_response({"items": []})
 
 
-def write_authority(authority: Path, pair: Path) -> None:
-    """A new certificate authority's certificate, and a certificate for `ADDRESS` with its key."""
+def write_authority(authority: Path, pair: Path, name: x509.GeneralName = LOOPBACK) -> None:
+    """A new certificate authority's certificate, and a certificate for `name` with its key."""
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
     ours, theirs = (_builder(keys[0], key, name) for key, name in zip(keys, ("authority", "server"), strict=True))
     ours = ours.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    theirs = theirs.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(ADDRESS))]), critical=False)
+    theirs = theirs.add_extension(x509.SubjectAlternativeName([name]), critical=False)
     authority.write_bytes(ours.sign(keys[0], hashes.SHA256()).public_bytes(Encoding.PEM))
     secret = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     pair.write_bytes(theirs.sign(keys[0], hashes.SHA256()).public_bytes(Encoding.PEM) + secret)

@@ -1,0 +1,53 @@
+"""Namespaces that enforce Pod Security `restricted`: neither the sidecar nor anything of the chart needs more."""
+
+import pytest
+
+from e2e.job import Job
+from e2e.kube import Namespace, Object, kubectl, succeed
+from e2e.test_chart import CHART
+
+POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+@pytest.fixture
+def restricted(namespace: Namespace) -> Namespace:
+    kubectl("label", "namespace", namespace.name, "pod-security.kubernetes.io/enforce=restricted")
+    return namespace
+
+
+def following(body: Object) -> Object:
+    """The job of a template that follows the standard."""
+    pod = body["spec"]["template"]["spec"]
+    pod["securityContext"] = POD
+    pod["containers"][0]["securityContext"] = CONTAINER
+    for volume in pod["volumes"]:
+        if volume.pop("hostPath", None):
+            volume["emptyDir"] = {}
+    return body
+
+
+def test_a_job_trains_and_scales(restricted: Namespace, job: Job) -> None:
+    restricted.apply(following(job.manifest(replicas=2)))
+    formed = job.wait_for_round(2)
+    job.wait_for_training(2)
+    job.scale(1)
+    job.wait_for_round(1, after=formed)
+
+
+def test_a_template_that_asks_for_more_is_told(restricted: Namespace, job: Job) -> None:
+    job.apply(replicas=1)
+    job.wait_for_event("CreateFailed", 'violates PodSecurity "restricted:latest"')
+    assert not job.pods()
+
+
+@pytest.mark.patient
+@pytest.mark.on_workers
+def test_the_chart_is_installed_upgraded_and_tested(operator: Namespace, restricted: Namespace) -> None:
+    """Its operator has no job to look after; while `helm test` makes one there is none, beside the installed one."""
+    here = ["--namespace", restricted.name, "--timeout=120s"]
+    confined = ["restricted", CHART, *here, "--wait", "--set", f"namespaces={{{restricted.name}}}"]
+    succeed("helm", "install", *confined, "--set", "replicas=1", seconds=130)
+    succeed("helm", "upgrade", *confined, "--set", "replicas=0", seconds=130)
+    succeed("helm", "test", "restricted", *here, seconds=130)
+    succeed("helm", "uninstall", "restricted", *here)
