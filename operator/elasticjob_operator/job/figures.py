@@ -1,8 +1,10 @@
 """How one job stands, in numbers, for the metrics that are kept for each. Pure."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from elasticjob.members import Members
 from elasticjob.objects import Object
+from elasticjob.terms import Outcome
 
 
 class Figures(NamedTuple):
@@ -27,6 +29,8 @@ def figures_of(job: Object) -> Figures:
     """The API server has filled in the spec's defaults; a job without a status is a new one."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     agreed = status.get("rendezvous") or {}
+    finished = {member.index for member in _members(agreed.get("finished"))}
+    closed = agreed.get("outcome") == Outcome.CLOSED  # its last round trains on
     invalid = any(
         one.get("type") == "WorkersValid" and one.get("status") == "False" for one in status.get("conditions", ())
     )
@@ -34,14 +38,22 @@ def figures_of(job: Object) -> Figures:
         namespace=job["metadata"]["namespace"],
         name=job["metadata"]["name"],
         phase=status.get("phase", "Pending"),
-        world_size=agreed.get("worldSize", 0),
+        world_size=len(_members(agreed.get("participants"))) if closed else agreed.get("worldSize", 0),
         waiting=agreed.get("waiting", 0),
         spares=status.get("spares", 0),
         replicas=spec.get("replicas", 0),
         spare_replicas=spec.get("spareReplicas", 0),
-        min_replicas=spec.get("minReplicas", 1),
+        min_replicas=max(1, spec.get("minReplicas", 1) - len(finished)),
         round=agreed.get("round", 0),
         restarts=status.get("restarts", 0),
         max_restarts=spec.get("maxRestarts", 3),
         invalid_records=int(invalid),
     )
+
+
+def _members(text: Any) -> Members:
+    """None where somebody has written what is not readable: the other jobs' metrics do not go with it."""
+    try:
+        return Members.read(text)
+    except ValueError:
+        return Members()

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from elasticjob_operator import metrics
 from elasticjob_operator.job.figures import figures_of
 from elasticjob_operator.job.observations import Metric, Observation
-from support.operator_objects import job
+from support.operator_objects import Object, job
 
 Labels = dict[str, str]
 
@@ -24,6 +24,22 @@ def jobs() -> Iterator[metrics.Jobs]:
 def samples(name: str) -> list[tuple[Labels, float]]:
     families = text_string_to_metric_families(generate_latest().decode())
     return [(one.labels, one.value) for family in families for one in family.samples if one.name == name]
+
+
+@pytest.mark.parametrize(
+    ("agreed", "world_size", "least"),
+    [
+        ({"phase": "Formed", "worldSize": 3, "participants": "0-2/ab.0"}, 3, 3),
+        ({"phase": "Formed", "worldSize": 1, "participants": "2/ab.0", "finished": "0-1/ab.0"}, 1, 1),
+        ({"phase": "Closed", "outcome": "Closed", "worldSize": 0, "participants": "0-3/ab.0"}, 4, 3),
+        ({"phase": "Formed", "worldSize": 3, "finished": "somebody's words"}, 3, 3),
+    ],
+    ids=["trains", "goes on without the finished", "closed, and trains on", "not readable"],
+)
+def test_a_job_that_trains_is_not_below_its_minimum(agreed: Object, world_size: int, least: int) -> None:
+    """As the alert compares them."""
+    found = figures_of(job(minReplicas=3) | {"status": {"phase": "Running", "rendezvous": agreed}})
+    assert (found.world_size, found.min_replicas) == (world_size, least)
 
 
 def test_each_thing_that_is_observed_has_a_metric() -> None:
