@@ -3,11 +3,12 @@
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
-from elasticjob.rendezvous import Clocks, Spec, Worker
+from elasticjob.rendezvous import Clocks, Spec, State, Worker
+from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.status_writer import StatusWriter
@@ -26,13 +27,16 @@ from elasticjob_operator.objects.pods import SidecarImage, template_hash
 
 RELIST_SECONDS = 300.0
 SETTLE_SECONDS = 30.0  # at most twice as long: all jobs at once would be another take-over
+Phase = tuple[int, RendezvousPhase]  # and the round's number
+
 PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 
 
 @dataclass(slots=True)
 class Memory:
-    """Of one job. `settled`: it was listed by itself, not only with all others at a take-over. `heard`: when the first
-    news came in that no status has answered yet, in monotonic seconds."""
+    """Of one job. `phase`: what `clocks` are of, once that is known. `settled`: it was listed by itself, not only with
+    all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
+    seconds."""
 
     uid: str
     epoch: int
@@ -42,6 +46,7 @@ class Memory:
     status: StatusWriter
     grants: Grants
     pods: WorkerPods
+    phase: Phase | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
     listed_at: float = 0.0
@@ -51,6 +56,18 @@ class Memory:
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""
         return self.listed_at + RELIST_SECONDS - time.monotonic()
+
+    def keep(self, state: State) -> None:
+        """The clocks of a state that is agreed."""
+        self.clocks, self.phase = state.clocks, (state.round, state.phase)
+
+    def clocks_of(self, phase: Phase, now: float) -> Clocks:
+        """Those of the phase that the status names. If they are of another, the answer to the write that began this one
+        was lost: it began now, as far as is known here."""
+        if self.phase not in (None, phase):
+            clocks = replace(self.clocks, opened=now, formed=now, min_reached=None, all_running=None, newcomer=None)
+            self.clocks, self.phase = clocks, phase
+        return self.clocks
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The one that pods made from `spec` are read by."""
@@ -115,7 +132,8 @@ class Memories:
                 return
             for key in await self._lister.list_all():
                 job = self._cache.view(key).job
-                assert job is not None
+                if job is None:  # deleted since
+                    continue
                 memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
                 memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
                 self._known[key] = memory

@@ -44,6 +44,8 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     def flag(name: str, help: str, default: str | None = None, choices: Sequence[str] | None = None) -> None:
         variable = "ELASTICJOB_" + name.upper().replace("-", "_")
         default = environment.get(variable, default)
+        if choices and default not in choices:  # argparse takes a default as it is
+            parser.error(f"{variable} is {default!r}: choose from {', '.join(choices)}")
         parser.add_argument(f"--{name}", help=f"{help} [{variable}]", default=default, choices=choices)
 
     flag("sidecar-image", "image of the sidecar that each worker pod gets (required)")

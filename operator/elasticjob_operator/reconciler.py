@@ -37,6 +37,7 @@ from elasticjob_operator.objects.pods import SidecarImage
 # access that was found so long ago is relied on: by new pods, by those that are there
 GRANTS_SECONDS, GRANTS_KEPT_SECONDS = 10.0, 300.0
 SHORTEST_WAIT_SECONDS = 0.2
+ENDED_SECONDS = 3600.0  # until a job that has ended is listed again
 WORKER = re.compile(r"worker (\d+)\b")
 
 log = logging.getLogger(__name__)
@@ -95,9 +96,9 @@ class Reconciler:
         observer = memory.observer_of(spec)
         workers, ready = observer.observe(view)
         bounds = memory.bounds_of(spec, workers)
-        clock = self._leadership.clock
-        memory.clocks = replace(memory.clocks, settled=clock.settled)
-        decision = decide(bounds, state_of(before, memory.clocks), workers, clock.now())
+        clock, agreed = self._leadership.clock, before.rendezvous
+        clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
+        decision = decide(bounds, state_of(before, clocks), workers, clock.now())
         return Report(
             job=job,
             spec=spec,
@@ -116,7 +117,7 @@ class Reconciler:
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
         """Do what follows from the status, which is `agreed`."""
         self._measure(memory, report, self._announce(memory, report))
-        memory.clocks = report.decision.state.clocks
+        memory.keep(report.decision.state)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         return agreed, made, await self._expire(view, report), *self._wake(memory, report.decision)
@@ -184,11 +185,11 @@ class Reconciler:
         return Done()
 
     def _wake(self, memory: Memory, decision: Decision) -> Iterator[LookAgain]:
-        """When time alone may change something, and when a job that goes on is to be listed again."""
+        """When time alone may change something, and when the job is to be listed again: no watch tells of what was
+        deleted while it was down."""
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
-        if not decision.state.ended:
-            yield LookAgain(memory.fresh_for())
+        yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())
 
 
 def _wall_clock() -> str:

@@ -142,14 +142,14 @@ MUTATIONS = (
     Mutation(
         "spares: the scale subresource counts them",
         STATUS,
-        "        replicas=sum(one.pod_key not in spares for one in alive),\n",
+        "        replicas=len(placed),\n",
         "        replicas=len(alive),\n",
         OPERATOR_TESTS,
     ),
     Mutation(
         "spares: the ready ones count as ready workers",
         STATUS,
-        "len(report.ready - spares)",
+        "len(report.ready.intersection(placed))",
         "len(report.ready)",
         OPERATOR_TESTS,
     ),

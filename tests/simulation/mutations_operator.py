@@ -83,9 +83,30 @@ MUTATIONS = (
     Mutation(
         "a job of which nothing is heard is not listed again",
         RECONCILER,
-        "            yield LookAgain(memory.fresh_for())\n",
-        "            pass\n",
+        "        yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())\n",
+        "",
         "tests/unit/operator/test_reconciler.py",
+    ),
+    Mutation(
+        "a phase whose beginning was not answered is taken for as old as the one before",
+        MEMORY,
+        "        if self.phase not in (None, phase):\n",
+        "        if False:\n",
+        "tests/unit/operator/test_reconciler.py",
+    ),
+    Mutation(
+        "a deleted job comes back with an answer that was on its way",
+        "operator/elasticjob_operator/cluster/cache.py",
+        'job["metadata"]["uid"] not in view.gone and ',
+        "",
+        "tests/unit/operator/cluster/test_cache.py",
+    ),
+    Mutation(
+        "a worker may doubt as many as it likes",
+        "operator/elasticjob_operator/job/records.py",
+        ") > MAX_DOUBTS:",
+        ") > 65536:",
+        "tests/unit/operator/job/test_records.py",
     ),
     Mutation(
         "what time alone brings about is not waited for",
@@ -97,7 +118,7 @@ MUTATIONS = (
     Mutation(
         "what was measured is forgotten at each step",
         RECONCILER,
-        "        memory.clocks = report.decision.state.clocks\n",
+        "        memory.keep(report.decision.state)\n",
         "",
         "simulation",
     ),

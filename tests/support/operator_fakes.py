@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from elasticjob_operator.cluster.client import NotFound
+from elasticjob_operator.cluster.client import Conflict, NotFound
 from elasticjob_operator.objects.paths import CUSTOM
 
 Object = dict[str, Any]
@@ -29,6 +29,8 @@ class Leases:
 
     async def write_lease(self, lease: Object, seconds: float) -> Object:
         await self._called("write", seconds)
+        if lease["metadata"].get("resourceVersion") != self.lease_.get("metadata", {}).get("resourceVersion"):
+            raise Conflict(409, "the object has been modified")
         self.released = not lease["spec"]["holderIdentity"]
         version = int(lease["metadata"].get("resourceVersion", 0)) + 1
         self.lease_ = {**lease, "metadata": {**lease["metadata"], "resourceVersion": str(version)}}

@@ -28,9 +28,6 @@ class Cache:
     def forget(self, key: Key) -> None:
         self._views.pop(key, None)
 
-    def __len__(self) -> int:
-        return len(self._views)
-
     def jobs(self) -> Iterator[Object]:
         return (view.job for view in self._views.values() if view.job is not None)
 
@@ -38,9 +35,10 @@ class Cache:
         key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
         view = self._views[key]
         if deleted:
+            view.gone.add(job["metadata"]["uid"])
             if view.job is not None and view.job["metadata"]["uid"] == job["metadata"]["uid"]:
                 view.job = None
-        elif is_newer(job, view.job):
+        elif _is_news(view, job):
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
             view.job = job
@@ -77,9 +75,14 @@ class Cache:
     def replace(self, key: Key, job: Object, pods: Listing, workers: Listing) -> None:
         """A fresh listing: what is not in it exists no more, unless the watch has shown something newer."""
         view = self._views[key]
-        view.job = job if is_newer(job, view.job) else view.job
+        view.job = job if _is_news(view, job) else view.job
         view.pods = _merge(view.pods, pods, view.gone)
         view.workers = _merge(view.workers, workers, view.gone)
+
+
+def _is_news(view: JobView, job: Object) -> bool:
+    """A job that was deleted may still be in an answer that was on its way."""
+    return job["metadata"]["uid"] not in view.gone and is_newer(job, view.job)
 
 
 def _words(worker: Object) -> tuple[object, ...]:

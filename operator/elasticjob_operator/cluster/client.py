@@ -195,13 +195,14 @@ class Kube:
         body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "tried"}, "template": template}
         query = {"dryRun": "All", "fieldValidation": "Strict"}
         try:
-            await self.request("POST", f"{CORE}/namespaces/{namespace}/podtemplates", body, query)
+            await self.request("POST", f"{CORE}/namespaces/{namespace}/podtemplates", body, query, ADMISSION_SECONDS)
         except Invalid as error:
             return str(error)
         except Busy:
             raise
-        except ApiError as error:
-            log.warning("%s: the form of a pod template could not be tried: %s", namespace, error)
+        except (ApiError, TimeoutError) as error:
+            why = str(error) or f"no answer within {ADMISSION_SECONDS:g} s"
+            log.warning("%s: the form of a pod template could not be tried: %s", namespace, why)
         return None
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:

@@ -135,7 +135,7 @@ class Leadership:
                 break
             try:
                 async with asyncio.timeout(renewed + LOST_AFTER_SECONDS - sent):  # up to three requests
-                    await self._renew()
+                    await self._rewrite(self._identity)
             except LeaseLost:
                 log.warning("another operator has taken the lease")
                 return
@@ -157,19 +157,21 @@ class Leadership:
     async def release(self) -> None:
         """Gives the Lease up, so that another leads within a second."""
         try:
-            await self._write("")
+            await self._rewrite("")
+        except LeaseLost:
+            log.info("the lease is another's already")
         except Exception as error:
             log.warning("the lease was not released, and runs out in %.0f s: %s", DURATION_SECONDS, error)
 
-    async def _renew(self) -> None:
+    async def _rewrite(self, holder: str) -> None:
         try:
-            await self._write(self._identity)
+            await self._write(holder)
         except Conflict:  # perhaps with our own last renewal, whose answer was lost
             self._lease = await self._kube.lease(self._namespace, self._name, REQUEST_SECONDS)
             held = self._lease["spec"]
             if (held.get("holderIdentity"), held.get("leaseTransitions")) != (self._identity, self.term):
                 raise LeaseLost from None
-            await self._write(self._identity)
+            await self._write(holder)
 
     async def _try_to_acquire(self) -> bool:
         try:

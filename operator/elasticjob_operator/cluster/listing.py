@@ -53,7 +53,7 @@ class Lister:
             self._cache.view(key).job = None
             return False
         self._cache.replace(key, job, pods, workers)
-        return True
+        return self._cache.view(key).job is not None
 
     async def _list_in(self, namespace: str | None) -> list[Key]:
         """What ends meanwhile is in the views' `gone`, as nothing was listed before."""

@@ -81,9 +81,7 @@ class Observer:
         assert view.job is not None
         job = view.job["metadata"]
         pod_key = pod_key_of(job["name"], name)
-        if not is_owned_by(pod, job["uid"]):
-            return ObservedPod(pod, record, Reading(), None, False)
-        if pod_key is None:
+        if pod_key is None or not is_owned_by(pod, job["uid"]):
             return ObservedPod(pod, record, Reading(), None, False)
         reading = read_record(record, pod, pod_key[0], job["name"])
         asked = reading.record is not None and reading.record.spec.request is not None
@@ -189,9 +187,10 @@ def is_ready(pod: Object) -> bool:
 
 def is_unheard_of(pod: Object) -> bool:
     """Whether the cluster hears no more of the node: it then calls a pod unready whose containers were last said to be
-    ready. A kubelet that lives says both of the two together."""
-    said = [condition(pod, type).get("status") for type in ("Ready", "ContainersReady")]
-    return said == ["False", "True"]
+    ready. A kubelet that lives says both of the two together, unless it waits for a readiness gate, which it names."""
+    ready = condition(pod, "Ready")
+    said = [ready.get("status"), condition(pod, "ContainersReady").get("status")]
+    return said == ["False", "True"] and ready.get("reason") != "ReadinessGatesNotReady"
 
 
 def is_disrupted(pod: Object) -> bool:

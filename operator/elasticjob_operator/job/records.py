@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from elasticjob.api import MAX_REPLICAS, ElasticWorker, RendezvousPhase
+from elasticjob.api import MAX_DOUBTS, MAX_REPLICAS, ElasticWorker, RendezvousPhase
 from elasticjob.certificates import check_certificate, der_of
 from elasticjob.objects import Object
 from elasticjob.pods import batch_of
@@ -76,6 +76,8 @@ def _problem_of(record: ElasticWorker, pod: Object, index: int, job_name: str) -
         return f"spec.certificate {problem}"
     if problem := _problem_of_address(spec.address, pod):
         return f"spec.address {problem}"
+    if (doubted := len(record.status.doubts)) > MAX_DOUBTS:
+        return f"status.doubts names {doubted} workers, and a sidecar doubts {MAX_DOUBTS} at most"
     return None
 
 

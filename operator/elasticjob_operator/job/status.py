@@ -66,14 +66,15 @@ def status_of(report: Report) -> ElasticJobStatus:
     failed = (PodState.FAILED, PodState.OOM_KILLED)
     alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
     spares = _spares(report)
+    placed = [one.pod_key for one in alive if one.pod_key not in spares]
     findings = tuple(_findings(report))
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),
         phase=_phase(state, report.spec, alive),
         reason=_reason(report, next(one for one in findings if one.type == RENDEZVOUSED)),
         conditions=_conditions(findings, report),
-        replicas=sum(one.pod_key not in spares for one in alive),
-        ready_replicas=len(report.ready - spares),
+        replicas=len(placed),
+        ready_replicas=len(report.ready.intersection(placed)),
         spares=state.spares,
         selector=selector(report.job["metadata"]["name"]),
         restarts=state.restarts,

@@ -90,7 +90,9 @@ def default_account(job: str) -> str:
 
 def service_account(job: str, spec: ElasticJobSpec) -> str:
     """The template's own account, or the one that the operator makes for the job."""
-    return spec.template["spec"].get("serviceAccountName") or default_account(job)
+    pod = spec.template.get("spec")
+    given = pod.get("serviceAccountName") if isinstance(pod, dict) else None  # whatever else it is, the status says
+    return given or default_account(job)
 
 
 def template_hash(spec: ElasticJobSpec) -> str:

@@ -29,6 +29,21 @@ def test_a_flag_wins_over_its_variable() -> None:
     assert options.namespaces == ("ml", "dev")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ELASTICJOB_METRICS_SECURE", "True"),
+        ("ELASTICJOB_WORKER_NETWORK_POLICY", "yes"),
+        ("ELASTICJOB_LOG_FORMAT", "JSON"),
+        ("ELASTICJOB_LOG_LEVEL", "verbose"),
+    ],
+)
+def test_a_variable_is_checked_as_a_flag_is(variable: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(WITH_IMAGE, {variable: value})
+    assert f"{variable} is {value!r}: choose from " in capsys.readouterr().err
+
+
 def test_the_sidecars_resources_have_a_default() -> None:
     assert parse(WITH_IMAGE, {}).sidecar_resources == SIDECAR_RESOURCES
     given = '{"requests": {"cpu": 1, "memory": "1.5Gi"}, "limits": {}}'

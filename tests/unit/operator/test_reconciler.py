@@ -14,7 +14,7 @@ from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
-from support.operator_objects import JOB_UID, Object, job, pod
+from support.operator_objects import ID, JOB_UID, Object, job, pod, record, trainer
 
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
@@ -28,6 +28,7 @@ class Cluster:
     def __init__(self, body: Object) -> None:
         self.body, self.done = body, list[str]()
         self.there: list[Object] = []
+        self.records: list[Object] = []
         self.conflicts, self.now = 0, 100.0
 
     def announce(self, _: Object, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
@@ -42,7 +43,7 @@ class Cluster:
         return Listing(self.there, "7")
 
     async def workers(self, *_: Any) -> Listing:
-        return Listing([], "7")
+        return Listing(self.records, "7")
 
     async def job(self, *_: str) -> Object:
         return self.body
@@ -169,10 +170,61 @@ async def test_a_job_may_be_deleted_while_its_template_is_tried(monkeypatch: pyt
     assert await made.reconcile(KEY) is None
 
 
-async def test_a_job_that_has_ended_is_left_alone() -> None:
+async def test_a_job_that_has_ended_is_left_alone_but_for_a_look_each_hour() -> None:
+    """Its deletion may have fallen into a gap of the watch."""
     rendezvous = {"phase": "Closed", "round": 1, "outcome": "Complete"}
     made = reconciler(Cluster(job() | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}}))
-    assert [await made.reconcile(KEY) for _ in range(3)][-1] is None
+    assert [await made.reconcile(KEY) for _ in range(3)][-1] == 3600
+
+
+async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a round of some milliseconds would count as one that has stood for hours."""
+    standing = {"phase": "Formed", "round": 5, "worldSize": 1, "participants": f"0/{ID}", "replicas": 1, "reason": "x"}
+    cluster = Cluster(job(replicas=1) | {"status": {"rendezvous": standing}})
+    cluster.there = [pod(0, containerStatuses=[trainer(running={})])]
+    cluster.records = [record(0, request={"type": "Join", "after": 4, "cause": "Started"})]
+    made, write = reconciler(cluster), cluster.replace_job_status
+    await made.reconcile(KEY)
+    assert cluster.body["status"]["rendezvous"]["round"] == 5
+
+    async def unanswered(body: Object, status: Object) -> Object:
+        await write(body, status)
+        raise TimeoutError
+
+    cluster.now += 7200
+    made._cache.note_pod(pod(0, version=8), deleted=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "replace_job_status", unanswered)
+        with pytest.raises(TimeoutError):
+            await made.reconcile(KEY)
+    assert cluster.body["status"]["rendezvous"]["round"] == 6
+    made._cache.note_job(cluster.body)
+    await made.reconcile(KEY)
+    clocks = made._memories._known[KEY].clocks
+    assert (clocks.opened, clocks.formed) == (cluster.now, cluster.now)
+
+
+async def test_a_job_that_goes_while_its_pods_are_listed_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(job())
+    made = reconciler(cluster)
+
+    async def deleted_meanwhile(*_: Any) -> Listing:
+        made._cache.note_job(cluster.body, deleted=True)
+        return Listing([], "7")
+
+    monkeypatch.setattr(cluster, "workers", deleted_meanwhile)
+    assert await made.reconcile(KEY) is None
+    assert cluster.done == []
+
+
+async def test_a_template_whose_spec_is_no_object_is_told_and_no_more() -> None:
+    cluster = Cluster(job(template={"spec": "none"}))
+    made = reconciler(cluster)
+    await made.reconcile(KEY)
+    made._memories._known[KEY].settled = True
+    await made.reconcile(KEY)
+    assert "announce TemplateInvalid" in cluster.done
+    assert "pod" not in cluster.done
 
 
 async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None:

@@ -24,6 +24,20 @@ def test_the_end_of_an_earlier_object_of_the_name_does_not_remove_the_new_one() 
     assert cache.view(KEY).job is not None
 
 
+def test_a_deleted_job_does_not_come_back_with_an_answer_that_was_on_its_way() -> None:
+    cache, written = Cache(), job()
+    cache.note_job(job())
+    cache.begin_listing(KEY)
+    cache.note_job(job(), deleted=True)
+    cache.replace(KEY, job(), Listing([], "6"), Listing([], "6"))
+    assert cache.view(KEY).job is None
+    written["metadata"]["resourceVersion"] = "8"
+    cache.note_job(written)
+    assert cache.view(KEY).job is None
+    cache.note_job(another := job() | {"metadata": job()["metadata"] | {"uid": "another", "resourceVersion": "9"}})
+    assert cache.view(KEY).job == another
+
+
 def test_a_heartbeat_asks_for_nothing() -> None:
     cache = Cache()
     assert cache.note_worker(record(0)) == (KEY, True)

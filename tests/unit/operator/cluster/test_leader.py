@@ -110,6 +110,17 @@ async def test_a_renewal_that_is_not_answered_ends_with_the_lease(
     assert "the lease was not renewed: TimeoutError" in caplog.text
 
 
+@pytest.mark.parametrize("holder", ["one", "two"])
+async def test_a_leader_whose_last_renewal_was_not_answered_gives_the_lease_up(leases: Leases, holder: str) -> None:
+    """It has reached the server; what another has taken since is the other's."""
+    ours = leadership(leases)
+    await ours.acquire()
+    renewed = leases.lease_["spec"] | {"holderIdentity": holder}
+    await leases.write_lease({**leases.lease_, "spec": renewed}, 1)
+    await ours.release()
+    assert leases.lease_["spec"]["holderIdentity"] == ("" if holder == "one" else "two")
+
+
 async def test_an_answer_cut_off_is_no_reason_to_stop_standing_by(leases: Leases) -> None:
     leases.fails = [aiohttp.ServerDisconnectedError(), OSError("refused"), TimeoutError("no answer")]
     ours = leadership(leases)

@@ -101,6 +101,11 @@ def test_a_pod_whose_node_is_not_heard_of_is_called_unready_by_the_cluster_alone
     assert seen(pod(0, conditions=conditions), None).unready is unready
 
 
+def test_a_pod_that_waits_for_a_readiness_gate_is_heard_of() -> None:
+    ready = {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"}
+    assert not seen(pod(0, conditions=[ready, {"type": "ContainersReady", "status": "True"}]), None).unready
+
+
 def test_what_failed_is_told_with_its_node_on_one_line() -> None:
     failed = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": "rank 3, exit code 1:\n\x1b[31mValueError"}
     request = seen(pod(0), record(0, node="node-b", request=failed)).request

@@ -57,6 +57,10 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
         (record(0, request={"type": "Jump"}), "spec.request.type: Input should be 'Join'"),
         (spoiled(status={"heartbeat": -3}), "status.heartbeat: Input should be greater"),
         (spoiled(status={"answer": 1}), "status.answer is 1, and the last challenge is 0"),
+        (
+            spoiled(status={"doubts": "0-65535/a"}),
+            "status.doubts names 65536 workers, and a sidecar doubts 256 at most",
+        ),
         (spoiled(status={"doubts": "everybody"}), "status.doubts: Value error, members are written as index/id"),
         (spoiled(status={"metrics": {"loss": float("nan")}}), "status.metrics.loss: Input should be a finite"),
         (spoiled(status=[]), "status: Input should be a valid"),

@@ -211,9 +211,10 @@ class Answering(Kube):
 
 async def test_only_its_form_speaks_against_a_template(caplog: pytest.LogCaptureFixture) -> None:
     invalid, forbidden, broken = Invalid(422, "no containers"), Forbidden(403, "no right"), ApiError(500, "a webhook")
-    found = [await Answering(error).try_template("ml", {}) for error in (invalid, forbidden, broken)]
-    assert found == ["no containers", None, None]
+    found = [await Answering(error).try_template("ml", {}) for error in (invalid, forbidden, broken, TimeoutError())]
+    assert found == ["no containers", None, None, None]
     assert "no right" in caplog.text
+    assert "could not be tried: no answer within 15 s" in caplog.text
     with pytest.raises(Busy):
         await Answering(Busy(429, "later")).try_template("ml", {})
 
