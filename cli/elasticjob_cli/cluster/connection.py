@@ -12,6 +12,7 @@ from kubernetes import client, config
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob.objects import Object
+from elasticjob_cli.cluster import kubeconfig
 from elasticjob_cli.errors import CliError, Exit
 
 REQUEST_SECONDS = 30.0
@@ -48,24 +49,25 @@ class Cluster:
     @classmethod
     def connect(cls, place: Place) -> "Cluster":
         """Raises CliError."""
+        known = kubeconfig.read(place.kubeconfig)
+        context = place.context or known.current
+        if not (context or place.kubeconfig):
+            return cls._within(place)
         try:
-            api = config.new_client_from_config(place.kubeconfig, place.context, persist_config=False)
-            namespace = place.namespace or _namespace_of(place)
+            api = config.new_client_from_config(known.files, context or None, persist_config=False)
         except config.ConfigException as error:
-            if place.kubeconfig or place.context:
-                raise CliError(f"the kubeconfig cannot be used: {error}; see --kubeconfig and --context") from error
-            return cls._within(place, error)
-        return cls(api, namespace)
+            raise CliError(f"the kubeconfig cannot be used: {error}; see --kubeconfig and --context") from error
+        return cls(api, place.namespace or known.namespaces.get(context) or "default")
 
     @classmethod
-    def _within(cls, place: Place, error: Exception) -> "Cluster":
+    def _within(cls, place: Place) -> "Cluster":
         """In a pod, by its service account."""
         configuration = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)
         except config.ConfigException:
-            sentence = f"there is no cluster to speak with: {error}; name a kubeconfig with --kubeconfig or KUBECONFIG"
-            raise CliError(sentence) from None
+            sentence = "there is no cluster to speak with, as no kubeconfig names a current context: name one with "
+            raise CliError(f"{sentence}--kubeconfig, --context or KUBECONFIG") from None
         return cls(client.ApiClient(configuration), place.namespace or "default")
 
     # jobs
@@ -163,19 +165,6 @@ class Cluster:
             answer = self._ask(call, *arguments, limit=PAGE, _continue=after, **options)
             items += answer["items"]
         return items
-
-
-def contexts(kubeconfig: str | None) -> list[str]:
-    """The names of the kubeconfig's contexts. Raises config.ConfigException."""
-    found, _ = config.list_kube_config_contexts(kubeconfig)
-    return [str(one["name"]) for one in found]
-
-
-def _namespace_of(place: Place) -> str:
-    """That of the context."""
-    found, current = config.list_kube_config_contexts(place.kubeconfig)
-    chosen = next((one for one in found if one["name"] == place.context), None) if place.context else current
-    return str(((chosen or {}).get("context") or {}).get("namespace") or "default")
 
 
 @contextmanager

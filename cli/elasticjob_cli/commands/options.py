@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from elasticjob_cli.cluster.connection import Cluster, Place, contexts
+from elasticjob_cli.cluster import kubeconfig
+from elasticjob_cli.cluster.connection import Cluster, Place
 from elasticjob_cli.cluster.gather import DEFAULT_LEASE
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,9 +62,10 @@ def complete_job(context: click.Context, parameter: click.Parameter, incomplete:
 
 def complete_context(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     try:
-        return [name for name in contexts(context.params.get("kubeconfig")) if name.startswith(incomplete)]
+        known = kubeconfig.read(context.params.get("kubeconfig"))
     except Exception:
         return []
+    return [name for name in known.namespaces if name.startswith(incomplete)]
 
 
 def _options(output: bool) -> list[Callable[[Any], Any]]:

@@ -1,0 +1,66 @@
+"""Which cluster is asked, by kubeconfigs on paper: the one that kubectl would ask."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elasticjob_cli import completion
+from elasticjob_cli.app import cli
+from elasticjob_cli.cluster.connection import Cluster, Place
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, and no KUBECONFIG. The client keeps the one that the tests were started with."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return tmp_path
+
+
+def write(path: Path, name: str, **more: Any) -> Path:
+    """A kubeconfig with one context, its cluster and its namespace, all of that name."""
+    body = {
+        "clusters": [{"name": name, "cluster": {"server": f"http://{name}"}}],
+        "users": [{"name": name, "user": {}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": f"of-{name}"}}],
+        **more,
+    }
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(body))
+    return path
+
+
+def asked(cluster: Cluster) -> tuple[str, str]:
+    return cluster._core.api_client.configuration.host, cluster.namespace
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "name"),
+    [
+        ({"current-context": "a"}, {"current-context": "b"}, "a"),
+        ({"current-context": ""}, {"current-context": "b"}, "b"),
+        ({"current-context": "b"}, {}, "b"),
+        ({"current-context": "a"}, {"current-context": ""}, "a"),
+    ],
+)
+def test_the_first_current_context_of_several_files_counts(
+    home: Path, monkeypatch: pytest.MonkeyPatch, first: dict[str, str], second: dict[str, str], name: str
+) -> None:
+    (home / "empty").touch()
+    files = [home / "missing", home / "empty", write(home / "a", "a", **first), write(home / "b", "b", **second)]
+    monkeypatch.setenv("KUBECONFIG", ":".join(map(str, files)))
+    assert asked(Cluster.connect(Place())) == (f"http://{name}", f"of-{name}")
+    assert asked(Cluster.connect(Place(context="b", namespace="own"))) == ("http://b", "own")
+
+
+def test_an_empty_kubeconfig_variable_counts_as_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home / ".kube" / "config", "a", **{"current-context": "a"})
+    monkeypatch.setenv("KUBECONFIG", "")
+    assert asked(Cluster.connect(Place())) == ("http://a", "of-a")
+
+
+def test_contexts_are_completed_though_none_is_current(home: Path) -> None:
+    file = write(home / "a", "away")
+    assert completion.answer(cli, ["why", "--kubeconfig", str(file), "--context", "a"]) == ["away", ":4"]
