@@ -7,6 +7,7 @@ from typing import Any
 import click
 import yaml
 
+from elasticjob.objects import Object
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
 from elasticjob_cli.cluster.waits import Late, glance, wait_until
@@ -72,7 +73,7 @@ def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     if no_wait:
         _result(session, {"job": job, "suspended": True, "waited": False})
         return
-    _, seconds = _wait(session, job, "its workers to end", _has_stopped, timeout)
+    _, seconds = _wait(session, job, "its workers to end", lambda seen: _has_stopped(session, seen), timeout)
     _say(session, f"All workers have ended after {length(seconds)}. `kubectl elasticjob resume {job}` lets it go on.")
     _result(session, {"job": job, "suspended": True, "seconds": round(seconds, 3)})
 
@@ -196,11 +197,16 @@ def _is_formed(seen: Look, replicas: int) -> bool:
     return current and seen.is_formed and seen.status.rendezvous.world_size == wanted
 
 
-def _has_stopped(seen: Look) -> bool:
+def _has_stopped(session: Session, seen: Look) -> bool:
+    """status.replicas would not do: a worker that has finished keeps its pod."""
     found = seen.condition("Suspended")
-    return (
-        found is not None and found.status == "True" and not seen.status.replicas and not seen.status.rendezvous.leaving
-    )
+    told = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
+    return told and not any(_may_run(pod) for pod in session.cluster.pods(seen.name))
+
+
+def _may_run(pod: Object) -> bool:
+    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return not ended and "deletionTimestamp" not in pod["metadata"]
 
 
 def _refuse_ended(seen: Look) -> None:

@@ -1,0 +1,92 @@
+"""The commands that change a job and wait, on paper: what they wait for, and when they do not."""
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner, Result
+
+from elasticjob.objects import Object
+from elasticjob_cli.app import cli
+from elasticjob_cli.cluster import waits
+from elasticjob_cli.cluster.connection import ApiError, Cluster
+from elasticjob_cli.errors import Exit
+from elasticjob_cli.reading.look import Look
+from support.cli_jobs import NOW, condition, formed, pod
+
+
+class Paper(Cluster):
+    """`before`: what is there until the job is changed; `after`: what follows, one for each look at the job."""
+
+    def __init__(self, before: Look, *after: Look) -> None:
+        self.now, self.namespace = NOW, "default"
+        self._stages = [before, *after]
+        self.changes: list[Object] = []
+
+    def job(self, name: str) -> Object:
+        if self.changes and len(self._stages) > 1:
+            self._stages.pop(0)
+        return self._stages[0].scene.job
+
+    def pods(self, job: str) -> list[Object]:
+        return list(self._stages[0].scene.pods)
+
+    def records(self, job: str) -> list[Object]:
+        return list(self._stages[0].scene.records)
+
+    def events(self) -> list[Object]:
+        return []
+
+    def lease(self, namespace: str, name: str) -> Object:
+        raise ApiError(404, "no lease")
+
+    def patch_job(self, name: str, patch: Object) -> Object:
+        self.changes.append(patch["spec"])
+        return {}
+
+    def scale_job(self, name: str, replicas: int) -> None:
+        self.changes.append({"replicas": replicas})
+
+
+Ask = Callable[..., Result]
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """A command about the job that `cluster` has; a wait that would have no end ends with the exit code 4."""
+    monkeypatch.setattr(waits, "LOOK_SECONDS", 0.01)
+
+    def asked(cluster: Cluster, command: str, *arguments: str) -> Result:
+        monkeypatch.setattr(Cluster, "connect", lambda place: cluster)
+        return CliRunner().invoke(cli, [command, "digits", *arguments, "--timeout", "0.3"])
+
+    return asked
+
+
+SUSPENDED = [condition("Suspended", "True", 1)]
+ENDED = {"phase": "Succeeded"}
+
+
+def suspended(*pods: Object, replicas: int, leaving: str = "") -> Look:
+    rendezvous = {"phase": "Forming", "finished": "1/ab.1", "leaving": leaving}
+    given = {"spec": {"replicas": 2, "suspend": True}, "conditions": SUSPENDED, "replicas": replicas}
+    return formed([], rendezvous=rendezvous, pods=pods, **given)
+
+
+def test_a_suspension_does_not_wait_for_a_pod_that_has_ended(ask: Ask) -> None:
+    cluster = Paper(formed([0, 1]), suspended(pod(1, **ENDED), replicas=1))
+    done = ask(cluster, "suspend")
+    assert (done.exit_code, cluster.changes) == (Exit.DONE, [{"suspend": True}])
+    assert "All workers have ended after" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        suspended(pod(0), pod(1, **ENDED), replicas=2),
+        suspended(pod(1, **ENDED), replicas=1, leaving="0/ab.0"),
+        formed([0, 1]),
+    ],
+    ids=["a pod that runs", "a member that leaves", "nobody told yet"],
+)
+def test_a_suspension_waits_for_who_runs(ask: Ask, there: Look) -> None:
+    assert ask(Paper(formed([0, 1]), there), "suspend").exit_code == Exit.DEADLINE
