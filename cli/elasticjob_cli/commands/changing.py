@@ -15,7 +15,7 @@ from elasticjob_cli.commands.options import Session, connected, job_argument
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.output.console import show_json
 from elasticjob_cli.plans.manifest import Wish, command, manifest
-from elasticjob_cli.plans.scaling import check, plan
+from elasticjob_cli.plans.scaling import check, forms_no_round, plan
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.times import length
 from elasticjob_cli.why.answer import answer
@@ -48,12 +48,13 @@ def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bo
     _say(session, planned)
     if before.spec.replicas != replicas:
         session.cluster.scale_job(job, replicas)
-    if no_wait or before.spec.suspend or (before.trains and not before.is_formed):
+    closed = before.trains and not before.is_formed
+    if no_wait or before.spec.suspend or closed or forms_no_round(before, replicas):
         _result(session, {"job": job, "replicas": replicas, "waited": False})
         return
-    what = f"a round of {replicas} workers"
+    what = f"a round of {replicas - len(before.finished)} workers"
     done, seconds = _wait(session, job, what, lambda seen: _is_formed(seen, replicas), timeout)
-    _say(session, f"Round {done.round} of {replicas} formed after {length(seconds)}.")
+    _say(session, f"Round {done.round} of {done.status.rendezvous.world_size} formed after {length(seconds)}.")
     _result(session, {"job": job, "replicas": replicas, "round": done.round, "seconds": round(seconds, 3)})
 
 
@@ -192,9 +193,8 @@ def _wait(session: Session, job: str, what: str, done: Callable[[Look], bool], t
 
 
 def _is_formed(seen: Look, replicas: int) -> bool:
-    wanted = replicas - len(seen.status.rendezvous.finished)
     current = seen.status.observed_generation == seen.scene.job["metadata"].get("generation")
-    return current and seen.is_formed and seen.status.rendezvous.world_size == wanted
+    return current and seen.is_formed and seen.unfinished == replicas - len(seen.finished)
 
 
 def _has_stopped(session: Session, seen: Look) -> bool:

@@ -33,7 +33,7 @@ def plan(look: Look, replicas: int) -> str:
         return f"{change} Its rendezvous is closed, so no other round will form."
     if replicas > before:
         return f"{change} {_grows(look, replicas)}"
-    leaving = leavers(look, replicas)
+    leaving, wanted = leavers(look, replicas), replicas - len(look.finished)
     told = (
         f"{names(leaving).capitalize()} {'are' if len(leaving) > 1 else 'is'} told to leave"
         if leaving
@@ -42,10 +42,23 @@ def plan(look: Look, replicas: int) -> str:
     members = [worker for worker in leaving if worker in {one.index for one in look.members}]
     if not (look.is_formed and members):
         return f"{change} {told}; the round is not broken."
+    if wanted < 1:
+        return f"{change} {told}, and {look.name} is complete: nobody else is wanted, as {_finished(look)}."
     return (
-        f"{change} {told}, round {look.round} ends, and one of {replicas} follows. Scripts that call wants_restart() "
+        f"{change} {told}, round {look.round} ends, and one of {wanted} follows. Scripts that call wants_restart() "
         f"may save before, for up to {timing.save_seconds} s."
     )
+
+
+def forms_no_round(look: Look, replicas: int) -> bool:
+    """Whether no round of that size follows while all goes well: the round that stands is about to end, and breaks only
+    if one of its members has to leave."""
+    wanted = replicas - len(look.finished)
+    return wanted < 1 or (look.is_about_to_end and look.unfinished < wanted)
+
+
+def _finished(look: Look) -> str:
+    return f"{names(sorted(look.finished))} {'have' if len(look.finished) > 1 else 'has'} finished"
 
 
 def _grows(look: Look, replicas: int) -> str:
@@ -59,18 +72,22 @@ def _grows(look: Look, replicas: int) -> str:
         made = f"{names(spares).capitalize()} {takes}, and {made}"
     if not look.is_formed:
         return f"{made}; round {look.round}, which is forming, waits for {'them' if pods > 1 else 'it'} too."
+    if look.is_about_to_end:
+        return (
+            f"{made}; no round is formed for them, as {_finished(look)}: they take part if round {look.round} breaks."
+        )
     joined = f"trains on until {'they have' if pods > 1 else 'it has'} joined, and is then replaced"
     follows = "is replaced at once" if len(spares) == pods else joined
     saved = f"Scripts that call wants_restart() may save before, for up to {look.spec.rendezvous.save_seconds} s."
-    return f"{made}; round {look.round} {follows} by one of {replicas}. {saved}"
+    return f"{made}; round {look.round} {follows} by one of {replicas - len(look.finished)}. {saved}"
 
 
 def leavers(look: Look, replicas: int) -> list[int]:
     """Those without room in `replicas` or among the spares: newcomers first, then members from the highest rank down.
     A member becomes no spare."""
-    members = [worker.index for worker in look.members]
-    others = [index for index in look.workers if index not in members]
+    members = [worker.index for worker in look.members if worker.index not in look.finished]
+    others = [index for index in look.workers if index not in (*members, *look.finished)]
     others.sort(key=lambda index: (not look.workers[index].joined, index))
-    room = max(0, replicas - len(look.status.rendezvous.finished))
+    room = max(0, replicas - len(look.finished))
     kept = max(0, room - len(members)) + look.spec.spare_replicas
     return sorted([*members[room:], *others[kept:]])

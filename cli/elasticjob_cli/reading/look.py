@@ -81,6 +81,20 @@ class Look:
         return tuple(sorted(found, key=lambda worker: worker.rank or 0))
 
     @property
+    def finished(self) -> frozenset[int]:
+        return frozenset(member.index for member in self.status.rendezvous.finished)
+
+    @property
+    def unfinished(self) -> int:
+        """How many members of the last formed round have not finished: who has stays in it while it stands."""
+        return sum(member.index not in self.finished for member in self.status.rendezvous.participants)
+
+    @property
+    def is_about_to_end(self) -> bool:
+        """A round of which a member has finished is reopened for nobody (rule 3)."""
+        return self.is_formed and self.unfinished < len(self.status.rendezvous.participants)
+
+    @property
     def is_blind(self) -> bool:
         """Nothing can be said of its workers."""
         return bool({"pods", "elasticworkers"} & set(self.scene.hidden))

@@ -1,5 +1,6 @@
 """The commands that change a job and wait, on paper: what they wait for, and when they do not."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -90,3 +91,32 @@ def test_a_suspension_does_not_wait_for_a_pod_that_has_ended(ask: Ask) -> None:
 )
 def test_a_suspension_waits_for_who_runs(ask: Ask, there: Look) -> None:
     assert ask(Paper(formed([0, 1]), there), "suspend").exit_code == Exit.DEADLINE
+
+
+ONE_FINISHED = {"finished": "1/ab.1"}
+STANDS = formed([0, 1, 2, 3], rendezvous=ONE_FINISHED)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "after", "told"),
+    [
+        ("4", STANDS, "Round 4 of 4 formed after"),
+        ("3", formed([0, 2], number=5, spec={"replicas": 3}, rendezvous=ONE_FINISHED), "Round 5 of 2 formed after"),
+    ],
+    ids=["the round that stands", "a smaller one"],
+)
+def test_a_round_is_as_large_as_who_has_not_finished(ask: Ask, replicas: str, after: Look, told: str) -> None:
+    done = ask(Paper(STANDS, after), "scale", replicas)
+    assert (done.exit_code, told in done.stdout) == (Exit.DONE, True), done.output
+
+
+def test_a_round_with_too_many_is_not_the_one_that_was_asked_for(ask: Ask) -> None:
+    assert ask(Paper(STANDS, STANDS), "scale", "3").exit_code == Exit.DEADLINE
+
+
+@pytest.mark.parametrize("replicas", ["1", "6"], ids=["nobody else is wanted", "a round that is about to end"])
+def test_no_round_is_waited_for_that_will_not_come(ask: Ask, replicas: str) -> None:
+    cluster = Paper(STANDS, STANDS)
+    done = ask(cluster, "scale", replicas, "-o", "json")
+    assert (done.exit_code, cluster.changes) == (Exit.DONE, [{"replicas": int(replicas)}])
+    assert json.loads(done.stdout)["waited"] is False

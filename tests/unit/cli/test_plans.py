@@ -118,6 +118,34 @@ def test_who_leaves_has_the_highest_rank() -> None:
     assert leavers(formed([1, 2, 0]), 1) == [0, 2]
 
 
+def with_one_finished(finished: str = "1/ab.1", **rendezvous: Any) -> Look:
+    """A round of workers 0 to 3, which stands on when one of them has finished."""
+    return formed([0, 1, 2, 3], rendezvous={"finished": finished, **rendezvous})
+
+
+def test_who_has_finished_neither_leaves_nor_takes_a_place() -> None:
+    assert [leavers(with_one_finished(), size) for size in (4, 3, 2)] == [[], [3], [2, 3]]
+    earlier = formed([0, 2], spec={"replicas": 3}, rendezvous={"finished": "1/ab.1"}, pods=[pod(1)])
+    assert leavers(earlier, 2) == [2]
+
+
+@pytest.mark.parametrize(
+    ("look", "replicas", "sentence"),
+    [
+        (with_one_finished(), 3, "Worker 3 is told to leave, round 4 ends, and one of 2 follows."),
+        (with_one_finished(), 1, "Workers 0, 2 and 3 are told to leave, and digits is complete: nobody else is wanted"),
+        (
+            with_one_finished(),
+            6,
+            "2 pods are made; no round is formed for them, as worker 1 has finished: they take part if round 4 breaks.",
+        ),
+        (formed([0, 2], spec={"replicas": 3}, rendezvous={"finished": "1/ab.1"}), 4, "is then replaced by one of 3."),
+    ],
+)
+def test_a_plan_counts_who_has_finished(look: Look, replicas: int, sentence: str) -> None:
+    assert sentence in plan(look, replicas)
+
+
 def with_a_spare(*more: int, **spec: Any) -> Look:
     """Workers 0 and 1 train, and 2 waits as their spare, as do `more` of them."""
     others = [2, *more]
