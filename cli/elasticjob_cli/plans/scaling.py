@@ -73,9 +73,8 @@ def _grows(look: Look, replicas: int) -> str:
     if not look.is_formed:
         return f"{made}; round {look.round}, which is forming, waits for {'them' if pods > 1 else 'it'} too."
     if look.is_about_to_end:
-        return (
-            f"{made}; no round is formed for them, as {_finished(look)}: they take part if round {look.round} breaks."
-        )
+        who, part = ("them", "they take part") if pods > 1 else ("it", "it takes part")
+        return f"{made}; no round is formed for {who}, as {_finished(look)}: {part} if round {look.round} breaks."
     joined = f"trains on until {'they have' if pods > 1 else 'it has'} joined, and is then replaced"
     follows = "is replaced at once" if len(spares) == pods else joined
     saved = f"Scripts that call wants_restart() may save before, for up to {look.spec.rendezvous.save_seconds} s."

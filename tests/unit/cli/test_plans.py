@@ -139,6 +139,11 @@ def test_who_has_finished_neither_leaves_nor_takes_a_place() -> None:
             6,
             "2 pods are made; no round is formed for them, as worker 1 has finished: they take part if round 4 breaks.",
         ),
+        (
+            with_one_finished(),
+            5,
+            "1 pod is made; no round is formed for it, as worker 1 has finished: it takes part if",
+        ),
         (formed([0, 2], spec={"replicas": 3}, rendezvous={"finished": "1/ab.1"}), 4, "is then replaced by one of 3."),
     ],
 )
