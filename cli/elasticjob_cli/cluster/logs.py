@@ -88,9 +88,11 @@ def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
     """What there is, and what comes, until the job has ended or is gone."""
     seen = see(cluster, name)
     followed = Followed()
-    for line in past(cluster, seen, choice):
+    begin = choice._replace(tail=1) if choice.tail == 0 else choice  # the last line tells from where on
+    for line in past(cluster, seen, begin):
         followed.streams.setdefault(line.pod, Stream(line.pod)).last = line.at
-        yield line
+        if choice.tail != 0:
+            yield line
     ranks: dict[str, int | None] = {}
     while True:
         _open(cluster, seen, choice, followed)

@@ -141,6 +141,17 @@ def test_following_shows_each_line_once_over_lives_and_pods_to_the_end(quick: No
         assert [one.text for one in follow(cluster, "digits", choice)] == ["a", "b", "again", "elsewhere"]
 
 
+@pytest.mark.parametrize(("tail", "expected"), [(0, ["new", "other"]), (1, ["b", "new", "other"])])
+def test_following_from_the_tail_shows_nothing_older(quick: None, tail: int, expected: list[str]) -> None:
+    """Of a pod that appears later all is shown."""
+    written = {("digits-0-0", 0): [line(1, "a"), line(2, "b")], ("digits-1-0", 0): [line(1, "other")]}
+    first = [trainer(0, runs=True)]
+    both, members = [*first, trainer(1, runs=True)], job(TWO)
+    cluster = Paper([(members, first)] * 2 + [(members, both)] * 2 + [(job(TWO, ended=True), both)], written)
+    cluster.late = {"digits-0-0": [line(3, "new")]}
+    assert sorted(one.text for one in follow(cluster, "digits", Choice(tail=tail))) == sorted(expected)
+
+
 def test_a_rank_that_is_away_for_a_while_is_waited_for(quick: None) -> None:
     written = {("digits-0-0", 0): [line(1, "a")], ("digits-1-0", 0): [line(2, "b")]}
     pods = [trainer(0, runs=True), trainer(1, runs=True)]
