@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import urllib3
@@ -18,6 +19,7 @@ from elasticjob_cli.errors import CliError, Exit
 REQUEST_SECONDS = 30.0
 STREAM_SECONDS = (10.0, 300.0)  # to connect; without a line, after which a log is asked for anew
 PAGE = 500
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 MERGE = "application/merge-patch+json"
 
 
@@ -68,7 +70,7 @@ class Cluster:
         except config.ConfigException:
             sentence = "there is no cluster to speak with, as no kubeconfig names a current context: name one with "
             raise CliError(f"{sentence}--kubeconfig, --context or KUBECONFIG") from None
-        return cls(client.ApiClient(configuration), place.namespace or "default")
+        return cls(client.ApiClient(configuration), place.namespace or _own_namespace())
 
     # jobs
 
@@ -165,6 +167,14 @@ class Cluster:
             answer = self._ask(call, *arguments, limit=PAGE, _continue=after, **options)
             items += answer["items"]
         return items
+
+
+def _own_namespace() -> str:
+    """That of the pod, as kubectl has it."""
+    try:
+        return NAMESPACE_FILE.read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"
 
 
 @contextmanager

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes import config
 
 from elasticjob_cli import completion
 from elasticjob_cli.app import cli
+from elasticjob_cli.cluster import connection
 from elasticjob_cli.cluster.connection import Cluster, Place
 
 
@@ -64,3 +66,18 @@ def test_an_empty_kubeconfig_variable_counts_as_none(home: Path, monkeypatch: py
 def test_contexts_are_completed_though_none_is_current(home: Path) -> None:
     file = write(home / "a", "away")
     assert completion.answer(cli, ["why", "--kubeconfig", str(file), "--context", "a"]) == ["away", ":4"]
+
+
+@pytest.mark.parametrize(("written", "namespace"), [("team\n", "team"), (None, "default")])
+def test_a_pod_asks_for_its_own_namespace(
+    home: Path, monkeypatch: pytest.MonkeyPatch, written: str | None, namespace: str
+) -> None:
+    def inside(client_configuration: Any) -> None:
+        client_configuration.host = "https://inside"
+
+    if written is not None:
+        (home / "namespace").write_text(written)
+    monkeypatch.setattr(config, "load_incluster_config", inside)
+    monkeypatch.setattr(connection, "NAMESPACE_FILE", home / "namespace")
+    assert asked(Cluster.connect(Place())) == ("https://inside", namespace)
+    assert asked(Cluster.connect(Place(namespace="named"))) == ("https://inside", "named")
