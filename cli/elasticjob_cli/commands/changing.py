@@ -159,18 +159,18 @@ def wish_of(
     """Raises CliError and click.BadParameter."""
     return replace(
         Wish(name=name, command=command(script), pull_secrets=pull_secret, pull_policy=pull_policy or "", **given),
-        env=_pairs("--env", env, "NAME=VALUE"),
+        env=dict(_pairs("--env", env, "NAME=VALUE")),
         claims=_pairs("--claim", claim, "CLAIM=PATH"),
     )
 
 
-def _pairs(flag: str, given: tuple[str, ...], form: str) -> dict[str, str]:
-    found = {}
+def _pairs(flag: str, given: tuple[str, ...], form: str) -> list[tuple[str, str]]:
+    found = []
     for one in given:
         key, equals, value = one.partition("=")
         if not (key and equals):
             raise click.BadParameter(f"{one!r} is not {form}", param_hint=flag)
-        found[key] = value
+        found.append((key, value))
     return found
 
 

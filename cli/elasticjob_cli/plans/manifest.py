@@ -31,7 +31,7 @@ class Wish:
     env: Mapping[str, str] = field(default_factory=dict)
     pull_policy: str = ""
     pull_secrets: Sequence[str] = ()
-    claims: Mapping[str, str] = field(default_factory=dict)
+    claims: Sequence[tuple[str, str]] = ()  # each with where it is mounted
 
 
 def manifest(wish: Wish) -> Object:
@@ -78,9 +78,16 @@ def _pod(wish: Wish) -> Object:
     if wish.pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in wish.pull_secrets]
     if wish.claims:
-        container["volumeMounts"] = [{"name": claim, "mountPath": path} for claim, path in wish.claims.items()]
-        pod["volumes"] = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in wish.claims]
+        container["volumeMounts"], pod["volumes"] = _volumes(wish.claims)
     return pod
+
+
+def _volumes(claims: Sequence[tuple[str, str]]) -> tuple[list[Object], list[Object]]:
+    """Where they are mounted, and the volumes: one for each claim, numbered, as a claim's name may be longer than a
+    volume's, and have dots."""
+    names = {claim: f"claim-{number}" for number, claim in enumerate(dict.fromkeys(claim for claim, _ in claims))}
+    mounts: list[Object] = [{"name": names[claim], "mountPath": path} for claim, path in claims]
+    return mounts, [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for claim, name in names.items()]
 
 
 def _resources(wish: Wish) -> Object:

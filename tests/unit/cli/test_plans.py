@@ -42,7 +42,7 @@ def test_every_option_is_in_the_manifest() -> None:
     assert (parsed.nproc_per_node, parsed.max_restarts) == ("gpu", 5)
     pod = spec["template"]["spec"]
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
-    assert pod["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    assert pod["volumes"] == [{"name": "claim-0", "persistentVolumeClaim": {"claimName": "data"}}]
     assert pod["containers"] == [
         {
             "name": "trainer",
@@ -51,8 +51,23 @@ def test_every_option_is_in_the_manifest() -> None:
             "imagePullPolicy": "Always",
             "env": [{"name": "A", "value": "b=c"}],
             "resources": {"requests": {"cpu": "4", "memory": "8Gi"}, "limits": {"memory": "8Gi", "nvidia.com/gpu": 2}},
-            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            "volumeMounts": [{"name": "claim-0", "mountPath": "/data"}],
         }
+    ]
+
+
+def test_claims_of_any_name_are_mounted_wherever_they_are_asked_for() -> None:
+    claims = ["--claim=team.data=/data", "--claim=out=/out", "--claim=team.data=/more"]
+    printed = run("digits", "--image=a", *claims, "--dry-run", "--", "a.py")[1]
+    pod = yaml.safe_load(printed)["spec"]["template"]["spec"]
+    assert [(one["name"], one["persistentVolumeClaim"]["claimName"]) for one in pod["volumes"]] == [
+        ("claim-0", "team.data"),
+        ("claim-1", "out"),
+    ]
+    assert [(one["name"], one["mountPath"]) for one in pod["containers"][0]["volumeMounts"]] == [
+        ("claim-0", "/data"),
+        ("claim-1", "/out"),
+        ("claim-0", "/more"),
     ]
 
 
