@@ -74,6 +74,8 @@ def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
     told = _unscheduled(worker.pod)
     if told is None or "persistentvolumeclaim" not in told.lower():
         return None
+    if "persistentvolumeclaims" in look.scene.hidden:
+        return told
     there = {claim["metadata"]["name"]: claim for claim in look.scene.claims}
     for name in claims_of(worker.pod or {}):
         phase = there.get(name, {}).get("status", {}).get("phase")

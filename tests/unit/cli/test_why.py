@@ -75,6 +75,21 @@ def unaccounted(body: Object) -> Object:
     return {**body, "metadata": {**body["metadata"], "managedFields": []}}
 
 
+@pytest.mark.parametrize(
+    ("hidden", "words"),
+    [
+        ((), "there is no PersistentVolumeClaim data"),
+        (("persistentvolumeclaims",), "pod has unbound immediate PersistentVolumeClaims"),
+    ],
+)
+def test_of_a_claim_that_may_not_be_read_the_scheduler_is_heard(hidden: tuple[str, ...], words: str) -> None:
+    waits = unscheduled(1, "pod has unbound immediate PersistentVolumeClaims")
+    waits["spec"]["volumes"] = [{"name": "claim-0", "persistentVolumeClaim": {"claimName": "data"}}]
+    seen = look(replace(forming(joined=[0], last=[0, 1], pods=[waits]).scene, hidden=hidden))
+    assert causes(seen) == [Cause.CLAIM]
+    assert f"worker 1, whose pod waits for a volume: {words}" in answer(seen).paragraph
+
+
 @pytest.mark.parametrize(("spares", "told"), [(0, False), (1, True)])
 def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, told: bool) -> None:
     seen = formed([0], spec={"replicas": 2, "spareReplicas": spares}, pods=[unscheduled(1)])
