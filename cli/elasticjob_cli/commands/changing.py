@@ -48,8 +48,7 @@ def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bo
     _say(session, planned)
     if before.spec.replicas != replicas:
         session.cluster.scale_job(job, replicas)
-    closed = before.trains and not before.is_formed
-    if no_wait or before.spec.suspend or closed or forms_no_round(before, replicas):
+    if no_wait or before.spec.suspend or before.is_closed or forms_no_round(before, replicas):
         _result(session, {"job": job, "replicas": replicas, "waited": False})
         return
     what = f"a round of {replicas - len(before.finished)} workers"
@@ -65,7 +64,7 @@ def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bo
 def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     """Stop JOB's workers and keep its state; waits until all of its pods are gone or have ended."""
     before = glance(session.cluster, job)
-    _refuse_ended(before)
+    _refuse(before)
     session.cluster.patch_job(job, {"spec": {"suspend": True}})
     _say(
         session,
@@ -86,7 +85,7 @@ def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
 def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     """Let a suspended JOB go on; waits until a round has formed."""
     before = glance(session.cluster, job)
-    _refuse_ended(before)
+    _refuse(before)
     session.cluster.patch_job(job, {"spec": {"suspend": False}})
     _say(session, f"{job} goes on with {before.spec.replicas} workers in new pods.")
     if no_wait:
@@ -181,8 +180,9 @@ def _wait(session: Session, job: str, what: str, done: Callable[[Look], bool], t
         seen = glance(session.cluster, job)
         if done(seen):
             return seen
-        if seen.has_ended:
-            raise CliError(f"{job} has ended meanwhile: {seen.status.rendezvous.reason}", Exit.JOB_ENDED)
+        if seen.has_ended or seen.is_closed:
+            how = "has ended" if seen.has_ended else "was closed"
+            raise CliError(f"{job} {how} meanwhile: {seen.status.rendezvous.reason}", Exit.JOB_ENDED)
         return None
 
     try:
@@ -209,9 +209,13 @@ def _may_run(pod: Object) -> bool:
     return not ended and "deletionTimestamp" not in pod["metadata"]
 
 
-def _refuse_ended(seen: Look) -> None:
+def _refuse(seen: Look) -> None:
+    """What no suspension can stop, and nothing can resume."""
     if seen.has_ended:
         raise CliError(f"{seen.name} has ended ({seen.status.phase}): make a new job", Exit.JOB_ENDED)
+    if seen.is_closed:
+        sentence = f"{seen.name} is closed: its last round trains on to its end, and no other follows"
+        raise CliError(f"{sentence}; delete the job to stop it sooner", Exit.JOB_ENDED)
 
 
 def _say(session: Session, sentence: str) -> None:

@@ -66,9 +66,14 @@ class Look:
         return self.status.rendezvous.phase is RendezvousPhase.FORMED
 
     @property
+    def is_closed(self) -> bool:
+        """The last round trains on after `set_closed()`, and no other follows."""
+        return self.status.rendezvous.outcome is Outcome.CLOSED
+
+    @property
     def trains(self) -> bool:
         """A round stands, be it the last one after `set_closed()`."""
-        return self.is_formed or self.status.rendezvous.outcome is Outcome.CLOSED
+        return self.is_formed or self.is_closed
 
     @property
     def has_ended(self) -> bool:

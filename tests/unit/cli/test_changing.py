@@ -120,3 +120,19 @@ def test_no_round_is_waited_for_that_will_not_come(ask: Ask, replicas: str) -> N
     done = ask(cluster, "scale", replicas, "-o", "json")
     assert (done.exit_code, cluster.changes) == (Exit.DONE, [{"replicas": int(replicas)}])
     assert json.loads(done.stdout)["waited"] is False
+
+
+CLOSED = formed([0, 1], rendezvous={"phase": "Closed", "outcome": "Closed", "reason": "closed by worker 0"})
+
+
+@pytest.mark.parametrize("command", ["suspend", "resume"])
+def test_a_closed_job_is_neither_suspended_nor_resumed(ask: Ask, command: str) -> None:
+    cluster = Paper(CLOSED)
+    done = ask(cluster, command)
+    assert (done.exit_code, cluster.changes) == (Exit.JOB_ENDED, [])
+    assert "digits is closed: its last round trains on to its end, and no other follows" in done.stderr
+
+
+def test_a_job_that_is_closed_meanwhile_is_not_waited_for(ask: Ask) -> None:
+    done = ask(Paper(formed([0, 1]), CLOSED), "scale", "3")
+    assert (done.exit_code, done.stderr) == (Exit.JOB_ENDED, "error: digits was closed meanwhile: closed by worker 0\n")
