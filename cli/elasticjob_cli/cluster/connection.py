@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import urllib3
+import yaml
 from kubernetes import client, config
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
@@ -20,6 +21,7 @@ REQUEST_SECONDS = 30.0
 STREAM_SECONDS = (10.0, 300.0)  # to connect; without a line, after which a log is asked for anew
 PAGE = 500
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+OTHER_SHAPE = (ValueError, TypeError, KeyError, AttributeError)  # what reading a body of another shape raises
 MERGE = "application/merge-patch+json"
 
 
@@ -51,14 +53,13 @@ class Cluster:
     @classmethod
     def connect(cls, place: Place) -> "Cluster":
         """Raises CliError."""
-        known = kubeconfig.read(place.kubeconfig)
+        with _usable():
+            known = kubeconfig.read(place.kubeconfig)
         context = place.context or known.current
         if not (context or place.kubeconfig):
             return cls._within(place)
-        try:
+        with _usable():
             api = config.new_client_from_config(known.files, context or None, persist_config=False)
-        except config.ConfigException as error:
-            raise CliError(f"the kubeconfig cannot be used: {error}; see --kubeconfig and --context") from error
         return cls(api, place.namespace or known.namespaces.get(context) or "default")
 
     @classmethod
@@ -175,6 +176,16 @@ def _own_namespace() -> str:
         return NAMESPACE_FILE.read_text(encoding="utf-8").strip() or "default"
     except OSError:
         return "default"
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    """Neither our reading of a kubeconfig nor the client's checks what each part of it is."""
+    try:
+        yield
+    except (config.ConfigException, yaml.YAMLError, OSError, *OTHER_SHAPE) as error:
+        told = " ".join(str(error).split())
+        raise CliError(f"the kubeconfig cannot be used: {told}; see --kubeconfig and --context") from error
 
 
 @contextmanager

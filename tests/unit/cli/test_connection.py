@@ -1,16 +1,19 @@
 """Which cluster is asked, by kubeconfigs on paper: the one that kubectl would ask."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from kubernetes import config
 
 from elasticjob_cli import completion
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import connection
 from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.errors import Exit
 
 
 @pytest.fixture
@@ -81,3 +84,28 @@ def test_a_pod_asks_for_its_own_namespace(
     monkeypatch.setattr(connection, "NAMESPACE_FILE", home / "namespace")
     assert asked(Cluster.connect(Place())) == ("https://inside", namespace)
     assert asked(Cluster.connect(Place(namespace="named"))) == ("https://inside", "named")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"contexts: [",
+        b"- a list",
+        b"\xff\xfe\xfa",
+        b"contexts: 3",
+        b"contexts: [{context: {}}]",
+        b"contexts: [a]",
+        b"contexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [3]\ncurrent-context: a",
+        b"current-context: a",
+        None,
+    ],
+    ids=["no YAML", "a list", "no text", "a number", "no name", "a word", "clusters", "no such context", "a folder"],
+)
+@pytest.mark.parametrize("named", [True, False], ids=["named", "at home"])
+def test_a_kubeconfig_that_cannot_be_used_is_told(home: Path, body: bytes | None, named: bool) -> None:
+    path = home / ".kube" / "config"
+    path.parent.mkdir()
+    path.write_bytes(body) if body is not None else path.mkdir()
+    done = CliRunner().invoke(cli, ["why", "a", *([f"--kubeconfig={path}"] if named else [])])
+    assert done.exit_code == Exit.REFUSED
+    assert re.fullmatch("error: the kubeconfig cannot be used: .+; see --kubeconfig and --context\n", done.stderr)
