@@ -33,6 +33,16 @@ class ApiError(CliError):
         self.status = status
 
 
+class NoAnswer(CliError):
+    """The API server could not be reached, or said nothing."""
+
+
+def may_pass(error: CliError) -> bool:
+    """Whether the same question may be answered a moment later, as while an API server is started again."""
+    refused = isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
+    return refused or isinstance(error, NoAnswer)
+
+
 class Place(NamedTuple):
     """Where to look, as kubectl's flags say; None is what the kubeconfig says."""
 
@@ -196,7 +206,7 @@ def _sentences() -> Iterator[None]:
         raise ApiError(error.status or 0, _sentence(error)) from error
     except urllib3.exceptions.HTTPError as error:
         reason = getattr(error, "reason", None) or error
-        raise CliError(f"the API server does not answer: {reason}; see --kubeconfig and --context") from error
+        raise NoAnswer(f"the API server does not answer: {reason}; see --kubeconfig and --context") from error
 
 
 def _sentence(error: client.ApiException) -> str:

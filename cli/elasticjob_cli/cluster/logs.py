@@ -7,13 +7,14 @@ shown: each line comes with a time, by which a line is shown once.
 import math
 import queue
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from elasticjob.pods import container
-from elasticjob_cli.cluster.connection import ApiError, Cluster
+from elasticjob_cli.cluster.connection import ApiError, Cluster, may_pass
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.containers import running_since
 from elasticjob_cli.reading.look import Look, look
@@ -22,6 +23,7 @@ from elasticjob_cli.reading.times import nanoseconds
 from elasticjob_cli.reading.worker import WorkerView
 
 LOOK_SECONDS = 1.0
+PATIENCE_SECONDS = 60.0  # for an API server that does not answer
 MORE_SECONDS = 2  # clocks differ; what was shown is left out by its time
 
 
@@ -94,6 +96,7 @@ def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
         if choice.tail != 0:
             yield line
     ranks: dict[str, int | None] = {}
+    failing_since: float | None = None
     while True:
         _open(cluster, seen, choice, followed)
         ranks |= {worker.name: worker.rank for worker in seen.workers.values() if worker.is_member}
@@ -102,11 +105,13 @@ def follow(cluster: Cluster, name: str, choice: Choice) -> Iterator[Line]:
             yield from _come(followed, ranks)
             return
         try:
-            seen = see(cluster, name)
-        except ApiError as error:
-            if error.status == 404:
+            seen, failing_since = see(cluster, name), None
+        except CliError as error:
+            if isinstance(error, ApiError) and error.status == 404:
                 return
-            raise
+            failing_since = failing_since or time.monotonic()
+            if not may_pass(error) or time.monotonic() - failing_since >= PATIENCE_SECONDS:
+                raise
 
 
 def chosen(seen: Look, choice: Choice) -> list[WorkerView]:
@@ -135,7 +140,13 @@ def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> N
         if stream.is_open or (lives == stream.life and not runs):
             continue
         if 0 <= stream.life < lives:  # its last words, should the stream have ended before them
-            for line in _read(cluster, worker, _container(seen, choice), previous=True):
+            try:
+                before = _read(cluster, worker, _container(seen, choice), previous=True)
+            except CliError as error:
+                if may_pass(error):
+                    continue  # the next look asks for them again
+                raise
+            for line in before:
                 followed.lines.put((stream, line.at, line.text))
         stream.life = lives
         arguments = (cluster, stream, _container(seen, choice), followed, cluster.now)

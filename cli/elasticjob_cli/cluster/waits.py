@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from elasticjob_cli.cluster.connection import Cluster
+from elasticjob_cli.cluster.connection import Cluster, may_pass
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader, Scene
@@ -26,10 +26,19 @@ def glance(cluster: Cluster, name: str) -> Look:
 
 
 def wait_until(what: str, probe: Callable[[], T | None], seconds: float) -> tuple[T, float]:
-    """What `probe` gives, and after how many seconds. Raises Late, and what `probe` raises."""
+    """What `probe` gives, and after how many seconds. Raises Late, and what `probe` raises if that will not pass."""
     began = time.monotonic()
-    while not (found := probe()):
+    while not (found := _tried(probe)):
         if time.monotonic() - began >= seconds:
             raise Late(what, seconds)
         time.sleep(LOOK_SECONDS)
     return found, time.monotonic() - began
+
+
+def _tried(probe: Callable[[], T | None]) -> T | None:
+    try:
+        return probe()
+    except CliError as error:
+        if may_pass(error):
+            return None
+        raise

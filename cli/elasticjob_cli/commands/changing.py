@@ -8,6 +8,7 @@ import click
 import yaml
 
 from elasticjob.objects import Object
+from elasticjob_cli.cluster.connection import may_pass
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
 from elasticjob_cli.cluster.waits import Late, glance, wait_until
@@ -188,8 +189,16 @@ def _wait(session: Session, job: str, what: str, done: Callable[[Look], bool], t
     try:
         return wait_until(what, probe, timeout)
     except Late as late:
-        reply = answer(look(gather(session.cluster, job, session.lease)))
-        raise CliError(f"{late}; what was asked for stays. {reply.paragraph}", Exit.DEADLINE) from None
+        raise CliError(f"{late}; what was asked for stays. {_why(session, job)}", Exit.DEADLINE) from None
+
+
+def _why(session: Session, job: str) -> str:
+    try:
+        return answer(look(gather(session.cluster, job, session.lease))).paragraph
+    except CliError as error:
+        if may_pass(error):
+            return f"Why is not known: {error}"
+        raise
 
 
 def _is_formed(seen: Look, replicas: int) -> bool:

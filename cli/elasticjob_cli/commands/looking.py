@@ -108,10 +108,11 @@ def _list(session: Session, everywhere: bool) -> None:
 
 
 def _watch(session: Session, job: str) -> None:
-    """On a terminal in place; else each time that it has changed, in JSON as one document a line."""
+    """For people on a terminal in place; else each time that it has changed, in JSON as one document a line."""
     rates = Rates()
     shown = ""
-    with Live(console=console(), auto_refresh=False) if is_terminal() else nullcontext() as live:
+    in_place = is_terminal() and not session.as_json
+    with Live(console=console(), auto_refresh=False) if in_place else nullcontext() as live:
         while True:
             seen = look(gather(session.cluster, job, session.lease))
             rates.note(steps_of(seen), seen.scene.now)

@@ -9,8 +9,9 @@ from click.testing import CliRunner, Result
 from elasticjob.objects import Object
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import waits
-from elasticjob_cli.cluster.connection import ApiError, Cluster
-from elasticjob_cli.errors import Exit
+from elasticjob_cli.cluster.connection import ApiError, Cluster, NoAnswer
+from elasticjob_cli.commands import looking
+from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
 from support.cli_jobs import NOW, condition, formed, pod
 
@@ -22,8 +23,11 @@ class Paper(Cluster):
         self.now, self.namespace = NOW, "default"
         self._stages = [before, *after]
         self.changes: list[Object] = []
+        self.failures: list[CliError] = []  # what the next looks at the job meet
 
     def job(self, name: str) -> Object:
+        if self.changes and self.failures:
+            raise self.failures.pop(0)
         if self.changes and len(self._stages) > 1:
             self._stages.pop(0)
         return self._stages[0].scene.job
@@ -136,3 +140,41 @@ def test_a_closed_job_is_neither_suspended_nor_resumed(ask: Ask, command: str) -
 def test_a_job_that_is_closed_meanwhile_is_not_waited_for(ask: Ask) -> None:
     done = ask(Paper(formed([0, 1]), CLOSED), "scale", "3")
     assert (done.exit_code, done.stderr) == (Exit.JOB_ENDED, "error: digits was closed meanwhile: closed by worker 0\n")
+
+
+AWAY = [NoAnswer("the API server does not answer"), ApiError(429, "busy"), ApiError(500, "broken"), ApiError(503, "b")]
+
+
+@pytest.mark.parametrize("command", [("scale", "1"), ("suspend",), ("resume",)], ids=lambda command: command[0])
+def test_a_wait_outlasts_an_api_server_that_is_away(ask: Ask, command: tuple[str, ...]) -> None:
+    there = suspended(replicas=0) if command == ("suspend",) else formed([0], number=5)
+    cluster = Paper(formed([0, 1]), there)
+    cluster.failures = list(AWAY)
+    assert ask(cluster, *command).exit_code == Exit.DONE
+    assert not cluster.failures
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, Exit.REFUSED), (403, Exit.REFUSED), (404, Exit.NOT_FOUND)], ids=str)
+def test_a_refusal_ends_a_wait(ask: Ask, status: int, code: Exit) -> None:
+    cluster = Paper(formed([0, 1]), formed([0], number=5))
+    cluster.failures = [ApiError(status, "no")]
+    assert ask(cluster, "scale", "1").exit_code == code
+
+
+def test_an_api_server_that_stays_away_is_waited_for_to_the_deadline(ask: Ask) -> None:
+    cluster = Paper(formed([0, 1]))
+    cluster.failures = AWAY[:1] * 1000
+    done = ask(cluster, "scale", "1")
+    assert done.exit_code == Exit.DEADLINE
+    assert done.stderr.endswith("what was asked for stays. Why is not known: the API server does not answer\n")
+
+
+def test_a_watch_in_json_is_json_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(looking, "is_terminal", lambda: True)
+    monkeypatch.setattr(looking.time, "sleep", interrupted)
+    monkeypatch.setattr(Cluster, "connect", lambda place: Paper(formed([0, 1])))
+    done = CliRunner().invoke(cli, ["status", "digits", "-w", "-o", "json"])
+    assert json.loads(done.stdout)["name"] == "digits"

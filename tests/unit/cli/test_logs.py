@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.objects import Object
 from elasticjob_cli.cluster import logs
-from elasticjob_cli.cluster.connection import ApiError, Cluster
+from elasticjob_cli.cluster.connection import ApiError, Cluster, NoAnswer
 from elasticjob_cli.cluster.logs import Choice, Line, follow, past, see
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.times import nanoseconds
@@ -184,3 +184,62 @@ def test_a_job_that_is_deleted_ends_it(quick: None, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cluster, "job", gone)
     assert list(found) == []
+
+
+def failing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *errors: CliError) -> None:
+    """The next looks at the job meet these."""
+    asks, left = cluster.job, list(errors)
+
+    def job(name: str) -> Object:
+        if left:
+            raise left.pop(0)
+        return asks(name)
+
+    monkeypatch.setattr(cluster, "job", job)
+
+
+def test_following_outlasts_an_api_server_that_is_away(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = {("digits-0-0", 0): [line(1, "a")], ("digits-0-1", 0): [line(8, "elsewhere")]}
+    first = (job("0/ab.0"), [trainer(0, runs=True)])
+    last = (job("0/cd.0", replacements="0/1", ended=True), [trainer(0, replacement=1)])
+    cluster = Paper([first, first, last], written)
+    found = follow(cluster, "digits", Choice())
+    assert next(found).text == "a"
+    failing(cluster, monkeypatch, NoAnswer("away"), ApiError(429, "busy"), ApiError(503, "away"))
+    assert [one.text for one in found] == ["elsewhere"]
+
+
+@pytest.mark.parametrize(
+    ("patience", "error"), [(0.3, NoAnswer("away")), (1000.0, ApiError(403, "no"))], ids=["away", "refused"]
+)
+def test_following_ends_when_it_will_not_pass(
+    quick: None, monkeypatch: pytest.MonkeyPatch, patience: float, error: CliError
+) -> None:
+    monkeypatch.setattr(logs, "PATIENCE_SECONDS", patience)
+    cluster = Paper([(job("0/ab.0"), [trainer(0, runs=True)])] * 2, {("digits-0-0", 0): [line(1, "a")]})
+    found = follow(cluster, "digits", Choice())
+    assert next(found).text == "a"
+    failing(cluster, monkeypatch, *[error] * 1000)
+    with pytest.raises(CliError, match=str(error)):
+        list(found)
+
+
+def test_the_last_words_of_a_life_are_asked_for_again(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = {("digits-0-0", 0): [line(1, "a")], ("digits-0-0", 1): [line(5, "again")]}
+    first, second = (job("0/ab.0"), [trainer(0, runs=True)]), (job("0/ab.0"), [trainer(0, life=1, runs=True)])
+    last = (job("0/ab.0", ended=True), [trainer(0, life=1)])
+    cluster = Paper([first, first, second, second, last], written)
+    asks, left = cluster.log, [ApiError(502, "no kubelet")]
+
+    def log(pod: str, container: str, *, previous: bool = False, **options: Any) -> str:
+        if previous and left:
+            raise left.pop()
+        return asks(pod, container, previous=previous, **options)
+
+    monkeypatch.setattr(cluster, "log", log)
+    monkeypatch.setattr(cluster, "follow_log", lambda pod, container, **options: iter(()))
+    found = follow(cluster, "digits", Choice())
+    assert next(found).text == "a"
+    written["digits-0-0", 0].append(line(2, "last words"))
+    assert [one.text for one in found] == ["last words"]
+    assert not left
