@@ -254,7 +254,7 @@ class Pool:
     def _refill(self) -> None:
         if time.monotonic() - self._changed < _QUIET_SECONDS:
             return
-        busy = sum(not parked.modules for parked in self._parked.values())
+        busy = self._importing()
         for local_rank, start in self._starts.items():
             parked = self._parked.get(local_rank)
             if parked is not None:
@@ -278,12 +278,17 @@ class Pool:
                 "environment, or starts a thread or a program, before its first import"
             )
 
+    def _importing(self) -> int:
+        """Return how many parked processes have not said yet that their imports are done."""
+        return sum(not parked.modules for parked in self._parked.values())
+
     def _has_room(self) -> bool:
-        free = room.free_bytes()
-        if free is None or free >= self._bytes:
+        """Say whether one more has room, beside what those will take that import yet."""
+        free, importing = room.free_bytes(), self._importing()
+        if free is None or free >= self._bytes * (1 + importing):
             self._told_of_room = False
             return True
-        if not self._told_of_room:
+        if not importing and not self._told_of_room:
             self._told_of_room = True
             log.info(
                 "processes start in the ordinary way: a parked one needs %d MiB, this container has room for %d",

@@ -95,6 +95,20 @@ def test_no_process_is_parked_where_there_is_no_room(agent, launch, monkeypatch)
     assert agent.told().count("MiB") == 1
 
 
+def test_the_room_of_those_that_import_yet_is_not_given_to_another(agent, monkeypatch):
+    monkeypatch.setattr(room, "free_bytes", lambda: 500 << 20)
+    monkeypatch.setattr(room, "cpus", lambda: 32)
+    agent.library("")
+    for rank in (0, 1):
+        agent.pool.expects(rank, agent.start(LOCAL_RANK=str(rank)))
+    agent.pool._changed = -1e9  # long ago
+    agent.pool._refill()
+    assert list(agent.pool._parked) == [0]
+    assert "MiB" not in agent.told()  # it may have room when that one has its imports
+    agent.pool.watch()
+    agent.until(lambda: parked(agent, 0) and parked(agent, 1), "two parked processes, which need less than was guessed")
+
+
 def test_where_nothing_can_be_early_it_is_said_once(agent, launch):
     agent.pool.give([])
     agent.script.write_text("import os; os.environ['A'] = '1'; import library")
