@@ -48,8 +48,8 @@ def startup() -> Mapping[str, str] | None:
     return _startup if _startup == _read_at_start() else None
 
 
-def pool() -> Pool | None:
-    """Return the pool of this process, made when it is asked for first."""
+def pool() -> Pool:
+    """Return the pool of this process, made when it is asked for first; raises OSError without a folder for it."""
     global _pool
     if _pool is None:
         import atexit
@@ -70,7 +70,11 @@ def forget() -> None:
 
 
 def start_first() -> None:
-    """Start what is missing of the first processes, if it can be told what they will be."""
+    """Start what is missing of the first processes, if it can be told what they will be.
+
+    Raises:
+        OSError: it cannot be told what they would inherit.
+    """
     from elasticjob_torch.warm.command import expect
 
     expected = expect(sys.argv, sys.orig_argv, os.environ, sys.executable)
@@ -103,8 +107,6 @@ def _start(expected: Expected) -> None:
     from elasticjob_torch.warm.process import Start
 
     started = pool()
-    if started is None:
-        return
     script = expected.arguments[2]
     if script != "-m" and not os.environ.get(GIVEN):
         own = Own(script_folder([script]), sys.path)

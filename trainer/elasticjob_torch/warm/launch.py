@@ -37,18 +37,27 @@ def switch_on(on_learned: Callable[[list[str]], object]) -> Pool | None:
     """
     if not ahead.is_wanted(os.environ):
         return None
-    if (why := _cannot(importlib.import_module(_MODULE))) is not None:
+    module = importlib.import_module(_MODULE)
+    why = _cannot(module) or _begin_ahead()
+    if why is not None:
         log.info("warm restart is off: %s", why)
         ahead.forget()
         return None
     pool = ahead.pool()
-    if pool is None:
-        return None
-    _take_the_place(importlib.import_module(_MODULE), Launch(pool).popen)
-    ahead.start_first()
+    _take_the_place(module, Launch(pool).popen)
     pool.tell(on_learned)
     pool.watch()
     return pool
+
+
+def _begin_ahead() -> str | None:
+    """Make the pool and start the first processes; return why not if the system refuses: torchrun goes on without."""
+    try:
+        ahead.pool()
+        ahead.start_first()
+    except OSError as error:
+        return str(error)
+    return None
 
 
 class Launch:
