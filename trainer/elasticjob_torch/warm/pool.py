@@ -123,20 +123,29 @@ class Pool:
             self._handed[local_rank] = parked
             return parked.popen
 
+    def give_up(self, why: str) -> None:
+        """End all parked processes, and park no more, for a reason that is told."""
+        with self._lock:
+            self._stop(why)
+            self._end_parked()
+
     def close(self) -> None:
         """End all parked processes. May be called again."""
         self._closed.set()
         with self._lock:
-            for parked in self._parked.values():
-                parked.end()
+            self._end_parked()
             for handed in self._handed.values():
                 handed.let_go()
             for start in self._starts.values():
                 start.close()
             self._starts.clear()
-            self._parked.clear()
             self._handed.clear()
         self._learned.close()
+
+    def _end_parked(self) -> None:
+        for parked in self._parked.values():
+            parked.end()
+        self._parked.clear()
 
     def _note(self, local_rank: int, start: Start) -> None:
         if (earlier := self._starts.get(local_rank)) is not None:
@@ -155,16 +164,16 @@ class Pool:
                         self._refill()
                 self._tell_learned()
             except Exception:
-                log.exception("warm restart ends: the next processes start in the ordinary way")
-                self._off = "an error"
+                log.exception("the watch over parked processes ends")
+                self.give_up("nobody watches parked ones any more")
+                self._await_handed()
                 return
 
     def _hear(self, seconds: float) -> None:
-        with self._lock, contextlib.suppress(ValueError, OSError):
-            selector = selectors.DefaultSelector()
-            for each in (*self._parked.values(), *self._handed.values()):
-                selector.register(each.link, selectors.EVENT_READ)
-        with contextlib.closing(selector):
+        with contextlib.closing(selectors.DefaultSelector()) as selector:
+            with self._lock, contextlib.suppress(ValueError, OSError):
+                for each in (*self._parked.values(), *self._handed.values()):
+                    selector.register(each.link, selectors.EVENT_READ)
             if not selector.get_map():
                 self._closed.wait(seconds)
                 return
@@ -172,8 +181,17 @@ class Pool:
         with self._lock:
             for local_rank, parked in list(self._parked.items()):
                 self._hear_parked(local_rank, parked)
-            for local_rank, handed in list(self._handed.items()):
-                self._hear_handed(local_rank, handed)
+            self._hear_all_handed()
+
+    def _await_handed(self) -> None:
+        """Give those that have their orders the time to answer, but no more than ever."""
+        self._closed.wait(_ANSWER_SECONDS)
+        with self._lock:
+            self._hear_all_handed()
+
+    def _hear_all_handed(self) -> None:
+        for local_rank, handed in list(self._handed.items()):
+            self._hear_handed(local_rank, handed)
 
     def _hear_parked(self, local_rank: int, parked: ParkedProcess) -> None:
         messages = parked.receive()

@@ -20,10 +20,10 @@ SECONDS = 30.0
 
 
 class Agent:
-    """Starts `script` as torch's agent would; `log` is what its pool told."""
+    """Starts `script` as torch's agent would; `log` has what its pool told."""
 
     def __init__(self, folder: Path, log: pytest.LogCaptureFixture) -> None:
-        self.folder, self._log = folder, log
+        self.folder, self.log = folder, log
         (folder / "script").mkdir()
         (folder / "library").mkdir()
         self.script = folder / "script" / "train.py"
@@ -79,7 +79,7 @@ class Agent:
         return self.output.read_text()
 
     def told(self) -> str:
-        return "\n".join(record.getMessage() for record in self._log.records)
+        return "\n".join(record.getMessage() for record in self.log.records)
 
     def until(self, met: Callable[[], Any], what: str) -> None:
         give_up = time.monotonic() + SECONDS

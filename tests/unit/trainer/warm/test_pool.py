@@ -1,5 +1,7 @@
 """When processes are parked, what they import early, and how torch's agent gets them."""
 
+import selectors
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -155,6 +157,36 @@ def test_a_closed_pool_parks_no_more(agent, launch):
     agent.pool.start(0, agent.start())
     assert agent.pool._parked == {}
     assert launch().returncode == 0
+
+
+def no_descriptor():
+    raise OSError("too many open files")
+
+
+def test_when_the_watch_ends_by_an_error_none_stays_parked_that_nobody_watches(agent, launch, monkeypatch):
+    launch()
+    agent.until(lambda: parked(agent), "a parked process")
+    process = agent.pool._parked[0].popen
+    monkeypatch.setattr(selectors, "DefaultSelector", no_descriptor)
+    agent.until(lambda: not agent.pool._parked, "the end of the parked process")
+    assert process.returncode == -signal.SIGKILL
+    agent.heard("processes start in the ordinary way from now on: nobody watches parked ones any more")
+    assert "too many open files" in agent.log.text
+    assert launch().returncode == 0
+    assert agent.pool._parked == {}
+
+
+def test_a_process_on_its_way_has_its_bound_even_then(agent, launch, monkeypatch):
+    begun = agent.folder / "begun"
+    agent.library(f"import pathlib, signal; pathlib.Path({str(begun)!r}).touch(); signal.sigwait({{signal.SIGUSR1}})")
+    start = agent.start()
+    agent.pool.start(0, start)
+    agent.until(begun.exists, "an import that hangs")
+    process = agent.pool.take(0, start)
+    monkeypatch.setattr(pool_module, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(selectors, "DefaultSelector", no_descriptor)
+    agent.pool.watch()
+    assert process.wait(30) == -signal.SIGKILL
 
 
 def test_a_torch_of_another_shape_is_left_alone():
