@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.course import Course
-from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarError, StoreAddress
+from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarError, SidecarUnavailable, StoreAddress
 from elasticjob_torch.sidecar.events import EventStream
 
 if TYPE_CHECKING:
@@ -102,12 +102,17 @@ class Membership(Course):
         """
         return self._go(self.ending(stopped=stopped))
 
-    def tell_imports(self, names: Sequence[str]) -> None:
-        """Tell what the script imports, in its order, for the job's next pods. Never raises; any thread may call it."""
+    def tell_imports(self, names: Sequence[str]) -> bool:
+        """Tell what the script imports, in its order, for the job's next pods. Never raises; any thread may call it.
+
+        Returns whether the sidecar has answered: what it refuses, it would refuse again.
+        """
         try:
             self._client.tell_imports(names)
         except SidecarError as error:
             log.info("the job's next pods are not told what the script imports: %s", error)
+            return not isinstance(error, SidecarUnavailable)
+        return True
 
     def _go(self, steps: Steps[T]) -> T:
         try:

@@ -30,10 +30,10 @@ _MODULE = "torch.distributed.elastic.multiprocessing.subprocess_handler.subproce
 _KNOWN = {"args", "env", "stdout", "stderr", "start_new_session"}
 
 
-def switch_on(on_learned: Callable[[list[str]], object]) -> Pool | None:
+def switch_on(on_learned: Callable[[list[str]], bool]) -> Pool | None:
     """Let processes that torch's agent starts from now on be parked ones where they can; None, with a log line, if not.
 
-    ``on_learned`` hears what the script imports. The caller closes what is returned.
+    ``on_learned`` hears what the script imports, and says whether that is taken. The caller closes what is returned.
     """
     if not ahead.is_wanted(os.environ):
         return None

@@ -31,6 +31,7 @@ _REST = 4.0  # times as long as it works, beside a training
 _QUIET_SECONDS = 3.0
 _TICK_SECONDS = 0.5
 _ANSWER_SECONDS = 120.0  # after its orders: only an import can take long, from a slow disk
+_AGAIN_SECONDS = 60.0  # until what was not taken is told again
 _GUESSED_BYTES = 400 << 20
 
 
@@ -43,8 +44,9 @@ class Pool:
 
     def __init__(self, given: Sequence[str] = ()) -> None:
         self._learned = Learned(given)
-        self._on_learned: Callable[[list[str]], object] | None = None
+        self._on_learned: Callable[[list[str]], bool] | None = None
         self._told: list[str] = []
+        self._tell_from = 0.0
         self._lock = threading.RLock()
         self._parked: dict[int, ParkedProcess] = {}
         self._handed: dict[int, ParkedProcess] = {}
@@ -68,8 +70,11 @@ class Pool:
         with self._lock:
             self._learned.give(imports)
 
-    def tell(self, on_learned: Callable[[list[str]], object]) -> None:
-        """Have it called, in the pool's thread, with what process 0 imports, when that is new and complete for now."""
+    def tell(self, on_learned: Callable[[list[str]], bool]) -> None:
+        """Have it called, in the pool's thread, with what process 0 imports, when that is new and complete for now.
+
+        What it does not take, by returning False, it is told again later.
+        """
         self._on_learned = on_learned
 
     def start(self, local_rank: int, start: Start, rest: float = 0.0) -> None:
@@ -262,12 +267,17 @@ class Pool:
 
     def _tell_learned(self) -> None:
         """Say what is new of it; without the lock, as it may take long."""
+        if self._on_learned is None or time.monotonic() < self._tell_from:
+            return
         with self._lock:
             is_quiet = time.monotonic() - self._changed >= _QUIET_SECONDS
             names = self._learned.shared() if is_quiet else self._told
-        if self._on_learned is not None and names != self._told:
+        if names == self._told:
+            return
+        if self._on_learned(names):
             self._told = names
-            self._on_learned(names)
+        else:
+            self._tell_from = time.monotonic() + _AGAIN_SECONDS
 
     def _refill(self) -> None:
         if time.monotonic() - self._changed < _QUIET_SECONDS:

@@ -362,16 +362,16 @@ def test_an_explicit_close_lets_the_round_train_on(sidecar, member, outcome, ove
 
 
 def test_what_the_script_imports_is_told_for_the_next_pods(sidecar, member):
-    member.tell_imports(["torch", "sklearn.datasets"])
+    assert member.tell_imports(["torch", "sklearn.datasets"])
     assert sidecar.said("POST /v1/imports") == [{"imports": ["torch", "sklearn.datasets"]}]
 
 
 def test_a_sidecar_that_does_not_take_it_is_no_harm(sidecar, member, caplog):
     caplog.set_level("INFO", "elasticjob_torch")
     sidecar.default = lambda path: refusal(400, "BadRequest", "imports: no")
-    member.tell_imports(["torch"])
+    assert member.tell_imports(["torch"])  # it would refuse that again
     sidecar.stop()
-    member.tell_imports(["torch"])
+    assert not member.tell_imports(["torch"])
     sentence = "the job's next pods are not told what the script imports: "
     assert f"{sentence}imports: no" in caplog.messages
     assert caplog.messages[-1].startswith(f"{sentence}nothing answers at")

@@ -74,7 +74,7 @@ def test_what_a_warm_process_had_imported_stays_known_with_what_it_imports_itsel
 
 def test_what_was_learned_is_told(agent, launch):
     told = []
-    agent.pool.tell(told.append)
+    agent.pool.tell(lambda names: told.append(names) is None)
     launch()
     agent.until(lambda: told and told[-1] == ["library", "second"], "the imports")
 

@@ -32,7 +32,13 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 def test_what_process_0_imports_is_told_once_and_again_when_it_has_grown(pool: Pool) -> None:
     told: list[list[str]] = []
     has_told = threading.Semaphore(0)
-    pool.tell(lambda names: (told.append(names), has_told.release()))
+
+    def tell(names: list[str]) -> bool:
+        told.append(names)
+        has_told.release()
+        return True
+
+    pool.tell(tell)
     pool.watch()
     Path(pool.expects(1, START)).write_text("of.another\n")
     Path(pool.expects(0, START)).write_text("torch\nsklearn.datasets\n")
@@ -41,6 +47,26 @@ def test_what_process_0_imports_is_told_once_and_again_when_it_has_grown(pool: P
     Path(pool.expects(0, START)).write_text("torch\nnumpy\n")
     assert has_told.acquire(timeout=DEADLINE)
     assert told == [["torch", "sklearn.datasets"], ["torch", "sklearn.datasets", "numpy"]]
+
+
+def test_what_was_not_taken_is_told_again_and_then_no_more(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "_AGAIN_SECONDS", 0.05)
+    told: list[list[str]] = []
+    has_told = threading.Semaphore(0)
+
+    def tell(names: list[str]) -> bool:
+        told.append(names)
+        has_told.release()
+        return len(told) > 1
+
+    pool.tell(tell)
+    pool.watch()
+    Path(pool.expects(0, START)).write_text("torch\n")
+    assert has_told.acquire(timeout=DEADLINE)
+    assert has_told.acquire(timeout=DEADLINE)
+    Path(pool.expects(0, START)).write_text("torch\nnumpy\n")
+    assert has_told.acquire(timeout=DEADLINE)
+    assert told == [["torch"], ["torch"], ["torch", "numpy"]]
 
 
 def test_what_was_imported_early_is_told_with_what_the_script_then_imports(
@@ -52,7 +78,7 @@ def test_what_was_imported_early_is_told_with_what_the_script_then_imports(
         agent.library("", name)
     agent.script.write_text("import library, another\n")
     told: list[list[str]] = []
-    agent.pool.tell(told.append)
+    agent.pool.tell(lambda names: told.append(names) is None)
     start = agent.start()
     agent.park(start)
     agent.pool.take(0, start, agent.pool.expects(0, start)).wait(DEADLINE)
@@ -74,7 +100,7 @@ def test_what_a_process_asks_for_again_after_a_warm_start_takes_nothing_back(
     all_of_them = ["library", "not_there", "second"]
     told: list[list[str]] = []
     agent.pool.give([])
-    agent.pool.tell(lambda names: told.append([name for name in names if name in all_of_them]))
+    agent.pool.tell(lambda names: told.append([name for name in names if name in all_of_them]) is None)
     start, launch = agent.start(), Launch(agent.pool).popen
     agent.pool.watch()
     for _ in range(3):
@@ -98,9 +124,10 @@ def test_processes_start_while_it_is_told(pool: Pool) -> None:
     """The sidecar may be away."""
     telling, started, in_time = threading.Event(), threading.Event(), []
 
-    def tell(_: list[str]) -> None:
+    def tell(_: list[str]) -> bool:
         telling.set()
         in_time.append(started.wait(DEADLINE))
+        return True
 
     pool.tell(tell)
     pool.watch()
