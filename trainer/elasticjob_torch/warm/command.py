@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _TORCHRUN = ("torch", "distributed", "run")
 _OTHER_OUTPUTS = ("--redirects", "-r", "--tee", "-t", "--run-path", "--run_path", "--no-python", "--no_python")
 _FLAGS = ("-m", "--module")
+_BACKEND_OPTIONS = ("--rdzv-backend", "--rdzv_backend")
+_BACKEND = "elasticjob"  # another one leaves what is parked where it is
 
 
 class Expected(NamedTuple):
@@ -45,7 +47,7 @@ def expect(
             return Expected((*start, *options[at:]), int(number)) if number.isdecimal() and int(number) else None
         if name in _FLAGS and not equals:
             module = True
-        elif not equals or name in _OTHER_OUTPUTS:
+        elif not equals or name in _OTHER_OUTPUTS or (name in _BACKEND_OPTIONS and value != _BACKEND):
             return None
         elif name in ("--nproc-per-node", "--nproc_per_node"):
             number = value

@@ -13,6 +13,7 @@ ENVIRONMENT = {"PET_NPROC_PER_NODE": "2"}
     [
         (["/opt/bin/torchrun", "train.py", "--lr", "1"], ["train.py", "--lr", "1"], 2),
         (["torchrun", "--nproc-per-node=4", "--nnodes=1:2", "train.py"], ["train.py"], 4),
+        (["torchrun", "--rdzv-backend=elasticjob", "train.py"], ["train.py"], 2),
         (["torchrun", "-m", "pkg.train", "-m"], ["-m", "pkg.train", "-m"], 2),
         (["/lib/torch/distributed/run.py", "train.py"], ["train.py"], 2),
         (["-m", "train.py"], ["train.py"], 2),
@@ -33,6 +34,9 @@ def test_what_is_sure(argv, arguments, processes):
         ["torchrun", "--run-path", "train.py"],
         ["torchrun", "--nproc-per-node=gpu", "train.py"],
         ["torchrun", "--tee=3", "train.py"],
+        ["torchrun", "--rdzv-backend=c10d", "train.py"],  # which never asks for what is parked
+        ["torchrun", "--rdzv_backend=static", "train.py"],
+        ["torchrun", "--rdzv_backend", "c10d", "train.py"],
         ["torchrun"],
         ["train.py"],
         ["-m", "pip"],
