@@ -65,27 +65,33 @@ class Launch:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._newest: dict[str, subprocess.Popen[bytes]] = {}  # by LOCAL_RANK
 
     def popen(self, *args: Any, **options: Any) -> subprocess.Popen[bytes]:
-        environment = options.get("env") or {}
-        rank = environment.get("LOCAL_RANK", "")
-        if not args and options.keys() <= _KNOWN and options.get("start_new_session") and rank.isdecimal():
-            if not can_be_parked(options["args"], sys.executable):
-                log.info(
-                    "training process %s starts in the ordinary way: it is no script or module of this Python", rank
-                )
-                return subprocess.Popen(**options)
-            try:
-                start = Start.now(options["args"], environment, outputs(options.get("stdout"), options.get("stderr")))
-                learn = self._pool.expects(int(rank), start)
-            except OSError as error:
-                log.info("training process %s starts in the ordinary way: %s", rank, error)
-                return subprocess.Popen(**options)
-            taken: subprocess.Popen[bytes] | None = self._pool.take(int(rank), start, learn)
-            if taken is not None:
-                return taken
-            options["env"] = {**environment, LEARN: learn}
-        return subprocess.Popen(*args, **options)
+        rank = (options.get("env") or {}).get("LOCAL_RANK", "")
+        if args or not options.keys() <= _KNOWN or not options.get("start_new_session") or not rank.isdecimal():
+            return subprocess.Popen(*args, **options)
+        earlier = self._newest.get(rank)
+        if earlier is not None and earlier.poll() is None:  # one round's are ended before the next one's start
+            self._pool.give_up(f"more than one process has LOCAL_RANK {rank}")
+        self._newest[rank] = process = self._start(rank, options)
+        return process
+
+    def _start(self, rank: str, options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        environment = options["env"]
+        if not can_be_parked(options["args"], sys.executable):
+            log.info("training process %s starts in the ordinary way: it is no script or module of this Python", rank)
+            return subprocess.Popen(**options)
+        try:
+            start = Start.now(options["args"], environment, outputs(options.get("stdout"), options.get("stderr")))
+            learn = self._pool.expects(int(rank), start)
+        except OSError as error:
+            log.info("training process %s starts in the ordinary way: %s", rank, error)
+            return subprocess.Popen(**options)
+        taken: subprocess.Popen[bytes] | None = self._pool.take(int(rank), start, learn)
+        if taken is not None:
+            return taken
+        return subprocess.Popen(**{**options, "env": {**environment, LEARN: learn}})
 
 
 def _cannot(module: Any) -> str | None:

@@ -60,6 +60,22 @@ def test_each_process_of_a_worker_has_its_own(agent, launch):
     assert [launch(rank).pid for rank in (0, 1)] == pids
 
 
+def test_processes_of_one_start_that_share_a_local_rank_are_ordinary_ones(agent, launch):
+    """As with torchrun's --virtual-local-rank."""
+    launch()
+    agent.until(lambda: parked(agent), "a parked process")
+    go_on = agent.folder / "go_on"
+    agent.script.write_text(f"import os, time\nwhile not os.path.exists({str(go_on)!r}): time.sleep(0.01)")
+    start, given = Launch(agent.pool).popen, agent.start()
+    options = {"args": given.arguments, "env": given.environment, "start_new_session": True}
+    processes = [start(stdout=given.outputs[0], stderr=given.outputs[1], **options) for _ in range(3)]
+    agent.pool.start(0, given)
+    assert agent.pool._parked == {}
+    go_on.touch()
+    assert [process.wait(30) for process in processes] == [0, 0, 0]
+    assert agent.told().count("from now on: more than one process has LOCAL_RANK 0") == 1
+
+
 def test_what_is_learned_later_is_imported_too(agent, launch):
     launch()
     agent.until(lambda: parked(agent) == ["library", "second"], "what was given, and then what was learned")
