@@ -2,9 +2,10 @@
 
 Noted are the outermost imports of what is not the script's own: no other such import is under way when one begins. What
 the script's own modules import counts as the script's; what it imports of its own is never imported early, nor is what
-needed that. It ends before the first thing after which order matters: a change of the environment, a thread, a fork or
-another program, a CUDA context (but for torch's own modules: those ask for none). What an import does of these is its
-own, as it does it again when it is imported early; what then stays of it is for the parked process to see.
+needed that. It ends where one of those hides a library from early imports, and before the first thing after which
+order matters: a change of the environment, a thread, a fork or another program, a CUDA context (but for torch's own
+modules: those ask for none). What an import does of these is its own, as it does it again when it is imported early;
+what then stays of it is for the parked process to see.
 
 A script cannot see audit hooks, unlike a finder, or another `__import__`.
 """
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from elasticjob_torch.warm.state import fingerprint
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
     from types import FrameType
 
 END = "-"  # begins a line of the file: nothing is noted from here on, and why
@@ -122,7 +124,11 @@ class Learner:
             self._end(FORGET, f"{under_way} imports {args[0]}")
             return
         name = under_way or args[0]
-        if name == self._last or _top(name) == _US or self._own.has(name):
+        if name == self._last or _top(name) == _US:
+            return
+        if self._own.has(name):
+            if self._own.hides(name):
+                self._end(END, f"{_top(name)} hides another")
             return
         if (_top(name) != "torch" and self._has_cuda()) or (_UNHEARD and self._has_threads()):
             self._end(END, "a thread or a CUDA context")
@@ -173,6 +179,7 @@ class Own:
 
     def __init__(self, folder: str, paths: list[str]) -> None:
         self._folder = folder
+        self._start = list(paths)
         self._others = [real for real in map(os.path.realpath, paths) if real != folder]
         self._paths: tuple[str, ...] = ()
         self._known: dict[str, bool] = {}
@@ -187,6 +194,17 @@ class Own:
             known = self._known[top] = self._find(top)
         return known
 
+    def hides(self, name: str) -> bool:
+        """Say whether an own module stands before another of its name, which an early import would find in its place.
+
+        None finds what a module in the script's folder stands before: see `gentle`.
+        """
+        in_folder = PathFinder.find_spec(_top(name), [self._folder])
+        if in_folder is not None and in_folder.has_location:
+            return False
+        another = PathFinder.find_spec(_top(name), self._start)
+        return another is not None and not self._is_own(another)
+
     def is_in_folder(self, name: str) -> bool:
         """Say whether a module of this name is in the script's folder."""
         return PathFinder.find_spec(_top(name), [self._folder]) is not None
@@ -194,8 +212,9 @@ class Own:
     def _find(self, top: str) -> bool:
         module = sys.modules.get(top)
         spec = PathFinder.find_spec(top) if module is None else getattr(module, "__spec__", None)
-        if top in sys.builtin_module_names or spec is None:
-            return False
+        return top not in sys.builtin_module_names and spec is not None and self._is_own(spec)
+
+    def _is_own(self, spec: ModuleSpec) -> bool:
         found = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
         return any(self._is_below(each) for each in found if isinstance(each, str))
 

@@ -62,6 +62,47 @@ def test_it_ends_before_what_makes_order_matter(learned, statement):
     assert learned(script)[0] == ["first"]
 
 
+HIDING = "import sys\nsys.path.insert(0, {!r})\nimport first\nimport second\nimport third"
+
+
+@pytest.mark.parametrize("below", ["vendored", "script/vendored"])
+def test_it_ends_where_the_script_hides_a_library_by_another_that_it_brings_along(learned, agent, below):
+    """An early import that needs this library would get the one that is hidden."""
+    folder = agent.folder / below
+    folder.mkdir()
+    (folder / "second.py").write_text("")
+    assert learned(HIDING.format(str(folder)))[0] == ["first"]
+    assert read_end((agent.folder / "learned").read_text()) == "second hides another"
+
+
+def test_it_goes_on_after_what_the_script_brings_along_and_hides_nothing(learned, agent):
+    folder = agent.script.parent / "vendored"
+    folder.mkdir()
+    (folder / "brought.py").write_text("")
+    assert learned(HIDING.format(str(folder)).replace("second", "brought"))[0] == ["first", "third"]
+
+
+def test_nor_does_it_end_where_the_scripts_own_folder_hides_something(learned, agent):
+    """No early import finds that: `gentle` sees to it."""
+    (agent.script.parent / "second.py").write_text("")
+    assert learned("import first\nimport second\nimport third")[0] == ["first", "third"]
+
+
+def test_nor_by_a_plain_folder_of_its_own_that_the_interpreter_finds_at_its_start_too(learned, agent, monkeypatch):
+    package = agent.script.parent / "plain_package"
+    package.mkdir()
+    (package / "part.py").write_text("")
+    begin = agent.start
+
+    def start():
+        given = begin()
+        path = f"{agent.script.parent}:{given.environment['PYTHONPATH']}"
+        return begin(PYTHONPATH=path)
+
+    monkeypatch.setattr(agent, "start", start)
+    assert learned("import first\nimport plain_package.part\nimport third")[0] == ["first", "third"]
+
+
 def test_the_script_sees_nothing_of_it(learned):
     seen = "[sorted(os.environ), [name for name in sys.modules if 'warm' in name]]"
     names, printed = learned(f"import json, os, sys\nimport first\nprint(json.dumps({seen}))")
