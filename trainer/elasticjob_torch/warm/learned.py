@@ -51,6 +51,10 @@ class Learned:
         self._given = list(imports)
         self._proven = set(imports)
 
+    def knows(self, local_rank: int) -> bool:
+        """Say whether any import is known, early or not."""
+        return bool(self._names.get(local_rank) or self._given)
+
     def imports(self, local_rank: int) -> list[str]:
         """Return what to import early, in its order."""
         names = merged(self._names.get(local_rank) or self._given, (), self._unfit)

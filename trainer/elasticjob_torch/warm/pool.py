@@ -293,13 +293,14 @@ class Pool:
                 elif parked.modules and imports != parked.imports:
                     parked.ask(imports, self._learned.states(local_rank), _REST)
             elif not self._learned.imports(local_rank):
-                self._tell_of_nothing()
+                self._tell_of_nothing(local_rank)
             elif busy < max(1, room.cpus() // 4):
                 self.start(local_rank, start, _REST)
                 busy += 1
 
-    def _tell_of_nothing(self) -> None:
-        if not self._told_of_nothing:
+    def _tell_of_nothing(self, local_rank: int) -> None:
+        """Say why nothing was learned; of what was learned and cannot be early, it was said when that showed."""
+        if not self._told_of_nothing and not self._learned.knows(local_rank):
             self._told_of_nothing = True
             log.info(
                 "processes start in the ordinary way: nothing can be imported early, as the script changes its "

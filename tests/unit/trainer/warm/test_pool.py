@@ -136,6 +136,18 @@ def test_where_nothing_can_be_early_it_is_said_once(agent, launch):
     assert not parked(agent) or "library" not in parked(agent)
 
 
+def test_but_not_where_something_was_learned_that_cannot_be_early(agent, launch):
+    agent.pool.give([])
+    launch()
+    agent.until(lambda: parked(agent), "a parked process")
+    agent.pool.give_up("the test parks no more")
+    for name in agent.pool._learned.imports(0):
+        agent.pool._learned.leave_out(name, "the test says so")
+    assert not agent.pool._learned.imports(0)
+    agent.pool._refill()
+    assert "nothing can be imported early" not in agent.told()
+
+
 def test_what_ends_early_imports_is_said_where_torch_is_not_among_them(agent, launch):
     agent.script.write_text("import os, library; os.environ['A'] = '1'; import second")
     launch()
