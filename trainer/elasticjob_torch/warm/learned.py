@@ -43,6 +43,7 @@ class Learned:
         self._states: dict[int, dict[str, str]] = {}  # in which each of those began
         self._differing: set[tuple[str, str]] = set()  # before which import a parked process was not in that state
         self._unfit: set[str] = set()
+        self._ended: set[int] = set()  # whose process has said why it notes no more
         self._told_of_end = False
         self.give(given)
 
@@ -51,9 +52,9 @@ class Learned:
         self._given = list(imports)
         self._proven = set(imports)
 
-    def knows(self, local_rank: int) -> bool:
-        """Say whether any import is known, early or not."""
-        return bool(self._names.get(local_rank) or self._given)
+    def is_without(self, local_rank: int) -> bool:
+        """Say whether a process came to what ends its notes before any import, and none is known from elsewhere."""
+        return local_rank in self._ended and not (self._names.get(local_rank) or self._given)
 
     def imports(self, local_rank: int) -> list[str]:
         """Return what to import early, in its order."""
@@ -129,12 +130,14 @@ class Learned:
         early = self._early[local_rank]
         own = {name: state for name, state in noted.items() if name not in early}
         self._states.setdefault(local_rank, {}).update(own)
-        self._tell_of_end(names, read_end(text))
+        if why := read_end(text):
+            self._ended.add(local_rank)
+            self._tell_of_end(names, why)
         return len(names) > len(known)
 
     def _tell_of_end(self, names: Sequence[str], why: str) -> None:
         """Say what ends early imports where most is not gained, which is torch."""
-        if why and "torch" not in names and not self._told_of_end:
+        if "torch" not in names and not self._told_of_end:
             self._told_of_end = True
             last = names[-1] if names else "its start"
             log.info("not imported early: what the script imports after %s (%s)", last, why)

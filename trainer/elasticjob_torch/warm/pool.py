@@ -299,8 +299,8 @@ class Pool:
                 busy += 1
 
     def _tell_of_nothing(self, local_rank: int) -> None:
-        """Say why nothing was learned; of what was learned and cannot be early, it was said when that showed."""
-        if not self._told_of_nothing and not self._learned.knows(local_rank):
+        """Say why nothing was learned, once that shows; of what was left out, it was said why when that was done."""
+        if not self._told_of_nothing and self._learned.is_without(local_rank):
             self._told_of_nothing = True
             log.info(
                 "processes start in the ordinary way: nothing can be imported early, as the script changes its "

@@ -85,6 +85,15 @@ def test_nothing_is_told_of_what_was_only_given(learned: Learned) -> None:
     assert learned.shared() == []
 
 
+def test_that_there_is_nothing_to_learn_shows_at_the_end_of_the_notes(learned: Learned) -> None:
+    train(learned, "")
+    assert not learned.is_without(0)  # it may be slow to start
+    train(learned, "- os.putenv\n")
+    assert learned.is_without(0)
+    learned.give(ALL)
+    assert not learned.is_without(0)
+
+
 def test_what_cannot_be_early_is_neither_imported_nor_told(learned: Learned) -> None:
     train(learned, "first 1.1\nsecond 1.1\nthird 1.1\n")
     assert not learned.leave_out("second", "it hangs")
