@@ -61,8 +61,6 @@ class ParkedProcess:
         self.modules = 0  # 0 until it is ready
         self.doing = ""
         self.ordered = math.inf  # when it got its orders
-        self.imports: list[str] = []
-        self.states: dict[str, str] = {}
         self._arguments = start.arguments
         self._environment = start.environment
         self._inherited = inherited()  # of this thread, now
