@@ -64,7 +64,7 @@ class Sidecar:
         self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, self.metrics.api_failed)
         refused = self.metrics.tunnels_refused
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
-        self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed)
+        self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
         self.tunnel = Tunnel(self.driver, transport, self.metrics)
         lost, doubt = self.record.named_worker_lost, self.record.doubt
         self.lines = Lines(self.driver, transport, self.metrics, lost, doubt, self.watch.again)

@@ -31,11 +31,11 @@ class FakeKube:
 
     # --- what a test does
 
-    def set_job(self, rendezvous: Json | None = None, *, uid: str = JOB_UID) -> None:
+    def set_job(self, rendezvous: Json | None = None, *, uid: str = JOB_UID, replacements: str = "") -> None:
         event = "ADDED" if self.job is None else "MODIFIED"
         self.job = {"metadata": self._metadata({"name": "job", "uid": uid})}
         if rendezvous is not None:
-            self.job["status"] = {"rendezvous": rendezvous}
+            self.job["status"] = {"rendezvous": rendezvous, "replacements": replacements}
         self._tell({"type": event, "object": deepcopy(self.job)})
 
     def bookmark(self) -> None:

@@ -1,4 +1,4 @@
-"""Watches the one ElasticJob that this worker belongs to, and passes its rendezvous status on.
+"""Watches the one ElasticJob that this worker belongs to, passes its rendezvous status on, and tells which pods count.
 
 A list is authoritative; a watch goes on from it, in pieces of about half a minute, and is never more than
 three seconds from its next try. A piece that the API server does not end is a failure: nothing else tells a
@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from elasticjob.api import RendezvousStatus
+from elasticjob.members import read_replacements
 from elasticjob.objects import Object
+from elasticjob.pods import pod_name
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Gone, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
@@ -41,6 +43,11 @@ class JobWatch:
         self._last = ""  # the job's resourceVersion that was passed on last
         self._listening: asyncio.Timeout | None = None
         self._hurries = False
+        self._replacements: dict[int, int] = {}
+
+    def pod_of(self, index: int) -> str:
+        """The name of the one pod of this index that counts, by the status that was passed on last."""
+        return pod_name(self._job, index, self._replacements.get(index, 0))
 
     def again(self) -> None:
         """List anew, now: the watch may have fallen silent, and the other idle connections with it."""
@@ -106,13 +113,15 @@ class JobWatch:
             self._last = metadata["resourceVersion"]
             spec = job.get("spec", {})
             self._sized(spec.get("replicas", 1), spec.get("rendezvous", {}).get("workerLostSeconds"))
-            try:
-                status = RendezvousStatus.parse(job.get("status", {}).get("rendezvous"))
-            except ValidationError as error:
-                log.warning(
-                    "status.rendezvous of ElasticJob %s cannot be read: %s",
-                    self._job,
-                    error.errors()[0]["msg"],
-                )
-            else:
-                self._seen(status)
+            self._pass_on_status(job.get("status", {}))
+
+    def _pass_on_status(self, status: Object) -> None:
+        try:
+            replacements = read_replacements(status.get("replacements", ""))
+            rendezvous = RendezvousStatus.parse(status.get("rendezvous"))
+        except ValueError as error:
+            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            log.warning("the status of ElasticJob %s cannot be read: %s", self._job, why)
+        else:
+            self._replacements = replacements
+            self._seen(rendezvous)

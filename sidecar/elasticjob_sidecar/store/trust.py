@@ -32,8 +32,11 @@ class RoundTrust:
         driver: Driver,
         transport: Transport,
         failed: Callable[[str, ApiFailure], None],
+        pod_of: Callable[[int], str],
     ) -> None:
+        """`pod_of` names the one pod of an index that counts."""
         self._kube, self._job, self._driver, self._transport, self._failed = kube, job, driver, transport, failed
+        self._pod_of = pod_of
         self._known: dict[Member, bytes] = {}  # certificates of members, in DER form
         self._looked = False
 
@@ -80,7 +83,7 @@ class RoundTrust:
 
     async def _learn(self, indices: list[int]) -> None:
         records = await self._kube.list_workers(self._job, indices)
-        self._known |= dict(_certificates(self._job, records))
+        self._known |= dict(_certificates(records, self._pod_of))
 
     def _served(self) -> RendezvousStatus | None:
         """The job's status, when this worker is rank 0 of a formed round with others."""
@@ -100,12 +103,16 @@ class RoundTrust:
         return f"no valid certificate of worker {', '.join(missing)}" if missing else ""
 
 
-def _certificates(job: str, records: list[Object]) -> Iterator[tuple[Member, bytes]]:
-    """Those in ElasticWorkers, each with the incarnation whose it is."""
+def _certificates(records: list[Object], pod_of: Callable[[int], str]) -> Iterator[tuple[Member, bytes]]:
+    """Those in ElasticWorkers, each with the incarnation whose it is.
+
+    Only the record of the pod that counts is believed: no pod speaks for another worker, and none that somebody has
+    given a worker's name and service account for the worker itself.
+    """
     for record in records:
         try:
             name, spec = record["metadata"]["name"], record["spec"]
-            if name.rpartition("-")[0] == f"{job}-{spec['index']}":  # no pod speaks for another worker
+            if name == pod_of(spec["index"]):
                 yield Member(index=spec["index"], id=spec["id"]), der_of(spec["certificate"])
         except (KeyError, TypeError, ValueError) as error:
             log.debug("an ElasticWorker without a certificate: %s", error)

@@ -198,15 +198,23 @@ async def test_another_job_of_the_same_name_is_not_ours() -> None:
     assert rounds == [1]
 
 
-async def test_a_status_that_makes_no_sense_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("senseless", "replacements"), [({"round": "many"}, "0/1"), (at(7), "0/many")])
+async def test_a_status_that_makes_no_sense_is_passed_over(
+    senseless: Json, replacements: str, caplog: pytest.LogCaptureFixture
+) -> None:
     kube = FakeKube()
     kube.set_job(at(1))
-    async with watching(kube) as rounds:
-        kube.set_job({"round": "many"})
-        kube.set_job(at(2))
-        await asyncio.sleep(0.01)
-    assert rounds == [1, 2]
+    watch, rounds = silent_watch(kube)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    kube.set_job(senseless, replacements=replacements)
+    await asyncio.sleep(0.01)
+    assert (rounds, watch.pod_of(0)) == ([1], "job-0-0")
     assert "cannot be read" in caplog.text
+    kube.set_job(at(2), replacements="0-1/3")
+    await asyncio.sleep(0.01)
+    assert (rounds, watch.pod_of(0), watch.pod_of(2)) == ([1, 2], "job-0-3", "job-2-0")
+    task.cancel()
 
 
 async def test_troubles_are_counted_by_operation() -> None:

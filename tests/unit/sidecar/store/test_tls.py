@@ -272,6 +272,47 @@ async def test_no_pod_speaks_for_another_worker(world: World, caplog: pytest.Log
         assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, intruder)
 
 
+async def test_no_pod_that_does_not_count_speaks_for_the_one_that_does(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who may create pods can give one a worker's name and service account, and copy what the true record says."""
+    intruder, true = new_credentials(), world.kube.workers["job-1-0"]
+    world.kube.workers["job-1-7"] = {
+        "metadata": {"name": "job-1-7"},
+        "spec": true["spec"] | {"certificate": intruder.certificate},
+    }
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+        assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, intruder)
+
+
+async def test_a_pod_that_was_replaced_speaks_for_its_worker_no_more(world: World) -> None:
+    zero, _ = world.workers
+    second = new_credentials()
+    world.kube.workers["job-2-1"] = record_of_2(second.certificate) | {"metadata": {"name": "job-2-1"}}
+    world.kube.workers["job-2-0"] = record_of_2(new_credentials().certificate)
+    members = str(Members((zero.machine.me, TWO)))
+    formed = {"phase": "Formed", "round": 1, "participants": members, "store": zero.store}
+    world.kube.set_job(formed, replacements="2/1")
+    await until(lambda: world.kube.count("list workers") == 1)
+    assert await ask(zero, NAME, second) == "NotYet"
+
+
+async def test_who_was_let_in_stays_so_while_the_pod_after_it_is_on_its_way(formed: World) -> None:
+    """As its certificate is known; and the round stands."""
+    zero, one = formed.workers
+    participants = str(Members((zero.machine.me, one.machine.me)))
+    standing = {"phase": "Formed", "round": 1, "participants": participants, "store": zero.store}
+    assert await ask(zero, NAME, own(one)) == "ok"
+    for waiting in (1, 2):
+        formed.kube.set_job(standing | {"waiting": waiting}, replacements="1/1")
+        await until(lambda: zero.machine.job is not None and zero.machine.job.waiting == waiting)  # noqa: B023
+    assert await ask(zero, NAME, own(one)) == "ok"
+
+
 async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
