@@ -7,8 +7,8 @@ from model.mutations import Mutation
 
 SIDECAR, PLUGIN = "sidecar/elasticjob_sidecar", "trainer/elasticjob_torch"
 DRIVER, MACHINE = f"{SIDECAR}/driver.py", f"{SIDECAR}/membership/machine.py"
-CLIENT, WATCH, RECORD, RETRY = (
-    f"{SIDECAR}/kubernetes/{name}.py" for name in ("client", "job_watch", "worker_record", "retry")
+CLIENT, WATCH, RECORD, IDENTITY, RETRY = (
+    f"{SIDECAR}/kubernetes/{name}.py" for name in ("client", "job_watch", "worker_record", "identity", "retry")
 )
 ROUTES, SERVER = f"{SIDECAR}/trainer_api/routes.py", f"{SIDECAR}/trainer_api/server.py"
 TRUST, TUNNEL = f"{SIDECAR}/store/trust.py", f"{SIDECAR}/store/tunnel.py"
@@ -26,7 +26,7 @@ MUTATIONS = (
     Mutation(
         "the success of a pod of the same name is taken for this one's",
         RECORD,
-        " or not self._is_owned(found):\n            return None\n",
+        " or not self._me.owns(found):\n            return None\n",
         ":\n            return None\n",
         "wire",
     ),
@@ -103,8 +103,8 @@ MUTATIONS = (
     Mutation(
         "a request that changed while it was written counts as written",
         RECORD,
-        "replace_worker, self._with(request))\n        self._granted = wish\n",
-        "replace_worker, self._with(request))\n        self._granted = self._wishes\n",
+        "replace_worker, asking(self._stored, request))\n        self._granted = wish\n",
+        "replace_worker, asking(self._stored, request))\n        self._granted = self._wishes\n",
         "wire",
     ),
     Mutation(
@@ -123,9 +123,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a record that lost its labels or owner stays so",
-        RECORD,
-        "        self._ours = marked and stored",
-        "        self._ours = stored",
+        IDENTITY,
+        "        return marked and stored",
+        "        return stored",
         "wire",
     ),
     Mutation(

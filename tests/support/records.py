@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
+from elasticjob_sidecar.kubernetes.identity import Identity
+from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from support.sidecar_fakes import FakeKube
 
 ME = Identity(

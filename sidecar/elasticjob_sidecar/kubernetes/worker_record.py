@@ -14,11 +14,12 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, Members, RequestType, WorkerRequest
+from elasticjob.api import Members, RequestType, WorkerRequest
 from elasticjob.objects import Object
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
-from elasticjob_sidecar.kubernetes.requests import in_words, replacing
+from elasticjob_sidecar.kubernetes.identity import Identity, asking
+from elasticjob_sidecar.kubernetes.requests import in_words
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
@@ -27,24 +28,7 @@ log = logging.getLogger(__name__)
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
 SHORTEST_SHARE = 0.75
 WORD_SECONDS = 1.0  # then it is tried anew: a connection that was idle for minutes may be dead
-# The API server forgets who manages which field, and keeps no more account of it, which is two fifths of what a write
-# costs it. A record is written by its sidecar alone. In a write of the status it has no effect.
-UNMANAGED: list[Object] = [{}]
 FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Whose record it is: the pod, and this incarnation of its sidecar."""
-
-    pod_name: str
-    pod_uid: str
-    job: str
-    index: int
-    id: str
-    certificate: str
-    address: str
-    node: str = ""
 
 
 Handed = tuple[int | None, int | None]  # round and rank
@@ -253,7 +237,7 @@ class WorkerRecord:
             found = await self._kube.get_worker(self._me.pod_name)
         except Missing:
             wish = self._wishes
-            self._took(await self._kube.create_worker(self._body(self._request, version=None)))
+            self._took(await self._kube.create_worker(self._me.created(self._request)))
             self._wrote(NOTHING_HANDED, Progress(), None, Words())
             how = "created"
         else:
@@ -265,7 +249,7 @@ class WorkerRecord:
             self._shown |= (status.get("metrics") or {}).keys()
             self._written_words = Words(status.get("doubts") or "", status.get("answer"))
             version = found["metadata"]["resourceVersion"]
-            self._took(await self._kube.patch_worker(self._me.pod_name, self._body(self._request, version)))
+            self._took(await self._kube.patch_worker(self._me.pod_name, self._me.taken_over(self._request, version)))
             how = "taken over"
         self._granted = wish
         log.info("ElasticWorker %s is %s with id %s", self._me.pod_name, how, self._me.id)
@@ -273,27 +257,16 @@ class WorkerRecord:
     def _finished_before(self, found: Object) -> int | None:
         """The round that this pod's trainer has finished in, as an earlier incarnation has recorded it."""
         spec, request = found["spec"], found["spec"].get("request") or {}
-        if spec.get("id") == self._me.id or request.get("type") != RequestType.FINISH or not self._is_owned(found):
+        if spec.get("id") == self._me.id or request.get("type") != RequestType.FINISH or not self._me.owns(found):
             return None
         round_: int | None = request.get("round")
         return round_
 
     async def _write_request(self) -> None:
         wish, request = self._wishes, self._request
-        await self._guarded(self._kube.replace_worker, self._with(request))
+        await self._guarded(self._kube.replace_worker, asking(self._stored, request))
         self._granted = wish
         log.info("requested: %s", in_words(request))
-
-    def _with(self, request: WorkerRequest | None) -> Object:
-        """The whole object, as it was last seen, with this request: the API server has less to do than for a patch.
-
-        What others have changed since makes it a conflict, and so is never undone.
-        """
-        spec = {key: value for key, value in self._stored["spec"].items() if key != "request"}
-        if request is not None:
-            spec["request"] = request.dump()
-        metadata = {**self._stored["metadata"], "managedFields": UNMANAGED}
-        return {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": metadata, "spec": spec}
 
     async def _beat(self) -> None:
         handed, progress, imports, words = self._handed, self._progress, self._imports, replace(self._words)
@@ -334,36 +307,7 @@ class WorkerRecord:
             raise
 
     def _took(self, stored: Object) -> None:
-        """Somebody may have written to it, and without its labels and its owner the operator would not know it."""
-        meta, ours = stored["metadata"], self._metadata()
-        marked = ours["labels"].items() <= meta.get("labels", {}).items() and self._is_owned(stored)
+        """Somebody else may have written to it."""
         self._stored = stored
-        self._version = meta["resourceVersion"]
-        self._ours = marked and stored["spec"].get("id") == self._me.id
-
-    def _is_owned(self, stored: Object) -> bool:
-        """By this pod alone."""
-        return [one["uid"] for one in stored["metadata"].get("ownerReferences", [])] == [self._me.pod_uid]
-
-    def _metadata(self) -> Object:
-        me = self._me
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": me.pod_name, "uid": me.pod_uid, "blockOwnerDeletion": False}
-        labels = {JOB_LABEL: me.job, INDEX_LABEL: str(me.index)}
-        return {"name": me.pod_name, "labels": labels, "ownerReferences": [owner]}
-
-    def _body(self, request: WorkerRequest | None, version: str | None) -> Object:
-        me, metadata = self._me, self._metadata()
-        spec: Object = {
-            "job": me.job,
-            "index": me.index,
-            "id": me.id,
-            "certificate": me.certificate,
-            "address": me.address,
-            "node": me.node,
-        }
-        if version is not None:
-            metadata |= {"resourceVersion": version, "managedFields": UNMANAGED}
-            spec["request"] = replacing(request)
-        elif request is not None:
-            spec["request"] = request.dump()
-        return {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": metadata, "spec": spec}
+        self._version = stored["metadata"]["resourceVersion"]
+        self._ours = self._me.is_of(stored)

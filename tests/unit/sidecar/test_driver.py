@@ -10,7 +10,8 @@ import pytest
 from elasticjob.api import Cause, Member, Members, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.client import Unreachable
-from elasticjob_sidecar.kubernetes.worker_record import Identity, Progress, WorkerRecord
+from elasticjob_sidecar.kubernetes.identity import Identity
+from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts

@@ -9,7 +9,8 @@ from aiohttp import web
 
 from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.worker_record import Identity, WorkerRecord
+from elasticjob_sidecar.kubernetes.identity import Identity
+from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.view import view_of
