@@ -132,14 +132,14 @@ MUTATIONS = (
         "requests put off heartbeats",
         RECORD,
         "self._last_sign = min(put_off, self._last_beat + self._pace)",
-        "self._last_sign = loop.time()",
+        "self._last_sign = _now()",
         "wire",
     ),
     Mutation(
         "an answer waits for a request that is refused",
         RECORD,
-        "                elif self._owes_word:",
-        "                elif self._owes_word and self._granted >= self._wishes:",
+        "            is_word = self._owes_word\n",
+        "            is_word = self._owes_word and self._granted >= self._wishes\n",
         "wire",
     ),
     Mutation(
@@ -152,7 +152,7 @@ MUTATIONS = (
     Mutation(
         "all beat when a round ends",
         RECORD,
-        "            self._last_sign = self._last_beat = asyncio.get_running_loop().time()  # not now",
+        "            self._last_sign = self._last_beat = _now()  # not now",
         "            pass  # not now",
         "wire",
     ),

@@ -20,3 +20,15 @@ class Backoff:
     def next(self) -> float:
         delay, self._next = self._next, min(self._next * 2, LONGEST_SECONDS)
         return delay * random.uniform(0.5, 1.0)
+
+
+class Tries:
+    """How often one kind of thing has failed in a row, and how long to wait before the next."""
+
+    def __init__(self) -> None:
+        self.failures, self.backoff = 0, Backoff()
+
+    def over(self) -> None:
+        """It was done."""
+        self.failures = 0
+        self.backoff.reset()

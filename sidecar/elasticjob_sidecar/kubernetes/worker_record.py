@@ -9,6 +9,7 @@ seconds, and where there is no news nothing is, but a heartbeat every few minute
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from elasticjob.signs import backstop_seconds, heartbeat_seconds
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
 from elasticjob_sidecar.kubernetes.identity import Identity, asking
 from elasticjob_sidecar.kubernetes.requests import in_words
-from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.kubernetes.retry import Tries
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,8 @@ class WorkerRecord:
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
         self._wish = asyncio.Event()
+        self._new_word = asyncio.Event()  # since the last write was begun
+        self._giving_way: asyncio.Timeout | None = None  # of a write under way that is no word
         self._written = asyncio.Condition()
 
     @property
@@ -104,7 +107,7 @@ class WorkerRecord:
         """Whether a round stands, under an operator that challenges: then heartbeats are minutes apart. Else they find
         out soon if somebody has changed or deleted the record that asks for a round."""
         if self._quiet and not quiet:
-            self._last_sign = self._last_beat = asyncio.get_running_loop().time()  # not now: all ask for a round
+            self._last_sign = self._last_beat = _now()  # not now: all ask for a round
         self._quiet = quiet
 
     def named_worker_lost(self) -> float | None:
@@ -134,14 +137,14 @@ class WorkerRecord:
         if self._words.answer == challenge:
             return False
         self._words.answer = challenge
-        self._wish.set()
+        self._hurry()
         return True
 
     def doubt(self, members: Members) -> None:
         """Whom this worker doubts, all of them: written at once."""
         if self._words.doubts != (doubts := str(members)):
             self._words.doubts = doubts
-            self._wish.set()
+            self._hurry()
 
     def end(self) -> None:
         """There may be no next heartbeat: from now on a report is written at once."""
@@ -163,6 +166,13 @@ class WorkerRecord:
         if self._owes_report or (self._quiet and self._has_news):
             self._wish.set()
 
+    def _hurry(self) -> None:
+        """There is a new word: a pause ends, and another write soon."""
+        self._wish.set()
+        self._new_word.set()
+        if self._giving_way is not None and self._giving_way.when() is None:
+            self._giving_way.reschedule(_now() + WORD_SECONDS)
+
     @property
     def _has_news(self) -> bool:
         """Of that which is not to wait for minutes."""
@@ -181,52 +191,73 @@ class WorkerRecord:
 
     async def run(self) -> None:
         """Write, for ever."""
-        loop, backoff, trouble_log = asyncio.get_running_loop(), Backoff(), TroubleLog(log)
+        # two: what one kind of write has to wait for costs the other no time
+        words, others, trouble_log = Tries(), Tries(), TroubleLog(log)
         # a thousand workers do not beat as one
-        self._last_sign = self._last_beat = loop.time() - self._pace + random.uniform(0, self._pace)
-        failures = 0  # in a row
+        self._last_sign = self._last_beat = _now() - self._pace + random.uniform(0, self._pace)
         while True:
+            self._new_word.clear()
+            is_word = self._owes_word
+            tries = words if is_word else others
             try:
-                if not self._ours:
-                    await self._establish()
-                elif self._owes_word:  # somebody waits for it, and counts the seconds
-                    async with asyncio.timeout(WORD_SECONDS * 2 ** min(failures, 3)):
-                        await self._beat()
-                    self._last_sign = self._last_beat = loop.time()
-                elif self._granted < self._wishes:
-                    await self._write_request()
-                    # a sign of life as well; but a heartbeat tells more, and is put off once at most
-                    put_off = loop.time() - random.uniform(0, self._pace / 2)
-                    self._last_sign = min(put_off, self._last_beat + self._pace)
-                elif (left := self._last_sign + self._pace - loop.time()) <= 0 or self._owes_report:
-                    await self._beat()
-                    self._last_sign = self._last_beat = loop.time()
+                if is_word:  # somebody waits for it, and counts the seconds
+                    async with asyncio.timeout(WORD_SECONDS * 2 ** min(words.failures, 3)):
+                        await (self._beat() if self._ours else self._establish())
+                elif (write := self._due()) is not None:
+                    await self._give_way(write())
                 else:
-                    await self._idle(max(left, CLOCK_TICK))
+                    await self._idle(max(self._seconds_left, CLOCK_TICK))
                     continue
             except (ApiFailure, TimeoutError) as error:
-                failure = error if isinstance(error, ApiFailure) else Unreachable("no answer to a word that is awaited")
+                failure = error if isinstance(error, ApiFailure) else Unreachable("no answer, and a word is awaited")
                 self._failed("write", failure)
-                failures += 1
+                tries.failures += 1
                 if isinstance(failure, Missing | Denied):  # perhaps refused because somebody has changed it
                     self._ours = False
-                if failures > FAILURES_NOT_LOGGED or not isinstance(failure, Missing | Conflict):
+                if tries.failures > FAILURES_NOT_LOGGED or not isinstance(failure, Missing | Conflict):
                     trouble_log.warn(f"cannot write ElasticWorker {self._me.pod_name}: {failure}")
-                await asyncio.sleep(backoff.longest() if isinstance(failure, Denied) else backoff.next())
+                slowly = isinstance(failure, Denied) and not is_word
+                await self._pause(tries.backoff.longest() if slowly else tries.backoff.next())
             else:
-                failures = 0
-                backoff.reset()
+                others.over()
+                if not self._owes_word:
+                    words.over()
                 trouble_log.over(f"ElasticWorker {self._me.pod_name} is written again")
                 async with self._written:
                     self._written.notify_all()
 
+    def _due(self) -> Callable[[], Awaitable[None]] | None:
+        """The next write that is no word."""
+        if not self._ours:
+            return self._establish
+        if self._granted < self._wishes:
+            return self._write_request
+        return self._beat if self._seconds_left <= 0 or self._owes_report else None
+
+    @property
+    def _seconds_left(self) -> float:
+        """Until a heartbeat is due."""
+        return self._last_sign + self._pace - _now()
+
+    async def _give_way(self, write: Awaitable[None]) -> None:
+        """A new word ends it soon: it is made anew after the word, and reads the object first if it was made already."""
+        async with asyncio.timeout(None) as self._giving_way:
+            try:
+                await write
+            finally:
+                self._giving_way = None
+
+    async def _pause(self, seconds: float) -> None:
+        """A new word ends it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._new_word.wait()
+
     async def _idle(self, seconds: float) -> None:
         self._wish.clear()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wish.wait()
-        except TimeoutError:
-            pass
 
     async def _establish(self) -> None:
         """Make the object this incarnation's, whatever an earlier sidecar or pod of this name left.
@@ -266,6 +297,9 @@ class WorkerRecord:
         wish, request = self._wishes, self._request
         await self._guarded(self._kube.replace_worker, asking(self._stored, request))
         self._granted = wish
+        # a sign of life as well; but a heartbeat tells more, and is put off once at most
+        put_off = _now() - random.uniform(0, self._pace / 2)
+        self._last_sign = min(put_off, self._last_beat + self._pace)
         log.info("requested: %s", in_words(request))
 
     async def _beat(self) -> None:
@@ -289,6 +323,7 @@ class WorkerRecord:
         self._heartbeat += 1
         self._wrote(handed, progress, imports, words)
         self._share = random.uniform(SHORTEST_SHARE, 1)
+        self._last_sign = self._last_beat = _now()
 
     def _wrote(self, handed: Handed, progress: Progress, imports: str | None, words: Words) -> None:
         """What the object holds now."""
@@ -311,3 +346,7 @@ class WorkerRecord:
         self._stored = stored
         self._version = stored["metadata"]["resourceVersion"]
         self._ours = self._me.is_of(stored)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

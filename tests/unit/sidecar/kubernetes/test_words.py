@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from elasticjob.api import Cause, Member, Members, RequestType, WorkerRequest
-from elasticjob_sidecar.kubernetes.client import Unreachable
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Unreachable
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from support.records import record_of, running
 from support.sidecar_fakes import FakeKube, Json
@@ -36,6 +36,11 @@ async def at_once(kube: FakeKube, **expected: object) -> None:
     """Within a blink."""
     await asyncio.sleep(0.01)
     assert {key: status(kube).get(key) for key in expected} == expected
+
+
+async def never(*_: object) -> Json:
+    await asyncio.Event().wait()
+    return {}
 
 
 async def test_that_it_will_answer_is_said_soon_but_not_with_the_first_join() -> None:
@@ -76,17 +81,17 @@ async def test_an_answer_is_written_at_once_and_once() -> None:
         await at_once(kube, answer=8)
 
 
-async def test_an_answer_does_not_wait_for_a_request_that_is_refused() -> None:
+@pytest.mark.parametrize("refusal", [Unreachable("away"), Denied("forbidden", 403)], ids=["away", "denied"])
+async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: ApiFailure) -> None:
     kube = FakeKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
-        kube.fail["patch"] = [Unreachable("away")] * 100
+        kube.fail["replace"] = [refusal] * 100
         record.want(JOIN)
         await asyncio.sleep(10)
         record.answer(7)
-        await asyncio.sleep(3.1)
-        assert status(kube)["answer"] == 7
+        await at_once(kube, answer=7)
 
 
 async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
@@ -112,6 +117,101 @@ async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
         assert kube.count("status") == 2
         kube.open.set()
         await at_once(kube, answer=7)
+
+
+async def test_an_answer_waits_a_second_at_most_for_another_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is made anew behind it."""
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        replace_worker = kube.replace_worker
+        monkeypatch.setattr(kube, "replace_worker", never)
+        record.want(JOIN)
+        await asyncio.sleep(0.5)
+        assert record.answer(7)
+        await asyncio.sleep(0.5)
+        record.doubt(TWO)
+        monkeypatch.setattr(kube, "replace_worker", replace_worker)
+        await asyncio.sleep(0.49)
+        assert "status" not in kube.workers["job-0-0"]
+        await asyncio.sleep(0.02)
+        await at_once(kube, answer=7, doubts="1-2/a.0")
+        await record.written()
+        assert kube.request("job-0-0") == JOIN.dump()
+
+
+async def test_an_answer_does_not_wait_for_a_write_that_arrived_and_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The object is newer than it knows then."""
+    kube = FakeKube()
+    record = challenged(kube)
+    replace_worker = kube.replace_worker
+
+    async def unanswered(name: str, body: Json) -> Json:
+        await replace_worker(name, body)
+        return await never(name, body)
+
+    async with running(record):
+        await record.written()
+        monkeypatch.setattr(kube, "replace_worker", unanswered)
+        record.want(JOIN)
+        await asyncio.sleep(0.5)
+        record.answer(7)
+        await asyncio.sleep(1.2)
+        assert status(kube)["answer"] == 7
+
+
+async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    get_worker = kube.get_worker
+    monkeypatch.setattr(kube, "get_worker", never)
+    async with running(record):
+        await asyncio.sleep(0.5)
+        record.answer(7)
+        await asyncio.sleep(0.5)
+        monkeypatch.setattr(kube, "get_worker", get_worker)
+        await asyncio.sleep(0.6)
+        assert status(kube)["answer"] == 7
+
+
+async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        kube.patch("job-0-0", {"metadata": {"labels": None}})
+        kube.fail["status"] = [Denied("metadata", 403)]
+        record.answer(7)
+        await asyncio.sleep(0.2)
+        assert status(kube)["answer"] == 7
+
+
+async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_apart() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        kube.fail["status"] = [Denied("forbidden", 403)] * 1000
+        record.answer(7)
+        await asyncio.sleep(60)
+    assert 20 <= kube.count("status") <= 45
+
+
+async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_writes() -> None:
+    kube = FakeKube()
+    record = challenged(kube)
+    async with running(record):
+        await record.written()
+        kube.fail["replace"] = [Unreachable("away")] * 5
+        record.want(JOIN)
+        await asyncio.sleep(1)
+        kube.open.clear()
+        record.answer(7)
+        await asyncio.sleep(1.2)
+        assert kube.count("status") == 2
 
 
 async def test_doubts_are_written_and_withdrawn_at_once() -> None:
