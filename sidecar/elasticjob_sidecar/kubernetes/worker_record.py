@@ -240,7 +240,7 @@ class WorkerRecord:
         return self._last_sign + self._pace - _now()
 
     async def _give_way(self, write: Awaitable[None]) -> None:
-        """A new word ends it soon: it is made anew after the word, and reads the object first if it was made already."""
+        """A new word ends it soon. It is made anew afterwards, with a look at the object if it was made already."""
         async with asyncio.timeout(None) as self._giving_way:
             try:
                 await write

@@ -57,6 +57,8 @@ class Lines:
                     if group is not None:
                         self._open(group)
                 if self._round is None:
+                    if self._driver.standing.quiet:  # a round stands in which it hears nobody
+                        self._doubt(Members())
                     await next_change.wait()
                     continue
                 self._look(self._round)

@@ -152,6 +152,21 @@ async def test_who_loses_line_and_watch_at_once_answers_in_time(scene: Scene) ->
     await scene.until(lambda: answer(lost) == 1, "the answer", PROOF)
 
 
+@pytest.mark.parametrize("left", [slice(0, 1), slice(1, 3)], ids=["who trains alone", "who became a spare"])
+def test_a_doubt_is_taken_back_by_who_has_nobody_to_hear_in_the_next_round(left: slice) -> None:
+    async def play(scene: Scene) -> None:
+        pods = await in_round(scene)
+        pods[3].network.partition()
+        await scene.until(lambda: doubts(pods[0]) == name(pods[3]), "rank 0's doubt", DOUBT + SOON)
+        scene.tell("Forming", 2, *pods[:3], challenge={})
+        await asyncio.sleep(1)
+        assert doubts(pods[0]) == name(pods[3]), "which may be what the round waits for"
+        scene.tell("Formed", 2, *pods[left], challenge={})
+        await scene.until(lambda: doubts(pods[0]) == "", "the doubt's end", SOON)
+
+    Scene().run(play)
+
+
 @played
 async def test_a_doubt_of_an_earlier_round_is_taken_back_in_the_next(scene: Scene) -> None:
     pods = await in_round(scene)
