@@ -139,7 +139,9 @@ class ElasticWorkerStatus(Model):
     """How the worker is. The operator judges a heartbeat by its change, never by a clock of the worker."""
 
     heartbeat: Count | None = Field(
-        None, description="Grows by one every few minutes while the sidecar lives, and with each report."
+        None,
+        description="Grows by one while the sidecar lives: every few minutes while a round stands, every few seconds "
+        "while one forms, and with each report.",
     )
     doubts: MembersField = Field(
         default_factory=Members,

@@ -181,7 +181,7 @@ class Driver:
             self.metrics.first_step.over(self._now())
         for ticket, answer in output.answers:
             self._answer(ticket, answer)
-        self._record.rest(self.standing.quiet)
+        self._record.rest(self.standing.quiet, challenges=self.standing.challenges)
         self._record.want(output.request)
         if (asked := self.standing.asked) is not None and self._record.answer(asked):
             log.info("challenge %d asks this worker whether it lives", asked)

@@ -5,7 +5,7 @@ the newest wish: a request replaced before it was written is never written. Each
 resourceVersion that it was made for, so one that lingers in a paused API server cannot undo a later one.
 It never gives up: it tries again at most three seconds apart, for as long as it takes, and says once a minute
 what it waits for. Requests, answers and doubts are written at once, a new rank and what rank 0's script reports within
-seconds, and where there is no news nothing is, but a heartbeat every few minutes.
+seconds; where there is no news nothing is but a heartbeat, and while a round stands that is one every few minutes.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class WorkerRecord:
         self._written_imports: str | None = None
         self._words, self._written_words = Words(answer=0), Words()
         self._share = 1.0  # of the time between two heartbeats: those of a thousand workers drift apart
-        self._quiet = False
+        self._quiet = self._challenges = False
         self._last_sign = self._last_beat = 0.0
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
@@ -103,12 +103,13 @@ class WorkerRecord:
         self._job_size, self._job_worker_lost = replicas, worker_lost
         self._wish.set()
 
-    def rest(self, quiet: bool) -> None:
+    def rest(self, quiet: bool, *, challenges: bool) -> None:
         """Whether a round stands, under an operator that challenges: then heartbeats are minutes apart. Else they find
-        out soon if somebody has changed or deleted the record that asks for a round."""
+        out soon if somebody has changed or deleted the record that asks for a round; and an operator that writes no
+        challenges goes by them."""
         if self._quiet and not quiet:
             self._last_sign = self._last_beat = _now()  # not now: all ask for a round
-        self._quiet = quiet
+        self._quiet, self._challenges = quiet, challenges
 
     def named_worker_lost(self) -> float | None:
         """The silence after which this worker is lost, where its trainer or the job has named one."""
@@ -120,7 +121,7 @@ class WorkerRecord:
         """Seconds between two writes of the status."""
         if self._quiet and not self._has_news:
             return backstop_seconds(self._job_size) * self._share
-        return heartbeat_seconds(self._job_size, self.named_worker_lost())
+        return heartbeat_seconds(self._job_size, None if self._challenges else self.named_worker_lost())
 
     def report(self, progress: Progress) -> None:
         """What the script reports: rank 0's is the job's, and written within seconds."""

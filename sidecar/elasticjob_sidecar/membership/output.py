@@ -36,10 +36,14 @@ class Standing(NamedTuple):
         return challenge.number if challenge is not None and self.me in challenge.members else None
 
     @property
+    def challenges(self) -> bool:
+        """The job's operator challenges whom it doubts."""
+        return self.job is not None and self.job.challenge is not None
+
+    @property
     def quiet(self) -> bool:
-        """A round stands, under an operator that challenges whom it doubts."""
-        job = self.job
-        return job is not None and job.challenge is not None and job.phase is not RendezvousPhase.FORMING
+        """A round stands, under an operator that challenges."""
+        return self.job is not None and self.challenges and self.job.phase is not RendezvousPhase.FORMING
 
     @property
     def tunnel_round(self) -> int:

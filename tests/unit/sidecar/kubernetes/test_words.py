@@ -22,7 +22,7 @@ TWO = Members([Member(1, "a.0"), Member(2, "a.0")])
 
 def challenged(kube: FakeKube, replicas: int = 4) -> WorkerRecord:
     record = record_of(kube)
-    record.rest(True)
+    record.rest(True, challenges=True)
     record.job_sized(replicas, None)
     return record
 
@@ -318,13 +318,24 @@ async def test_a_round_that_ends_makes_no_heartbeat_at_once_but_soon() -> None:
     async with running(record := challenged(kube)):
         await asyncio.sleep(100)
         before = kube.count("status")
-        record.rest(False)
+        record.rest(False, challenges=True)
         record.want(JOIN)
         await asyncio.sleep(2)
         assert kube.count("status") == before
         kube.workers.clear()
         await asyncio.sleep(8)
         assert kube.request("job-0-0") == JOIN.dump()
+
+
+async def test_a_limit_that_is_named_hurries_no_heartbeat() -> None:
+    """Nobody goes by them: a thousand workers would write four times as often while a round forms."""
+    kube = FakeKube()
+    record = record_of(kube)
+    record.rest(False, challenges=True)
+    record.job_sized(1024, 10)
+    async with running(record):
+        await asyncio.sleep(600)
+    assert 25 <= kube.count("status") <= 29
 
 
 async def test_imports_do_not_wait_for_minutes() -> None:
