@@ -46,7 +46,7 @@ def backstop_seconds(workers: int) -> float:
 
 
 def heartbeat_seconds(workers: int, worker_lost: float | None) -> float:
-    """As `backstop_seconds`, while a round forms or there is news; `worker_lost` is None then. An operator that does not
-    challenge goes by heartbeats alone: three of them always fit into the `worker_lost` that is named."""
+    """As `backstop_seconds`, while a round forms or there is news; `worker_lost` is None then. An operator that
+    does not challenge goes by heartbeats alone: three of them always fit into the `worker_lost` that is named."""
     silence = worker_lost or max(15.0, workers / 16)
     return max(5.0, min(silence / 3, workers / 48))

@@ -110,8 +110,8 @@ MUTATIONS = (
     Mutation(
         "a write whose answer was lost is repeated without a look at the object",
         RECORD,
-        "            self._took(found)\n            self._heartbeat =",
-        "            self._heartbeat =",
+        "            self._took(found)\n            self._note",
+        "            self._note",
         "wire",
     ),
     Mutation(

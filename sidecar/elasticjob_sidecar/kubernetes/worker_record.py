@@ -277,12 +277,13 @@ class WorkerRecord:
                 self.recall(finished)
             wish = self._wishes
             status = found.get("status", {})
-            self._heartbeat = max(self._heartbeat, status.get("heartbeat") or 0)
-            self._shown |= (status.get("metrics") or {}).keys()
+            self._note(status)
             self._written_words = Words(status.get("doubts") or "", status.get("answer"))
             version = found["metadata"]["resourceVersion"]
             self._took(await self._kube.patch_worker(self._me.pod_name, self._me.taken_over(self._request, version)))
             how = "taken over"
+        if not self._ours:
+            raise Conflict(f"ElasticWorker {self._me.pod_name} is not kept as it was written")
         self._granted = wish
         log.info("ElasticWorker %s is %s with id %s", self._me.pod_name, how, self._me.id)
 
@@ -339,8 +340,13 @@ class WorkerRecord:
         except Conflict:
             found = await self._kube.get_worker(self._me.pod_name)
             self._took(found)
-            self._heartbeat = max(self._heartbeat, found.get("status", {}).get("heartbeat") or 0)
+            self._note(found.get("status", {}))
             raise
+
+    def _note(self, status: Object) -> None:
+        """What the next heartbeat has to count on from, and to clear."""
+        self._heartbeat = max(self._heartbeat, status.get("heartbeat") or 0)
+        self._shown |= (status.get("metrics") or {}).keys()
 
     def _took(self, stored: Object) -> None:
         """Somebody else may have written to it."""

@@ -1,6 +1,7 @@
 """The worker's record: what is written, in which order, and what survives failures. In virtual time."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from copy import deepcopy
@@ -307,6 +308,44 @@ async def test_a_record_that_somebody_else_claimed_is_claimed_back() -> None:
 
 
 STRIPPED = [{"labels": {"elasticjob.io/job": None}}, {"labels": {"elasticjob.io/index": "7"}}, {"ownerReferences": []}]
+
+
+async def test_a_record_that_is_not_kept_as_it_was_written_is_a_trouble_as_others(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a webhook strips its labels: it is tried again, but not without a pause."""
+    kube = FakeKube()
+    record = record_of(kube)
+
+    async def stripped(_: str, body: Json) -> Json:
+        return kube.patch("job-0-0", body | {"metadata": body["metadata"] | {"labels": None}})
+
+    async with running(record):
+        await record.written()
+        monkeypatch.setattr(kube, "patch_worker", stripped)
+        kube.patch("job-0-0", {"metadata": {"labels": None}})
+        before = kube.count("get")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(60):
+                record.want(JOIN)
+                await record.written()
+        assert 20 <= kube.count("get") - before <= 30
+        assert "ElasticWorker job-0-0 is not kept as it was written" in caplog.text
+        monkeypatch.undo()
+        async with asyncio.timeout(4):
+            await record.written()
+
+
+async def test_metrics_that_somebody_else_wrote_are_cleared_too() -> None:
+    kube = FakeKube()
+    record = record_of(kube)
+    async with running(record):
+        record.report(Progress(1, 10, {"loss": 0.5}))
+        await asyncio.sleep(5.1)
+        kube.patch("job-0-0", {"status": {"metrics": {"foreign": 1.0}}})
+        record.report(Progress(2, 10, {"loss": 0.25}))
+        await asyncio.sleep(6)
+        assert kube.workers["job-0-0"]["status"]["metrics"] == {"loss": 0.25}
 
 
 @pytest.mark.parametrize("policy", [False, True], ids=["taken as it is", "refused by the admission policy"])
