@@ -135,12 +135,18 @@ async def run(
         raise StartError(str(error)) from None
     sidecar = Sidecar(config, id, kube, credentials, ports)
     try:
-        await sidecar.serve()
+        await _listen(sidecar)
         log.info("worker %d of %s/%s starts", config.index, config.namespace, config.job)
         await sidecar.run(stop)
         log.info("stopped")
-    except OSError as error:
-        raise StartError(f"cannot listen: {error.strerror or error}; is another sidecar running in this pod?") from None
     finally:
         await sidecar.close()
         await kube.close()
+
+
+async def _listen(sidecar: Sidecar) -> None:
+    """Raises StartError."""
+    try:
+        await sidecar.serve()
+    except OSError as error:
+        raise StartError(f"cannot listen: {error.strerror or error}; is another sidecar running in this pod?") from None

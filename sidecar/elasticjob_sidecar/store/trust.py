@@ -56,6 +56,8 @@ class RoundTrust:
                 except ApiFailure as failure:
                     self._failed("list", failure)
                     missing = str(failure)
+                except OSError as error:  # the key is handed to TLS in a file, and there may be no more
+                    missing = str(error)
                 if missing:
                     trouble_log.warn(f"not all members of round {served.round} can be let in to its store: {missing}")
                     await self._pause(backoff.next(), served.round)

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from elasticjob_sidecar import app, sockets
+from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_torch import wire
@@ -403,3 +406,34 @@ async def test_a_part_that_does_not_stop_is_left_behind(
         await worker.sidecar.run(worker.stopping)
     assert "the sidecar's tasks did not stop within 0.05 s" in caplog.text
     freed.set()
+
+
+class ClosableKube(FakeKube):
+    def __init__(self, *_: object) -> None:
+        super().__init__()
+
+    async def close(self) -> None:
+        pass
+
+
+async def started(http: aiohttp.ClientSession, folder: Path) -> None:
+    """A whole sidecar."""
+    worker = Worker(FakeKube(), 0, http)
+    config = worker.sidecar._config.model_copy(update={"state_dir": folder})
+    await app.run(config, worker.credentials, worker.ports, InCluster("127.0.0.1", 1))
+
+
+@pytest.mark.parametrize(
+    ("part", "error"), [("serve", app.StartError), ("run", OSError)], ids=["while it starts", "while it runs"]
+)
+async def test_a_port_that_is_taken_is_told_and_nothing_else_as_that(
+    part: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(app, "Kube", ClosableKube)
+    monkeypatch.setattr(app.Sidecar, part, fail)
+    async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
+        with pytest.raises(error, match="Too many open files"):
+            await started(http, tmp_path)

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -213,6 +215,24 @@ async def test_certificates_are_asked_for_again_until_all_are_there(world: World
         world.kube.patch("job-1-0", {"spec": {"certificate": published}})
         await until(lambda: world.kube.count("list workers") >= 3)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+
+
+async def test_members_are_let_in_once_there_are_files_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key is handed to TLS in a file that is only in memory."""
+    make, failures = os.memfd_create, [OSError(errno.EMFILE, "Too many open files")] * 2
+
+    def sometimes(name: str) -> int:
+        if failures:
+            raise failures.pop()
+        return make(name)
+
+    monkeypatch.setattr(os, "memfd_create", sometimes)
+    await world.form()
+    zero, one = world.workers
+    async with store() as server:
+        await zero.serve_store(1, server)
+        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+    assert not failures
 
 
 async def test_the_next_round_does_not_wait_for_the_trouble_of_this_one(
