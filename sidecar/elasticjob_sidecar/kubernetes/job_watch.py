@@ -8,7 +8,7 @@ server that has fallen silent from a job that does not change. resourceVersions 
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pydantic import ValidationError
 
@@ -16,7 +16,7 @@ from elasticjob.api import RendezvousStatus
 from elasticjob.members import read_replacements
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Gone, KubeApi
+from elasticjob_sidecar.kubernetes.client import REQUEST_SECONDS, ApiFailure, Denied, Gone, KubeApi
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
@@ -41,8 +41,9 @@ class JobWatch:
         self._sized, self._seen, self._failed = sized, seen, failed
         self._version = ""  # where to watch on from; empty: list first
         self._last = ""  # the job's resourceVersion that was passed on last
-        self._listening: asyncio.Timeout | None = None
-        self._hurries = False
+        self._call: asyncio.Timeout | None = None  # of the list or watch that is under way
+        self._grace = 0.0  # seconds that it has left when it is to be made anew
+        self._hurry: float | None = None  # seconds that the next list may take, until one has succeeded
         self._replacements: dict[int, int] = {}
 
     def pod_of(self, index: int) -> str:
@@ -51,9 +52,10 @@ class JobWatch:
 
     def again(self) -> None:
         """List anew, now: the watch may have fallen silent, and the other idle connections with it."""
-        if self._listening is not None:
-            self._hurries = True
-            self._listening.reschedule(asyncio.get_running_loop().time())
+        if self._hurry is None:
+            self._hurry, self._version = HURRY_SECONDS, ""
+            if self._call is not None:
+                self._call.reschedule(asyncio.get_running_loop().time() + self._grace)
 
     async def run(self) -> None:
         """Watch, for ever."""
@@ -78,14 +80,21 @@ class JobWatch:
 
     async def _follow(self, opened: Callable[[], None]) -> None:
         if not self._version:
-            seconds, self._hurries = HURRY_SECONDS if self._hurries else None, False
-            async with asyncio.timeout(seconds):
-                await self._list()
-        async with asyncio.timeout(None) as self._listening:
+            seconds = self._hurry
+            if seconds is not None:  # the API server may only be slow
+                self._hurry = min(2 * seconds, REQUEST_SECONDS)
+            await self._until_asked(self._list(), seconds, HURRY_SECONDS)
+            self._hurry = None
+        await self._until_asked(self._listen(opened), None, 0.0)
+
+    async def _until_asked(self, call: Awaitable[None], seconds: float | None, grace: float) -> None:
+        """Make a call, which `again` ends after `grace`. Raises TimeoutError."""
+        async with asyncio.timeout(seconds) as self._call:
+            self._grace = grace
             try:
-                await self._listen(opened)
+                await call
             finally:
-                self._listening = None
+                self._call = None
 
     async def _listen(self, opened: Callable[[], None]) -> None:
         seconds = random.randint(*WATCH_SECONDS)

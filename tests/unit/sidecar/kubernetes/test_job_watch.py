@@ -94,6 +94,59 @@ async def test_who_asks_for_it_does_not_wait_for_a_dead_connection() -> None:
     task.cancel()
 
 
+async def test_who_asks_for_it_in_a_pause_is_not_forgotten() -> None:
+    """What the watch would go on from may be as dead as it was."""
+    kube = FakeKube()
+    kube.set_job(at(1))
+    watch, rounds = silent_watch(kube)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    kube.end_watches()
+    await asyncio.sleep(0.01)
+    kube.open.clear()
+    watch.again()
+    await asyncio.sleep(1.5)
+    assert [operation for operation, _ in kube.calls] == ["list", "watch", "list", "list"]
+    kube.set_job(at(2))
+    kube.open.set()
+    await asyncio.sleep(0.2)
+    assert rounds == [1, 2]
+    task.cancel()
+
+
+async def test_who_asks_for_it_while_it_lists_does_not_wait_for_a_dead_connection_either() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    kube.open.clear()
+    watch, _ = silent_watch(kube)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    watch.again()
+    await asyncio.sleep(1.3)
+    assert kube.count("list") == 2
+    task.cancel()
+
+
+async def test_an_api_server_that_takes_longer_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is asked for."""
+    kube = FakeKube()
+    kube.set_job(at(1))
+    list_job = kube.list_job
+
+    async def slowly(name: str) -> Json:
+        await asyncio.sleep(3)
+        return await list_job(name)
+
+    monkeypatch.setattr(kube, "list_job", slowly)
+    watch, rounds = silent_watch(kube)
+    task = asyncio.create_task(watch.run())
+    for _ in range(40):
+        watch.again()
+        await asyncio.sleep(0.25)
+    assert rounds == [1]
+    task.cancel()
+
+
 async def test_a_job_without_status_is_seen_too() -> None:
     kube = FakeKube()
     kube.set_job(None)
