@@ -150,8 +150,8 @@ class Transport:
 
     async def _receive(self, listener: TunnelListener, caller: Caller, admit: Admit, admitted: Admitted) -> None:
         try:
-            async with asyncio.timeout(admission_seconds(len(self._trust.members) if self._trust else 0)):
-                connection, claim, is_line = await self._identify(listener, caller)
+            async with asyncio.timeout(None) as limit:
+                connection, claim, is_line = await self._identify(listener, caller, limit)
         except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
             code = error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER
             self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
@@ -167,12 +167,18 @@ class Transport:
         self._turned_away.info("a caller from %s was not let in: %s", address, why)
         self._refused(code)
 
-    async def _identify(self, listener: TunnelListener, caller: Caller) -> tuple[Connection, Claim, bool]:
-        """Who calls, and whether for a line. Raises Refused, OSError (ssl.SSLError) or TimeoutError."""
+    async def _identify(
+        self, listener: TunnelListener, caller: Caller, limit: asyncio.Timeout
+    ) -> tuple[Connection, Claim, bool]:
+        """Who calls, and whether for a line; `limit` is set by how many come with it. Raises Refused, OSError
+        (ssl.SSLError) or TimeoutError."""
+        began = asyncio.get_running_loop().time()
+        limit.reschedule(began + admission_seconds(len(self._trust.members) if self._trust else 0))
         hello = await caller.hello()
         async with asyncio.timeout(TRUST_SECONDS):
             while (trust := self._trust) is None:
                 await self._trusting.wait()
+        limit.reschedule(began + admission_seconds(len(trust.members)))
         is_line = trust.line_name.encode() in hello
         if not is_line and trust.store_name.encode() not in hello:
             raise Refused(Code.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")

@@ -151,6 +151,28 @@ async def test_a_silent_caller_is_closed(formed: World, monkeypatch: pytest.Monk
     writer.close()
 
 
+async def test_who_comes_before_the_round_has_the_time_that_its_members_have(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a large round come at once, and it may be long before it is one's turn."""
+    monkeypatch.setattr(transport, "ADMISSION_SECONDS", 1.0)
+    monkeypatch.setattr(transport, "ADMISSION_SECONDS_EACH", DEADLINE)
+    zero, one = world.workers
+    at_the_port = zero.sidecar.tunnel._transport._listener
+    assert at_the_port is not None
+    secure = at_the_port.secure
+
+    async def in_turn(*asked: Any) -> Any:
+        await asyncio.sleep(1.1)
+        return await secure(*asked)
+
+    monkeypatch.setattr(at_the_port, "secure", in_turn)
+    asking = asyncio.create_task(ask(zero, NAME, own(one)))
+    await until(lambda: len(at_the_port.slots) == 1)
+    world.job("Formed", 1, zero, one)
+    assert await asking == "NotYet"
+
+
 async def test_rank_0_only_serves_the_store(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "TRUST_SECONDS", 0.05)
     zero, one = formed.workers
