@@ -12,15 +12,15 @@ LOGGED_A_MINUTE = 10
 
 
 class TroubleLog:
-    def __init__(self, log: logging.Logger, repeat: float = REPEAT_SECONDS) -> None:
-        self._log, self._repeat = log, repeat
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
         self._trouble = ""
         self._logged_at = 0.0
 
     def warn(self, sentence: str) -> None:
         """It does not work, and this is why."""
         now = asyncio.get_running_loop().time()
-        if sentence != self._trouble or now - self._logged_at >= self._repeat:
+        if sentence != self._trouble or now - self._logged_at >= REPEAT_SECONDS:
             self._log.warning(sentence)
             self._trouble, self._logged_at = sentence, now
 

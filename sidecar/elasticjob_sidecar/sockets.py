@@ -15,10 +15,9 @@ def keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, value in (
-        ("TCP_KEEPIDLE", IDLE),
-        ("TCP_KEEPINTVL", INTERVAL),
-        ("TCP_KEEPCNT", PROBES),
-        ("TCP_USER_TIMEOUT", int(GONE_SECONDS * 1000)),
+        (socket.TCP_KEEPIDLE, IDLE),
+        (socket.TCP_KEEPINTVL, INTERVAL),
+        (socket.TCP_KEEPCNT, PROBES),
+        (socket.TCP_USER_TIMEOUT, int(GONE_SECONDS * 1000)),
     ):
-        if hasattr(socket, option):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)

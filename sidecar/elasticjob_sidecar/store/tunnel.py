@@ -68,7 +68,7 @@ class Tunnel:
     async def wait_for_store(self, round: int, patience: float) -> None:
         """Return once the store of `round` answers through the tunnel. Raises Refused."""
         self._driver.standing.check_round(round)
-        why: list[str] = []
+        why = ["rank 0's sidecar does not answer"]  # the last time that it was tried
         serves = asyncio.create_task(self._until_it_serves(round, why))
         broken = asyncio.create_task(self._until_it_breaks(round))
         try:
@@ -79,8 +79,7 @@ class Tunnel:
         finally:
             serves.cancel()
             broken.cancel()
-        last = why[-1] if why else "rank 0's sidecar does not answer"
-        raise Refused(Code.STORE_TIMEOUT, f"the store of round {round} did not answer within {patience:g} s: {last}")
+        raise Refused(Code.STORE_TIMEOUT, f"the store of round {round} did not answer within {patience:g} s: {why[0]}")
 
     async def _until_it_serves(self, round: int, why: list[str]) -> None:
         pause = FIRST_RETRY_SECONDS
@@ -88,7 +87,7 @@ class Tunnel:
             try:
                 connection = await self._connect(round)
             except (Refused, OSError, TimeoutError) as error:
-                why.append(str(error) or "rank 0's sidecar does not answer")
+                why[:] = [str(error) or "rank 0's sidecar does not answer"]
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
