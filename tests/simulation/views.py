@@ -64,7 +64,7 @@ class Views:
         members = self._formed.get((job, round.number))
         if members is None:
             self.complain(f"{what}, which was never formed")
-        elif round.rank >= len(members) or members[round.rank] != me:
+        elif round.rank >= len(members) or not _is_or_was(me, members[round.rank]):
             self.complain(f"{what}, but its members are {members}, and this is {me}")
         elif len(members) != round.world_size:
             self.complain(f"{what}, but it has {len(members)} members")
@@ -108,3 +108,10 @@ class Views:
             return
         if sidecar.process.woken_at < now - GONE_SECONDS and sidecar.sidecar.driver._machine.trainer == trainer:
             self.complain(f"{who}: the sidecar has not noticed that its trainer was killed")
+
+
+def _is_or_was(me: Member, member: Member) -> bool:
+    """Whether `member` is this incarnation of the sidecar or one before it in its pod: an agent that stood still reads
+    the answer of a sidecar that has been killed since."""
+    (batch, _, now), (of, _, then) = me.id.partition("."), member.id.partition(".")
+    return (member.index, of) == (me.index, batch) and int(then) <= int(now)
