@@ -17,7 +17,7 @@ JOINS = "Rendezvous'ing worker group"
 COMPLETE = "Rendezvous complete for workers"
 # of the plug-in
 IN_ROUND = re.compile(r"elasticjob: round \d+: rank ")
-PARKED = "parked for the next round"
+PARKED = re.compile(r"elasticjob: parked for the (first|next) round")
 ASKS = "elasticjob: asking for the next round"  # if that had to wait for its processes
 WARM = re.compile(r"process \d+ starts warm")
 # of examples/digits: what only rank 0 prints, and what each process does
@@ -94,8 +94,8 @@ class TrainerLog:
 
     def is_parked(self) -> bool:
         """Whether this worker's processes for the next round are ready, in a job with `warmRestart`."""
-        last = [line.text for line in self.lines if PARKED in line.text or IN_ROUND.match(line.text)][-1:]
-        return any(PARKED in text for text in last)
+        last = [line.text for line in self.lines if PARKED.match(line.text) or IN_ROUND.match(line.text)][-1:]
+        return any(map(PARKED.match, last))
 
     def groups(self) -> list[Group]:
         """The groups that this worker led as rank 0 of examples/digits, the oldest first."""

@@ -225,11 +225,13 @@ class Pool:
             parked.end()
 
     def _tell_of_parked(self) -> None:
-        """Log that all are ready which the next round will need."""
+        """Log that all are ready which the next round will need, or before this worker's first round, as of a spare,
+        all that were started for that."""
         imports = self._learned.imports
         ready = [parked.modules for rank, parked in self._parked.items() if parked.imports == imports(rank)]
-        if self._starts and len(ready) == len(self._starts) and all(ready):
-            log.info("parked for the next round: processes %d, modules %d", len(ready), max(ready))
+        which, needed = ("next", self._starts) if self._starts else ("first", self._parked)
+        if len(ready) == len(needed) and all(ready):
+            log.info("parked for the %s round: processes %d, modules %d", which, len(ready), max(ready))
 
     def _hear_handed(self, local_rank: int, handed: ParkedProcess) -> None:
         messages = handed.receive()

@@ -52,6 +52,13 @@ def test_while_a_round_trains_the_next_processes_are_parked_with_what_this_one_i
     agent.heard("training process 0 starts warm")
 
 
+def test_a_worker_that_waits_for_its_first_round_says_that_it_is_ready(agent):
+    """As a spare does, perhaps for days."""
+    agent.library("")
+    agent.park(agent.start())
+    agent.heard("parked for the first round: processes 1, modules ")
+
+
 def test_each_process_of_a_worker_has_its_own(agent, launch):
     for rank in (0, 1):
         launch(rank)
