@@ -143,6 +143,27 @@ MUTATIONS = (
         "wire",
     ),
     Mutation(
+        "an answer waits for another write that hangs",
+        RECORD,
+        "            self._giving_way.reschedule(_now() + WORD_SECONDS)\n",
+        "            pass\n",
+        "tests/unit/sidecar/kubernetes/test_words.py",
+    ),
+    Mutation(
+        "rank 0 believes the record of any pod of a worker's name",
+        TRUST,
+        'if name == pod_of(spec["index"]):',
+        'if name.rpartition("-")[0] == pod_of(spec["index"]).rpartition("-")[0]:',
+        "tests/unit/sidecar/store/test_tls.py",
+    ),
+    Mutation(
+        "a spare goes on doubting",
+        f"{SIDECAR}/store/lines.py",
+        "                        self._doubt(Members())\n",
+        "                        pass\n",
+        "tests/unit/sidecar/test_doubts_over_the_wire.py",
+    ),
+    Mutation(
         "what an earlier sidecar doubted stays in its record",
         RECORD,
         '            self._written_words = Words(status.get("doubts") or "", status.get("answer"))\n',
