@@ -33,6 +33,10 @@ ROWS = {
         "it is replaced, one new round of the full size; no failure is counted",
     ),
     "pod-deleted-rank0": ("rank 0's pod is deleted", "the same"),
+    "pod-deleted-spare": (
+        "a pod is deleted, with `spareReplicas: 1`",
+        "the spare takes its rank at once, nobody else's changes; the new pod is the spare",
+    ),
     "sidecar-killed": ("rank 0's sidecar is killed", "it restarts in place, the trainers' containers run on"),
     "rank0-hangs-before-store": (
         "rank 0 hangs before it serves the round's store",
