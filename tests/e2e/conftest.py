@@ -12,6 +12,7 @@ import pytest
 from e2e import diagnosis, schedule
 from e2e.disruption import CONTROL_PLANE
 from e2e.faults.table import FaultTable
+from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
 from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, WORKER_LOST_SECONDS, Job
 from e2e.kube import Namespace, Object, Watch, kubectl, run
 

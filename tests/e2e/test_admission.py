@@ -94,7 +94,7 @@ def test_kubectl_scale_beyond_the_bounds_is_refused(idle: Namespace, replicas: i
         ("ej.spec.rendezvous.lastCallSeconds", "workers that are still on their way"),
         ("ej.status.rendezvous", "Every sidecar of the job watches it"),
         ("elasticworker.spec.request", "Absent until the trainer asks for something"),
-        ("ew.status.heartbeat", "Grows by one every few minutes"),
+        ("ew.status.heartbeat", "Grows by one while the sidecar lives"),
     ],
 )
 def test_kubectl_explain(cluster: None, field: str, sentence: str) -> None:
