@@ -300,27 +300,14 @@ async def test_a_certificate_under_another_id_is_of_no_use(
         assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, own(one))
 
 
-async def test_no_pod_speaks_for_another_worker(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    intruder, true = new_credentials(), world.kube.workers["job-1-0"]
-    world.kube.workers["job-2-0"] = {
-        "metadata": {"name": "job-2-0"},
-        "spec": true["spec"] | {"certificate": intruder.certificate},
-    }
-    await world.form()
-    zero, one = world.workers
-    async with store() as server:
-        await zero.serve_store(1, server)
-        assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
-        assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, intruder)
-
-
-async def test_no_pod_that_does_not_count_speaks_for_the_one_that_does(
-    world: World, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("pod", ["job-2-0", "job-1-7"], ids=["another worker's", "one that does not count"])
+async def test_only_the_pod_that_counts_speaks_for_a_worker(
+    world: World, caplog: pytest.LogCaptureFixture, pod: str
 ) -> None:
     """Who may create pods can give one a worker's name and service account, and copy what the true record says."""
     intruder, true = new_credentials(), world.kube.workers["job-1-0"]
-    world.kube.workers["job-1-7"] = {
-        "metadata": {"name": "job-1-7"},
+    world.kube.workers[pod] = {
+        "metadata": {"name": pod},
         "spec": true["spec"] | {"certificate": intruder.certificate},
     }
     await world.form()
