@@ -36,7 +36,7 @@ from pod_logs import READ_SECONDS, PodLogs
 from e2e.conftest import new_namespace
 from e2e.job import CHECKPOINTS, NODE, PARKED_SECONDS, STARTED_SECONDS
 from e2e.kube import Namespace, Object, Watch, run, succeed, wait_until
-from e2e.trainer_log import COMPLETE, Group
+from e2e.trainer_log import COMPLETE, JOINS, Group, TrainerLog
 
 DEMO = Path(__file__).parents[2] / "hack/demo"
 # No run reaches the last epoch, and one is no longer than a step of our other tests.
@@ -50,11 +50,14 @@ class Side(NamedTuple):
     target: str
     objects: Callable[[str, int, Mapping[str, str]], list[Object]]
     warm: bool = False  # its processes are started before they are needed
+    spares: int = 0  # workers that wait beside the members
 
 
-def elastic_job(namespace: str, replicas: int, env: Mapping[str, str], warm: bool = False) -> list[Object]:
+def elastic_job(
+    namespace: str, replicas: int, env: Mapping[str, str], warm: bool = False, spares: int = 0
+) -> list[Object]:
     job = digits(namespace, replicas, env)
-    job["spec"]["warmRestart"] = warm
+    job["spec"] |= {"warmRestart": warm, "spareReplicas": spares}
     return [job]
 
 
@@ -83,9 +86,15 @@ def digits(namespace: str, replicas: int, env: Mapping[str, str]) -> Object:
     return job
 
 
+def ours(warm: bool, spares: int) -> Side:
+    return Side("elasticjob/digits", partial(elastic_job, warm=warm, spares=spares), warm, spares)
+
+
 SIDES = {
-    "ours": Side("elasticjob/digits", elastic_job),
-    "warm": Side("elasticjob/digits", partial(elastic_job, warm=True), warm=True),
+    "ours": ours(warm=False, spares=0),
+    "warm": ours(warm=True, spares=0),
+    "spare": ours(warm=False, spares=1),
+    "warm_spare": ours(warm=True, spares=1),
     **{f"c10d_{name}": Side(f"statefulset/{NAME}", partial(stateful_set, setup=SETUPS[name])) for name in SETUPS},
 }
 
@@ -111,18 +120,25 @@ class Training(PodLogs):
 
         def together() -> bool:
             newest = self._newest()
-            return newest is not None and newest.trained and newest.world_size == replicas == len(self.pods())
+            return newest is not None and newest.trained and newest.world_size == replicas and self.has_pods(replicas)
 
-        def parked() -> bool:
+        def ready(log: TrainerLog) -> bool:
+            return log.is_parked() if self.side.warm else log.when(JOINS) is not None
+
+        def all_ready() -> bool:
             self.read()
-            return all(self.log(pod).is_parked() for pod in self.pods())
+            return all(ready(self.log(pod)) for pod in self.pods())
 
         try:
             wait_until(f"{replicas} workers that train together", together, STARTED_SECONDS, self._newest)
-            if self.side.warm:
-                wait_until("all processes for the next round to be parked", parked, PARKED_SECONDS)
+            if self.side.warm or self.side.spares:
+                wait_until("spares to wait, all processes for the next round to be parked", all_ready, PARKED_SECONDS)
         except pytest.fail.Exception as late:
             raise NotTraining(str(late)) from None
+
+    def has_pods(self, replicas: int) -> bool:
+        """Whether there are as many as belong to so many members."""
+        return len(self.pods()) == replicas + self.side.spares
 
     def new_group(self, size: int, since: float, seconds: float) -> Group | None:
         """The first group of `size` that began after `since` and had an epoch; none within `seconds`."""
@@ -152,9 +168,10 @@ class Training(PodLogs):
         return ["delete", "pod", self.another()["metadata"]["name"], "--wait=false"]
 
     def another(self) -> Object:
-        """A pod that is not rank 0's."""
+        """A member's pod that is not rank 0's."""
         leader = self._leader()
-        return next(pod for pod in self.pods() if pod["metadata"]["name"] != leader)
+        others = (pod for pod in self.pods() if pod["metadata"]["name"] != leader)
+        return next(pod for pod in others if self.log(pod).first_steps())
 
     def _leader(self) -> str:
         """The name of rank 0's pod, the one that printed the newest group."""

@@ -1,7 +1,7 @@
 """`python -m restarts`: measures, prints the table, writes build/bench-restart.json after each run.
 
-The sides follow each other, each with a job of its own. An interrupt (Ctrl-C) ends it with the table of what was
-measured by then.
+The sides follow each other, each with a job of its own; those with a spare have the one cause that it is for. An
+interrupt (Ctrl-C) ends it with the table of what was measured by then.
 """
 
 import argparse
@@ -23,7 +23,14 @@ from restarts.table import Row, table, write
 JSON = Path("build/bench-restart.json")
 LOGS = Path("build/bench-restart")
 JOB_ENV = {**ENV, "EPOCH_SECONDS": "1"}
-SIDES = {"warm": "warm", "fresh": "ours", "c10d_default": "c10d_default", "c10d_unshared": "c10d_unshared"}
+SIDES = {
+    "warm": "warm",
+    "fresh": "ours",
+    "warm_spare": "warm_spare",
+    "fresh_spare": "spare",
+    "c10d_default": "c10d_default",
+    "c10d_unshared": "c10d_unshared",
+}
 DEADLINE = 90.0
 STARTS = 2
 BEGAN = time.monotonic()
@@ -69,7 +76,7 @@ class Jobs:
         return training
 
     def _scaled(self, training: Training, replicas: int) -> Training:
-        if len(training.pods()) != replicas:
+        if not training.has_pods(replicas):
             training.namespace.kubectl(*training.scale(replicas))
         training.wait_for(replicas)
         return training
@@ -144,7 +151,12 @@ def main() -> None:
         "--deadline", type=float, default=DEADLINE, metavar="SECONDS", help="for the new group's first step"
     )
     given = parser.parse_args()
-    rows = [Row(cause, side, given.deadline) for side in SIDES for cause in CAUSES if given.k in f"{side} {cause}"]
+    rows = [
+        Row(cause, side, given.deadline)
+        for side in SIDES
+        for cause in (["pod-deleted"] if side.endswith("spare") else CAUSES)
+        if given.k in f"{side} {cause}"
+    ]
     if not rows:
         parser.error(f"-k: nothing has {given.k!r} in it; sides are {', '.join(SIDES)}, causes {', '.join(CAUSES)}")
     try:

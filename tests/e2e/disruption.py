@@ -4,8 +4,9 @@ Processes are signalled from their node: inside of a container the kernel protec
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def wake_container(pod: Object, name: str) -> None:
     is_gone = "no running task found" in answer.errors or 'in namespace "k8s.io": not found' in answer.errors
     if answer.code and not is_gone:
         raise Failed(f"{' '.join(command)}\n{answer.errors}")
+
+
+def stop_container(pod: Object, name: str, seconds: float) -> None:
+    """It stands still for so long: the node itself wakes it, as a command from here may be late."""
+    docker, execute, node, *stop = signal_command(pod, name, "SIGSTOP")
+    wake = signal_command(pod, name, "SIGCONT")[3:]
+    succeed(docker, execute, node, "sh", "-c", f"{shlex.join(stop)} && sleep {seconds:.2f}; {shlex.join(wake)}")
 
 
 def kill_container(pod: Object, name: str) -> None:
@@ -95,6 +103,23 @@ def paused_api() -> Iterator[None]:
         woken = datetime.now(UTC)
         succeed("docker", "unpause", CONTROL_PLANE)
         wait_for_node(CONTROL_PLANE, woken)
+
+
+@contextmanager
+def cut_link(one: Object, other: Object) -> Iterator[None]:
+    """No packet passes between two pods: the node of `one` drops them, through which all of them go."""
+    addresses = one["status"]["podIP"], other["status"]["podIP"]
+    ends = [addresses, addresses[::-1]]
+
+    def iptables(do: str, source: str, to: str) -> list[str]:
+        rule = [do, "FORWARD", "-s", source, "-d", to, "-j", "DROP"]
+        return ["docker", "exec", one["spec"]["nodeName"], "iptables", "--wait", *rule]
+
+    with ExitStack() as whole:
+        for source, to in ends:
+            succeed(*iptables("-I", source, to))
+            whole.callback(succeed, *iptables("-D", source, to))
+        yield
 
 
 @contextmanager

@@ -1,0 +1,103 @@
+"""Silences that are nobody's loss: `make soak-silences SECONDS=3600`.
+
+Sidecars and operators stand still for up to three seconds, links between two pods are cut, and now and then the API
+server is away for a minute, with more of both meanwhile. All workers live on, so whoever is taken for lost is a false
+loss: the first round has to be the last one, and its training has to go on.
+"""
+
+import random
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+
+from e2e.disruption import cut_link, paused_api, stop_container
+from e2e.history import violations
+from e2e.job import SIDECAR, TRAINING_SECONDS, Job
+from e2e.kube import Namespace, Object, wait_until
+from e2e.operator import CONTAINER
+
+WORKERS = 4
+LONGEST_STOP = 3.0
+CUT_SECONDS = (1.0, 12.0)
+AWAY_SECONDS = 60.0
+PAUSE_SECONDS = (0.5, 8.0)
+WEIGHTS = {"stop": 60, "cut": 40, "away": 2}
+PROGRESS_EVERY = 25  # silences
+
+
+@dataclass(slots=True)
+class Silences:
+    job: Job
+    choice: random.Random
+    workers: list[Object]  # their pods, which stay
+    operators: list[Object]
+    done: Counter[str] = field(default_factory=Counter)
+
+    def act(self) -> None:
+        [name] = self.choice.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        {"stop": self.stop, "cut": self.cut, "away": self.be_away}[name]()
+
+    def stop(self) -> None:
+        """Some containers, perhaps all, begin to stand still at the same time."""
+        containers = [(pod, SIDECAR) for pod in self.workers] + [(pod, CONTAINER) for pod in self.operators]
+        stopped = self.choice.sample(containers, self.choice.randint(1, len(containers)))
+        each = [self.choice.uniform(0.1, LONGEST_STOP) for _ in stopped]
+        with ThreadPoolExecutor(len(stopped)) as threads:
+            list(threads.map(lambda one, seconds: stop_container(*one, seconds), stopped, each))
+        self.done["stop"] += 1
+
+    def cut(self) -> None:
+        """No packet passes between two workers' pods."""
+        one, other = self.choice.sample(self.workers, 2)
+        with cut_link(one, other):
+            time.sleep(self.choice.uniform(*CUT_SECONDS))
+        self.done["cut"] += 1
+
+    def be_away(self) -> None:
+        """The API server; a worker that is doubted meanwhile can be asked only afterwards."""
+        with paused_api():
+            end = time.monotonic() + AWAY_SECONDS
+            while time.monotonic() < end:
+                self.choice.choice([self.stop, self.cut])()
+        self.done["away"] += 1
+
+
+@pytest.mark.torchrun
+@pytest.mark.disruptive("nodes")
+def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest.FixtureRequest) -> None:
+    seconds, seed = request.config.getoption("--seconds"), request.config.getoption("--seed")
+    print(f"\nseed {seed}, {seconds} s")
+    job.apply(replicas=WORKERS)
+    formed = job.wait_for_round(WORKERS)
+    before = job.wait_for_training(WORKERS)
+    silences = Silences(job, random.Random(seed), job.member_pods(), operator.list("pods"))
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        silences.act()
+        time.sleep(silences.choice.uniform(*PAUSE_SECONDS))
+        if silences.done.total() % PROGRESS_EVERY == 0:
+            print(f"{max(0, end - time.monotonic()):5.0f} s left; {told(silences)}", flush=True)
+        assert job.rounds() == [formed], "nobody was lost, and nobody left"
+    wait_until("steps of the same group", lambda: has_trained(job, before.step), TRAINING_SECONDS, job.summary)
+    print(told(silences), flush=True)
+
+    assert job.rounds() == [formed], "nobody was lost, and nobody left"
+    assert violations(job) == []
+    assert job.status["restarts"] == 0
+    assert challenges(job) > 0, "nobody was even doubted"
+
+
+def has_trained(job: Job, step: int) -> bool:
+    return job.wait_for_training(WORKERS).step > step
+
+
+def challenges(job: Job) -> int:
+    return int(job.rendezvous.get("challenge", {}).get("number", 0))
+
+
+def told(silences: Silences) -> str:
+    done = ", ".join(f"{n} {name}" for name, n in sorted(silences.done.items()))
+    return f"{done}; {challenges(silences.job)} challenges, {len(silences.job.rounds())} round"
