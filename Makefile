@@ -36,7 +36,8 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
 .PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d
-.PHONY: soak soak-silences bench bench-profile bench-c10d-cluster bench-restart bench-steady bench-joins bench-store lint
+.PHONY: soak soak-silences lint bench bench-profile bench-c10d-cluster bench-restart bench-steady bench-silence
+.PHONY: bench-joins bench-store
 test:  ## everything that CI runs
 	@hack/test.sh
 unit:  ## unit tests (K=expression selects)
@@ -78,6 +79,8 @@ bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, m
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.fleet
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/lines.py
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/sidecar_container.py
+bench-silence: install  ## until all are told of a worker that stands still, by size (SIZES="8 1024", RUNS=3)
+	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.silence --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m cluster_rounds --runs $(or $(RUNS),3) $(if $(K),-k '$(K)')
 bench-restart: install  ## digits, from a change of the group to its first step: warm, fresh, with c10d (RUNS=5, C10D_RUNS=1, K=part of "side cause")

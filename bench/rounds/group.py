@@ -1,5 +1,6 @@
 """A group of agents, spread over processes of handlers, and what it is asked to do together."""
 
+import time
 from typing import Any
 
 from rounds.child import Answer, Child
@@ -48,10 +49,13 @@ class Group:
 
     def lose(self, name: str) -> float:
         """Seconds from the end of one agent, without a word, until all others are told by their polls."""
-        home = self._home.pop(name)
-        others = list(self._home)
-        gone = home.ask("vanish", agent=name)
-        return _last(self._together(told=others)) - float(gone["began"])
+        gone = self._home.pop(name).ask("vanish", agent=name)
+        return _last(self._together(told=list(self._home))) - float(gone["began"])
+
+    def told_without(self, silent: str) -> float:
+        """Seconds from now until all but one are told of a change by their polls."""
+        began = time.monotonic()
+        return _last(self._together(told=[name for name in self._home if name != silent])) - began
 
     def shutdown(self) -> None:
         for process in self._processes:

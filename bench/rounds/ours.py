@@ -52,12 +52,12 @@ class OurJob(Group):
         metadata = {"name": self._name}
         body = {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec}
         await self._api.call("POST", JOBS, body)
-        await self._fill(size)
+        await self._fill(size, self._sidecars)
 
-    async def scale(self, size: int) -> str:
-        """Returns the name of the newest agent, whose sidecar is ready."""
+    async def scale(self, size: int, sidecars: Child | None = None) -> str:
+        """Returns the name of the newest agent, whose sidecar is ready; `sidecars`: the process of the new ones."""
         await self._api.patch(f"{JOBS}/{self._name}", {"spec": {"replicas": size}})
-        return (await self._fill(size))[-1]
+        return (await self._fill(size, [sidecars] if sidecars else self._sidecars))[-1]
 
     async def after_the_last_join(self) -> float:
         """Seconds of a round from the last agent's call, when the joins of all others have been written."""
@@ -91,14 +91,14 @@ class OurJob(Group):
         requests = (record["spec"].get("request", {}) for record in listed["items"])
         return sum(request.get("after") == after for request in requests)
 
-    async def _fill(self, size: int) -> list[str]:
+    async def _fill(self, size: int, sidecars: list[Child]) -> list[str]:
         """Bring the pods to life that the operator makes, until there are `size`; returns the new agents."""
         new = [pod for pod in await self._wait_for_pods(size) if pod["metadata"]["name"] not in self._pods]
         new.sort(key=lambda pod: int(pod["metadata"]["labels"]["elasticjob.io/index"]))
         lives = await gather_in_turn([self._bring_to_life(pod) for pod in new])
         shares: dict[Child, dict[str, Any]] = {}
         for life in lives:
-            home = self._pods[life["name"]] = self._sidecars[len(self._pods) % len(self._sidecars)]
+            home = self._pods[life["name"]] = sidecars[len(self._pods) % len(sidecars)]
             shares.setdefault(home, {})[life["name"]] = life
         for home, share in shares.items():  # one process after the other, or all would be late with their heartbeats
             await asyncio.to_thread(home.ask, "start", pods=share)
