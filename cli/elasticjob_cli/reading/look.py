@@ -30,8 +30,8 @@ NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """`workers`: those that count, by index. `missing`: wanted and not joined, be it without a pod; `newcomers` have
-    joined and wait for the next round; `spares` have joined and wait for a place. `least`: how many must join.
-    `last_call`: seconds."""
+    joined and wait for the next round; `spares` have joined and wait for a place, and `absent_spares` have a pod and
+    have not joined. `least`: how many must join. `last_call`: seconds."""
 
     scene: Scene
     spec: ElasticJobSpec
@@ -40,6 +40,7 @@ class Look:
     missing: tuple[WorkerView, ...]
     newcomers: tuple[WorkerView, ...]
     spares: tuple[WorkerView, ...]
+    absent_spares: tuple[WorkerView, ...]
     joined: tuple[WorkerView, ...]
     wanted: int
     least: int
@@ -182,6 +183,7 @@ def look(scene: Scene) -> Look:
         missing=tuple(sorted([*late, *owed], key=lambda worker: worker.index)),
         newcomers=tuple(views[index] for index in sorted(joined) if state.phase is RendezvousPhase.FORMED),
         spares=tuple(views[index] for index, ready in sorted(spares.items()) if ready),
+        absent_spares=tuple(views[index] for index, ready in sorted(spares.items()) if not ready),
         joined=tuple(views[index] for index in sorted(joined)),
         wanted=roster.wanted,
         least=min_members(bounds, state),

@@ -1,5 +1,6 @@
 """The table applied: which rows hold of a job, and for which of its workers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elasticjob_cli.reading.look import Look
@@ -37,12 +38,18 @@ def findings_of(look: Look) -> list[Finding]:
                 return found
     if look.is_blind:
         return found
-    return found + _of_workers(look, makes_pods=all(one.cause not in MAKES_NO_POD for one in found))
+    makes_pods = all(one.cause not in MAKES_NO_POD for one in found)
+    return found + _of_workers(look.missing, look, makes_pods=makes_pods)
 
 
-def _of_workers(look: Look, *, makes_pods: bool) -> list[Finding]:
+def stuck_spares(look: Look) -> list[Finding]:
+    """What keeps spares away that will not come by themselves, in the order of the table."""
+    return [one for one in _of_workers(look.absent_spares, look) if one.stuck]
+
+
+def _of_workers(workers: Iterable[WorkerView], look: Look, *, makes_pods: bool = True) -> list[Finding]:
     groups: dict[tuple[WorkerRow, str], list[int]] = {}
-    for worker in look.missing:
+    for worker in workers:
         row, said = _cause_of(worker, look)
         if row.cause is Cause.NO_POD and not makes_pods:
             continue

@@ -20,7 +20,7 @@ from elasticjob.objects import Object
 from elasticjob.rendezvous import Decision, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.rendezvous.roster import current, min_members
+from elasticjob.rendezvous.roster import current, has_joined, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
@@ -172,13 +172,18 @@ def _invalid_records(report: Report) -> str:
 
 
 def waits_of(spec: Spec, state: State, workers: Iterable[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:
-    """By index, the waits of wanted workers, and of those whose next pod is held back."""
+    """By index, the waits of wanted workers, and of those whose next pod is held back; while a round stands also those of
+    spares, unless their pods just start."""
     failures = state.clocks.failures
     if not waits and not failures:
         return {}
     roster = roster_of(spec, state, workers)
     found = {worker.index: waits.get(worker.pod_key) for worker in roster.missing}
     found |= {index: _held_back(failures[index]) for index in roster.owed if index in failures}
+    if state.phase is RendezvousPhase.FORMED:
+        spares = {worker.index: waits.get(worker.pod_key) for worker in roster.spares if not has_joined(state, worker)}
+        spares |= {index: _held_back(failures[index]) for index in roster.owed_spares if index in failures}
+        found |= {index: wait._replace(spare=True) for index, wait in spares.items() if wait and wait.is_news}
     return {index: wait for index, wait in sorted(found.items()) if wait}
 
 
@@ -225,18 +230,19 @@ def _obstacles(report: Report) -> list[str]:
     """What keeps workers away, the worst first, each cause once with the first few that it keeps."""
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
     found += [f"a pod cannot be made: {report.refusal}"] if report.refusal else []
-    kept: dict[str, list[int]] = {}
+    kept: dict[tuple[str, str], list[int]] = {}
     for index, wait in sorted(report.waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
         if wait.is_news or report.decision.state.phase is RendezvousPhase.FORMING:
-            kept.setdefault(wait.sentence, []).append(index)
-    return found + [f"{_names(indices)}: {sentence}" for sentence, indices in islice(kept.items(), MISSING_SHOWN)]
+            kept.setdefault((wait.whose, wait.sentence), []).append(index)
+    shown = islice(kept.items(), MISSING_SHOWN)
+    return found + [f"{_names(whose, indices)}: {sentence}" for (whose, sentence), indices in shown]
 
 
-def _names(indices: list[int]) -> str:
+def _names(whose: str, indices: list[int]) -> str:
     if len(indices) == 1:
-        return f"worker {indices[0]}"
+        return f"{whose} {indices[0]}"
     more = len(indices) - MISSING_SHOWN
-    return f"workers {', '.join(map(str, indices[:MISSING_SHOWN]))}" + (f" and {more} more" if more > 0 else "")
+    return f"{whose}s {', '.join(map(str, indices[:MISSING_SHOWN]))}" + (f" and {more} more" if more > 0 else "")
 
 
 def _conditions(findings: tuple[Finding, ...], report: Report) -> tuple[Condition, ...]:

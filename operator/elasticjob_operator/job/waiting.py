@@ -91,11 +91,17 @@ BLOCKED: Mapping[str, Reason] = {
 
 
 class Wait(NamedTuple):
-    """Why a worker is not there: what Kubernetes says of it; how often what crashes was started again."""
+    """Why a worker is not there: what Kubernetes says of it; how often what crashes was started again; whether it would
+    be a spare, which the others do not wait for."""
 
     reason: Reason
     said: str
     crashes: int = 0
+    spare: bool = False
+
+    @property
+    def whose(self) -> str:
+        return "spare" if self.spare else "worker"
 
     @property
     def is_news(self) -> bool:

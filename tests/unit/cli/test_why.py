@@ -94,8 +94,17 @@ def test_of_a_claim_that_may_not_be_read_the_scheduler_is_heard(hidden: tuple[st
 def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, told: bool) -> None:
     seen = formed([0], spec={"replicas": 2, "spareReplicas": spares}, pods=[unscheduled(1)])
     assert ("No spare is ready to take a place." in answer(seen).paragraph) is told
-    full = formed([0], spec={"spareReplicas": spares}, pods=[unscheduled(1)] * spares)
+    full = formed([0], spec={"spareReplicas": spares}, pods=[pod(1)] * spares)
     assert "spare" not in answer(full).paragraph
+
+
+def test_a_spare_that_cannot_come_is_told_of_a_full_group() -> None:
+    reply = answer(formed([0], spec={"spareReplicas": 2}, pods=[unscheduled(1), pod(2)]))
+    assert reply.full and not reply.findings
+    assert reply.paragraph.endswith(
+        "A spare is missing: worker 1, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, "
+        "or ask for less in the template."
+    )
 
 
 def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:

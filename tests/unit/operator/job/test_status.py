@@ -7,8 +7,8 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
-from elasticjob.rendezvous import Failures, Member, Spec, State, Worker
-from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob.rendezvous import Failures, Member, PodState, Request, Spec, State, Worker
+from elasticjob.terms import Outcome, RendezvousPhase, RequestType
 from elasticjob_operator.job.status import waits_of
 from elasticjob_operator.job.waiting import Reason, Wait
 from support.statuses import CLOCKS, FORMED, NOW, status
@@ -93,6 +93,27 @@ def test_a_place_that_is_held_back_says_why() -> None:
     found = waits_of(Spec(replicas=4), State(clocks=clocks), (Worker(index=0),), {})
     assert found == {2: Wait(Reason.POD_BACK_OFF, "its pods failed 3 times in a row: no room in /dev/shm")}
     assert status(State(clocks=clocks), waits=found).reason == "PodBackOff"
+
+
+def test_a_spare_that_cannot_come_is_told_while_the_others_train() -> None:
+    no_room, joined = Wait(Reason.UNSCHEDULABLE, "0/3 nodes are available"), Request(type=RequestType.JOIN, after=3)
+    members = (Worker(index=1, replacement=2, id="b"), Worker(index=0, id="a"))
+    absent, there = Worker(index=2, pod=PodState.UNSCHEDULABLE), Worker(index=4, id="e", request=joined)
+    seen = {(2, 0): no_room, (4, 0): no_room}
+    state = replace(FORMED, leaving=(), finished=())
+    found = waits_of(Spec(replicas=2, spares=2), state, (*members, absent, there), seen)
+    assert found == {2: no_room._replace(spare=True)}
+    told = status(state, waits=found)
+    assert (told.phase, told.reason) == ("Running", "Unschedulable")
+    assert "; spare 2: 0/3 nodes are available; make room" in condition(told, "Rendezvoused").message
+    starting = {(2, 0): Wait(Reason.POD_STARTING, "no scheduler has placed its pod yet")}
+    assert waits_of(Spec(replicas=2, spares=2), state, (*members, absent, there), starting) == {}
+
+
+def test_nobody_waits_for_a_spare_while_a_round_forms() -> None:
+    there, absent = Worker(index=0, id="a"), Worker(index=1, pod=PodState.UNSCHEDULABLE)
+    seen = {(1, 0): Wait(Reason.UNSCHEDULABLE, "0/3 nodes are available")}
+    assert waits_of(Spec(replicas=1, spares=1), State(clocks=CLOCKS), (there, absent), seen) == {}
 
 
 def test_a_bad_template_is_a_condition() -> None:
