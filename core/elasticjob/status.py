@@ -153,7 +153,8 @@ class ElasticJobStatus(Model):
     )
     reason: Word = Field(
         "",
-        description="Why the job waits, or has ended, in one word; empty while all wanted workers train and spares can come.",
+        description="Why the job waits, or has ended, in one word; empty while all wanted workers train, and "
+        "spares can come.",
     )
     conditions: tuple[Condition, ...] = Field(
         (),

@@ -72,7 +72,8 @@ async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[Heal
 async def _lead_once(options: Options, kube: Kube, watches: WatchTimes) -> bool:
     """Whether it ended because the Lease was lost; the kubelet would hold back a process that ends each time."""
     _stop_at_signals()
-    leadership = Leadership(kube, options.lease_namespace, options.lease_name, options.identity)
+    lease = options.lease_namespace, options.lease_name
+    leadership = Leadership(kube, *lease, options.identity, options.lease_seconds)
     try:
         await lead(leadership, lambda: _work(options, kube, leadership, watches))
     except LeaseLost:

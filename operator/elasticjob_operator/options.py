@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticjob.logs import FORMATS, Format
+from elasticjob_operator.cluster.leader import DURATION_SECONDS, LONGEST_SECONDS, SHORTEST_SECONDS
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -27,6 +28,7 @@ class Options:
     namespaces: tuple[str, ...]
     lease_namespace: str
     lease_name: str
+    lease_seconds: int
     health_port: int
     log_level: str
     log_format: Format
@@ -69,6 +71,12 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     flag("namespaces", "watch only these namespaces, separated by commas (default: all)", "")
     flag("lease-namespace", "where the leader's Lease is (default: the operator's own namespace)")
     flag("lease-name", "name of the leader's Lease", "elasticjob-operator")
+    flag(
+        "lease-seconds",
+        f"how long its Lease lasts without a renewal, {SHORTEST_SECONDS} to {LONGEST_SECONDS}: when the leader is lost "
+        "nobody leads for so long",
+        str(DURATION_SECONDS),
+    )
     flag("health-port", "port of /healthz and /readyz, and of /metrics unless --metrics-secure", "8080")
     flag(
         "metrics-secure",
@@ -87,6 +95,9 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     for name, value in (("health-port", given.health_port), ("metrics-port", given.metrics_port)):
         if not value.isdigit() or not 0 < int(value) < 65536:
             parser.error(f"--{name} {value!r} is not a port number")
+    seconds = given.lease_seconds
+    if not seconds.isdigit() or not SHORTEST_SECONDS <= int(seconds) <= LONGEST_SECONDS:
+        parser.error(f"--lease-seconds {seconds!r} is no whole number from {SHORTEST_SECONDS} to {LONGEST_SECONDS}")
     metrics_port = int(given.metrics_port) if given.metrics_secure == "true" else 0
     if metrics_port == int(given.health_port):
         parser.error(f"--metrics-port {given.metrics_port} is the --health-port, whose pages are open to all")
@@ -105,6 +116,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         namespaces=tuple(name.strip() for name in given.namespaces.split(",") if name.strip()),
         lease_namespace=namespace,
         lease_name=given.lease_name,
+        lease_seconds=int(given.lease_seconds),
         health_port=int(given.health_port),
         log_level=given.log_level,
         log_format=given.log_format,

@@ -139,15 +139,15 @@ MUTATIONS = (
     Mutation(
         "an operator leads on for long after its last renewal",
         LEADER,
-        "LOST_AFTER_SECONDS = 8.0 ",
-        "LOST_AFTER_SECONDS = 60.0 ",
+        "LOST_SHARE = 0.8 ",
+        "LOST_SHARE = 6.0 ",
         "simulation",
     ),
     Mutation(
         "a standby takes a Lease that is held",
         LEADER,
-        "        return now - self._seen[1] >= DURATION_SECONDS\n",
-        "        return now - self._seen[1] >= RENEW_SECONDS\n",
+        "        return now - self._seen[1] >= max(self._times.duration, named)\n",
+        "        return now - self._seen[1] >= self._times.renew\n",
         "simulation",
     ),
     Mutation(

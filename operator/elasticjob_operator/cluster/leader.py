@@ -7,17 +7,19 @@ goes into every status that a leader writes, so that a woken old leader's writes
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import FAILURES, Conflict, Kube, NotFound
 
-RENEW_SECONDS = 1.0
-REQUEST_SECONDS = 3.0
-LOST_AFTER_SECONDS = 8.0  # without a renewal; before DURATION_SECONDS, so that two never lead
-DURATION_SECONDS = 10.0
+DURATION_SECONDS, SHORTEST_SECONDS, LONGEST_SECONDS = 10, 5, 60  # without a renewal, until another may lead
+LOST_SHARE = 0.8  # of it, after which the leader itself stops, so that two never lead
+RENEW_SHARE, RENEW_SECONDS = 0.1, 1.0  # of it; at most
+REQUEST_SHARE, REQUEST_SECONDS = 0.3, 3.0
 LONGEST_STEP_SECONDS = 5.0
 LONGEST_LEAD_SECONDS = 1.5 * RENEW_SECONDS
 STEADY_STEP_SECONDS = 2.0  # a renewal that comes later has met an API server that was away
@@ -34,6 +36,20 @@ class LeaseLost(Exception):
 
 class StillWorking(Exception):
     """What was begun in a term did not end with it: only the end of the process ends it."""
+
+
+class Times(NamedTuple):
+    """Seconds: between renewals, of one request, without a renewal until a leader stops, and until another may lead."""
+
+    renew: float
+    request: float
+    lost_after: float
+    duration: float
+
+
+def times_of(duration: float) -> Times:
+    renew, request = min(RENEW_SHARE * duration, RENEW_SECONDS), min(REQUEST_SHARE * duration, REQUEST_SECONDS)
+    return Times(renew, request, LOST_SHARE * duration, duration)
 
 
 class LeaseClock:
@@ -92,11 +108,14 @@ class LeaseClock:
 
 
 class Leadership:
-    """The Lease `name` as held by `identity`."""
+    """The Lease `name` as held by `identity`, which lasts for `duration` seconds from its last renewal."""
 
-    def __init__(self, kube: Kube, namespace: str, name: str, identity: str) -> None:
+    def __init__(
+        self, kube: Kube, namespace: str, name: str, identity: str, duration: float = DURATION_SECONDS
+    ) -> None:
         self.clock = LeaseClock(time.monotonic)
         self.term = 0
+        self._times = times_of(duration)
         self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
         self._lease: Object = {}
         self._answered_since: float | None = None  # without fail, in monotonic seconds
@@ -110,7 +129,7 @@ class Leadership:
             if holder != logged:
                 log.info("standing by: %s holds the lease %s/%s", holder, self._namespace, self._name)
                 logged = holder
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(self._times.renew)
         log.info("leading in term %d", self.term)
 
     async def hold(self) -> None:
@@ -128,13 +147,13 @@ class Leadership:
 
     async def _hold(self) -> None:
         renewed = time.monotonic()
-        while time.monotonic() - renewed < LOST_AFTER_SECONDS:
-            await asyncio.sleep(RENEW_SECONDS)
+        while time.monotonic() - renewed < self._times.lost_after:
+            await asyncio.sleep(self._times.renew)
             sent = time.monotonic()
-            if sent - renewed >= LOST_AFTER_SECONDS:
+            if sent - renewed >= self._times.lost_after:
                 break
             try:
-                async with asyncio.timeout(renewed + LOST_AFTER_SECONDS - sent):  # up to three requests
+                async with asyncio.timeout(renewed + self._times.lost_after - sent):  # up to three requests
                     await self._rewrite(self._identity)
             except LeaseLost:
                 log.warning("another operator has taken the lease")
@@ -161,13 +180,13 @@ class Leadership:
         except LeaseLost:
             log.info("the lease is another's already")
         except Exception as error:
-            log.warning("the lease was not released, and runs out in %.0f s: %s", DURATION_SECONDS, error)
+            log.warning("the lease was not released, and runs out in %.0f s: %s", self._times.duration, error)
 
     async def _rewrite(self, holder: str) -> None:
         try:
             await self._write(holder)
         except Conflict:  # perhaps with our own last renewal, whose answer was lost
-            self._lease = await self._kube.lease(self._namespace, self._name, REQUEST_SECONDS)
+            self._lease = await self._kube.lease(self._namespace, self._name, self._times.request)
             held = self._lease["spec"]
             if (held.get("holderIdentity"), held.get("leaseTransitions")) != (self._identity, self.term):
                 raise LeaseLost from None
@@ -175,7 +194,7 @@ class Leadership:
 
     async def _try_to_acquire(self) -> bool:
         try:
-            self._lease = await self._kube.lease(self._namespace, self._name, REQUEST_SECONDS)
+            self._lease = await self._kube.lease(self._namespace, self._name, self._times.request)
         except NotFound:
             self._lease = {}
         except FAILURES as error:
@@ -196,12 +215,15 @@ class Leadership:
         return True
 
     def _is_free(self) -> bool:
-        if not self._lease or not self._lease["spec"].get("holderIdentity"):
+        spec = self._lease.get("spec", {})
+        if not spec.get("holderIdentity"):
             return True
         version, now = self._lease["metadata"]["resourceVersion"], time.monotonic()
         if version != self._seen[0]:
             self._seen = (version, now)
-        return now - self._seen[1] >= DURATION_SECONDS
+        # its holder may go by another duration, as while the operators are being changed
+        named = min(spec.get("leaseDurationSeconds") or 0, LONGEST_SECONDS)
+        return now - self._seen[1] >= max(self._times.duration, named)
 
     async def _write(self, holder: str, new_term: int | None = None) -> None:
         """Renew, or begin `new_term`. Raises Conflict when the Lease is not as it was last seen."""
@@ -214,13 +236,13 @@ class Leadership:
             "metadata": self._lease.get("metadata", {"namespace": self._namespace, "name": self._name}),
             "spec": {
                 "holderIdentity": holder,
-                "leaseDurationSeconds": int(DURATION_SECONDS),
+                "leaseDurationSeconds": math.ceil(self._times.duration),
                 "leaseTransitions": term,
                 "acquireTime": spec.get("acquireTime", now) if new_term is None else now,
                 "renewTime": now,
             },
         }
-        self._lease = await self._kube.write_lease(lease, REQUEST_SECONDS)
+        self._lease = await self._kube.write_lease(lease, self._times.request)
         self.term = term
 
 

@@ -172,8 +172,8 @@ def _invalid_records(report: Report) -> str:
 
 
 def waits_of(spec: Spec, state: State, workers: Iterable[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:
-    """By index, the waits of wanted workers, and of those whose next pod is held back; while a round stands also those of
-    spares, unless their pods just start."""
+    """By index, the waits of wanted workers, and of those whose next pod is held back. While a round stands also those
+    of spares, unless their pods just start."""
     failures = state.clocks.failures
     if not waits and not failures:
         return {}

@@ -46,7 +46,12 @@ ROWS = {
         "a node stands still, and wakes up later",
         "its workers are replaced elsewhere; the old ones get no store and no rank",
     ),
-    "node-killed": ("a node loses its power", "the same; no failure is counted"),
+    "node-paused-spare": ("the same, with `spareReplicas: 1`", "the spare takes the lost worker's rank at once"),
+    "node-and-leader-paused": (
+        "a node stands still that has the leading operator as well",
+        "the same, once another leads: its Lease lasts for `leaseSeconds`, 10 by default",
+    ),
+    "node-killed": ("a node loses its power", "its workers are replaced elsewhere; no failure is counted"),
     "eviction": ("`kubectl drain`", "replaced elsewhere; no failure is counted"),
     "replacement-unschedulable": (
         "no room for a replacement",

@@ -14,11 +14,13 @@ from e2e.faults.fault import Fault
 from e2e.job import TRAINER, restarts
 from e2e.kube import ENVIRONMENT, Namespace, Object, kubectl, wait_until
 from e2e.operator import leader
+from elasticjob_operator.cluster.leader import DURATION_SECONDS
 
 pytestmark = pytest.mark.disruptive("nodes")
 
 # enough for the scheduler to put the workers of a job on both nodes
 SPREAD: dict[str, Any] = {"resources": {"requests": {"cpu": "300m"}}}
+LEADER_SECONDS = 120  # until another operator leads, and all are ready
 TOLD_SECONDS = 8  # workerLostSeconds, which is 4, and what a busy machine adds
 
 
@@ -40,10 +42,14 @@ def node_of(pod: Object) -> str:
 
 
 def a_node_to_lose(pods: list[Object], operator: Namespace) -> str:
-    """One that has some of the workers, and not the leader: a new one would judge answers 15 s later."""
+    """One that has some of the workers, and not the leader."""
+    return next(node for node in nodes_of(pods) if node != node_of(leader(operator)))
+
+
+def nodes_of(pods: list[Object]) -> Counter[str]:
     nodes = Counter(map(node_of, pods))
     assert len(nodes) == 2, f"the scheduler put all workers on one node: {nodes}"
-    return next(node for node in nodes if node != node_of(leader(operator)))
+    return nodes
 
 
 @pytest.mark.usefixtures("empty_nodes")
@@ -69,6 +75,54 @@ def test_node_paused(fault: Fault, operator: Namespace, tmp_path: Path) -> None:
         assert "round 2: rank" not in said
         assert f"group={group(fault)}" not in said, "a zombie trained in the new group"
     assert len(fault.job.rounds()) == 2
+    assert fault.job.status["restarts"] == 0
+
+
+@pytest.mark.usefixtures("empty_nodes")
+@pytest.mark.fault("node-paused-spare", told=TOLD_SECONDS, warm=True)
+def test_node_paused_spare(fault: Fault, operator: Namespace) -> None:
+    """Nobody waits for a pod to start: the spare beside the survivor trains in the lost worker's place."""
+    pods, index = fault.start_with_spare(2, trainer=SPREAD)
+    nodes_of(pods)
+    beside = node_of(fault.job.pods()[index])
+    [node] = {node_of(pod) for pod in pods} - {beside}
+    if node_of(leader(operator)) == node:
+        lead_from_elsewhere(operator, node)
+    with paused_node(node):
+        fault.strike()
+        new = fault.formed(2)
+        assert {node_of(pod) for pod in fault.job.member_pods()} == {beside}
+    assert new.number == 2
+    assert index in new.members
+    assert fault.job.status["restarts"] == 0
+
+
+def lead_from_elsewhere(operator: Namespace, node: str) -> None:
+    """Delete the leader, until one on another node leads."""
+
+    def elsewhere() -> bool:
+        found = leader(operator)
+        if node_of(found) == node:
+            operator.kubectl("delete", "pod", found["metadata"]["name"], "--wait=false")
+        return node_of(found) != node
+
+    wait_until(f"an operator to lead that is not on {node}", elsewhere, LEADER_SECONDS)
+
+
+@pytest.mark.usefixtures("empty_nodes")
+@pytest.mark.fault("node-and-leader-paused", told=TOLD_SECONDS + DURATION_SECONDS + 2, warm=True)
+def test_node_and_leader_paused(fault: Fault, operator: Namespace) -> None:
+    """Nobody judges until the next operator leads: that much later all is as without."""
+    pods = fault.start(3, trainer=SPREAD)
+    node = node_of(leader(operator))
+    assert node in nodes_of(pods)
+    term = fault.job.status["term"]
+    with paused_node(node):
+        fault.strike()
+        new = fault.formed(3)
+        assert node not in {node_of(pod) for pod in fault.job.member_pods()}
+    assert new.number == 2
+    assert fault.job.status["term"] > term
     assert fault.job.status["restarts"] == 0
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from e2e.disruption import container_status, freeze_container
 from e2e.faults.fault import Fault
-from e2e.job import PARKED_SECONDS, TRAINER, Job, has_started, restarts, wall
+from e2e.job import TRAINER, Job, has_started, restarts, wall
 from e2e.kube import wait_until
 
 
@@ -24,14 +24,9 @@ def test_pod_deleted_rank0(fault: Fault) -> None:
 @pytest.mark.fault("pod-deleted-spare", told=2.0, warm=True)
 def test_pod_deleted_spare(fault: Fault) -> None:
     """The round forms from the spare, and the next pod of the deleted worker is the spare."""
-    victim = fault.start(3, spareReplicas=1)[2]
+    (_, _, victim), index = fault.start_with_spare(3)
     assert fault.first is not None
     *others, lost = fault.first.members
-    (index,) = set(range(4)) - {*others, lost}  # who joined last
-    wait_until("the spare to wait", lambda: fault.job.status.get("spares") == 1, 120, fault.job.summary)
-    if fault.warm:
-        spare = fault.job.pods()[index]
-        wait_until("the spare's processes to be parked", lambda: fault.job.log(spare).is_parked(), PARKED_SECONDS)
     fault.strike()
     fault.job.delete_pod(victim)
     new = fault.formed(3)
@@ -39,7 +34,7 @@ def test_pod_deleted_spare(fault: Fault) -> None:
     assert (new.number, new.members) == (2, (*others, index))
     assert new.reason == f"worker {lost} lost: its pod was deleted; spare {index} takes rank 2"
     assert fault.job.status["restarts"] == 0
-    wait_until("the new spare to wait", lambda: fault.job.status.get("spares") == 1, 120, fault.job.summary)
+    fault.wait_for_spare()
     assert fault.job.pods()[lost]["metadata"]["name"] == f"train-{lost}-1"
     assert fault.job.rounds()[-1] == new, "a spare that joins ends no round"
 

@@ -100,7 +100,8 @@ def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, t
 
 def test_a_spare_that_cannot_come_is_told_of_a_full_group() -> None:
     reply = answer(formed([0], spec={"spareReplicas": 2}, pods=[unscheduled(1), pod(2)]))
-    assert reply.full and not reply.findings
+    assert reply.full
+    assert not reply.findings
     assert reply.paragraph.endswith(
         "A spare is missing: worker 1, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, "
         "or ask for less in the template."

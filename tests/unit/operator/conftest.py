@@ -13,9 +13,8 @@ from support.operator_fakes import Leases, ListingServer
 
 @pytest.fixture
 def leases(monkeypatch: pytest.MonkeyPatch) -> Leases:
-    monkeypatch.setattr(leader, "RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(leader, "REQUEST_SECONDS", 5.0)
-    monkeypatch.setattr(leader, "LOST_AFTER_SECONDS", 0.2)
+    short = leader.Times(renew=0.01, request=5.0, lost_after=0.2, duration=0.25)
+    monkeypatch.setattr(leader, "times_of", lambda _: short)
     return Leases()
 
 

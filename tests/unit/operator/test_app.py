@@ -6,7 +6,6 @@ import pytest
 from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob_operator import app
-from elasticjob_operator.cluster import leader
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.options import parse
@@ -15,7 +14,6 @@ from support.waiting import DEADLINE, until
 
 
 async def test_who_has_lost_the_lease_stands_by_again(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader, "DURATION_SECONDS", 0.1)
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.01)
     terms: list[tuple[Leadership, asyncio.Task[None]]] = []
 

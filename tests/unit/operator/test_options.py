@@ -44,6 +44,14 @@ def test_a_variable_is_checked_as_a_flag_is(variable: str, value: str, capsys: p
     assert f"{variable} is {value!r}: choose from " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", ["4", "61", "7.5", "-5", "ten", ""])
+def test_a_wrong_duration_of_the_lease_is_named(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([*WITH_IMAGE, f"--lease-seconds={given}"], {})
+    assert f"--lease-seconds {given!r} is no whole number from 5 to 60" in capsys.readouterr().err
+    assert parse([*WITH_IMAGE, "--lease-seconds=5"], {}).lease_seconds == 5
+
+
 def test_the_sidecars_resources_have_a_default() -> None:
     assert parse(WITH_IMAGE, {}).sidecar_resources == SIDECAR_RESOURCES
     given = '{"requests": {"cpu": 1, "memory": "1.5Gi"}, "limits": {}}'

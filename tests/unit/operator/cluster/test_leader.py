@@ -7,7 +7,15 @@ import aiohttp
 import pytest
 
 from elasticjob_operator.cluster import leader
-from elasticjob_operator.cluster.leader import Leadership, LeaseClock, StillWorking, lead
+from elasticjob_operator.cluster.leader import (
+    DURATION_SECONDS,
+    LONGEST_SECONDS,
+    SHORTEST_SECONDS,
+    Leadership,
+    LeaseClock,
+    StillWorking,
+    lead,
+)
 from support.operator_fakes import Leases
 from support.waiting import DEADLINE
 
@@ -149,3 +157,26 @@ async def test_work_that_does_not_stop_is_left_behind(
     assert "did not stop within 0.1 s" in caplog.text
     assert not leases.released
     freed.set()
+
+
+@pytest.mark.parametrize("duration", [SHORTEST_SECONDS, DURATION_SECONDS, LONGEST_SECONDS])
+def test_a_leader_survives_two_lost_requests_and_stops_before_another_may_lead(duration: float) -> None:
+    times = leader.times_of(duration)
+    assert 2 * (times.renew + times.request) <= times.lost_after < times.duration == duration
+
+
+@pytest.mark.parametrize(("named", "seconds"), [(None, 0.25), (2, 2), (9_999, LONGEST_SECONDS)])
+async def test_a_lease_lasts_as_long_as_its_holder_goes_by(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch, named: int | None, seconds: float
+) -> None:
+    """An operator with a shorter duration may come beside one that leads."""
+    await leadership(leases).acquire()
+    held = leases.lease_["spec"] | {"holderIdentity": "two", "leaseDurationSeconds": named}
+    await leases.write_lease({**leases.lease_, "spec": held}, 1)
+    ours = leadership(leases)
+    assert not await ours._try_to_acquire()
+    version, since = ours._seen
+    ours._seen = (version, since - seconds + 0.2)
+    assert not await ours._try_to_acquire()
+    ours._seen = (version, since - seconds)
+    assert await ours._try_to_acquire()
