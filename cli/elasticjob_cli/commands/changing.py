@@ -8,7 +8,7 @@ import click
 import yaml
 
 from elasticjob.objects import Object
-from elasticjob_cli.cluster.connection import may_pass
+from elasticjob_cli.cluster.connection import ApiError, may_pass
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
 from elasticjob_cli.cluster.waits import Late, glance, wait_until
@@ -66,6 +66,8 @@ def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     """Stop JOB's workers and keep its state; waits until all of its pods are gone or have ended."""
     before = glance(session.cluster, job)
     _refuse(before)
+    if not no_wait:
+        _see_pods(session, job)
     session.cluster.patch_job(job, {"spec": {"suspend": True}})
     _say(
         session,
@@ -211,6 +213,16 @@ def _has_stopped(session: Session, seen: Look) -> bool:
     found = seen.condition("Suspended")
     told = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
     return told and not any(_may_run(pod) for pod in session.cluster.pods(seen.name))
+
+
+def _see_pods(session: Session, job: str) -> None:
+    """Raises CliError where this user may not: nothing was asked for yet."""
+    try:
+        session.cluster.pods(job)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        raise CliError(f"{error}: with --no-wait, {job} is suspended without a look at them", error.code) from None
 
 
 def _may_run(pod: Object) -> bool:

@@ -67,6 +67,22 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
     return asked
 
 
+class Blind(Paper):
+    """Of a user who may not list pods."""
+
+    def pods(self, job: str) -> list[Object]:
+        raise ApiError(403, "you may not list pods")
+
+
+def test_who_may_not_see_pods_is_told_so_before_the_job_is_stopped(ask: Ask) -> None:
+    cluster = Blind(formed([0]), suspended(replicas=0))
+    refused = ask(cluster, "suspend")
+    assert (refused.exit_code, cluster.changes) == (Exit.REFUSED, [])
+    assert "you may not list pods: with --no-wait, digits is suspended" in refused.output
+    assert ask(cluster, "suspend", "--no-wait").exit_code == Exit.DONE
+    assert cluster.changes == [{"suspend": True}]
+
+
 SUSPENDED = [condition("Suspended", "True", 1)]
 ENDED = {"phase": "Succeeded"}
 
