@@ -23,6 +23,7 @@ from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
 from elasticjob_operator import app
 from elasticjob_operator.cluster.cache import Key
 from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.leader import DURATION_SECONDS
 from elasticjob_operator.options import Options
 from elasticjob_operator.reconciler import Reconciler
 from simulation.loop import PROCESS, Process, VirtualLoop
@@ -44,7 +45,14 @@ class Operator:
     """One start of the operator's container, in the pod `identity`."""
 
     def __init__(
-        self, loop: VirtualLoop, identity: str, network: Network, skew: float, *, network_policy: bool
+        self,
+        loop: VirtualLoop,
+        identity: str,
+        network: Network,
+        skew: float,
+        *,
+        network_policy: bool,
+        lease_seconds: int = DURATION_SECONDS,
     ) -> None:
         self.identity, self.network = identity, network
         self.process = Process(loop, identity, skew=skew)
@@ -58,6 +66,7 @@ class Operator:
             namespaces=(),
             lease_namespace=LEASE_NAMESPACE,
             lease_name=LEASE,
+            lease_seconds=lease_seconds,
             health_port=8080,
             metrics_port=0,
             metrics_certificate="",

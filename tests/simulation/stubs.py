@@ -44,6 +44,7 @@ class StubSidecar:
         self._written: Object | None = None
         self.heard = asyncio.Event()
         self.round, self.phase, self.member, self.leaving, self.seen = 0, "", False, False, False
+        self.complete = False
         self.heartbeat = 0
 
     @property
@@ -148,6 +149,7 @@ class StubSidecar:
         self.round, self.phase = agreed.get("round", 1), agreed.get("phase", "Forming")
         self.member = me in Members.read(agreed.get("participants", ""))
         self.leaving = me in Members.read(agreed.get("leaving", ""))
+        self.complete = agreed.get("outcome") == "Complete"
         self.seen = True
         return True
 
@@ -172,6 +174,8 @@ class StubTrainer:
             sidecar = await self._sidecar()
             if sidecar is None:
                 break
+            if sidecar.complete:  # one that was started again on a node that was away
+                return 0
             after = max(after, sidecar.formed)
             sidecar.ask(type="Join", after=after, cause=cause)
             if not await self._formed(sidecar, after):
@@ -203,7 +207,7 @@ class StubTrainer:
         return None
 
     async def _formed(self, sidecar: StubSidecar, after: int) -> bool:
-        while not self._stop and self._pod.ports.get(29401) is sidecar and not sidecar.leaving:
+        while not self._stop and self._pod.ports.get(29401) is sidecar and not (sidecar.leaving or sidecar.complete):
             if sidecar.phase == "Formed" and sidecar.round > after:
                 if sidecar.member:
                     return True

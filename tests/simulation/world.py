@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from elasticjob_operator.cluster.leader import DURATION_SECONDS, SHORTEST_SECONDS
 from simulation.api_server import ApiServer
 from simulation.clocks import Clock
 from simulation.containers import Plan, Programs
@@ -75,9 +76,11 @@ class World:
         """A start of the operator's container in the pod `identity`."""
         starts = sum(one.identity == identity for one in self.operators)
         network = self.network(f"{identity}.{starts}")
-        operator = Operator(self.loop, identity, network, self.dice.uniform(-2, 2), network_policy=network_policy)
+        lease = self.dice.choice((SHORTEST_SECONDS, DURATION_SECONDS))
+        options = {"network_policy": network_policy, "lease_seconds": lease}
+        operator = Operator(self.loop, identity, network, self.dice.uniform(-2, 2), **options)
         self.operators.append(operator)
-        self.say(identity, "starts", f"network policy {network_policy}")
+        self.say(identity, "starts", f"network policy {network_policy}, lease of {lease} s")
         operator.start()
         return operator
 
