@@ -151,6 +151,13 @@ MUTATIONS = (
         "simulation",
     ),
     Mutation(
+        "a standby goes by its own time where the leader's is longer",
+        LEADER,
+        "max(self._times.duration, named)\n",
+        "self._times.duration\n",
+        "tests/unit/operator/cluster/test_leader.py",
+    ),
+    Mutation(
         "a leader takes its Lease back from the next",
         LEADER,
         "(self._identity, self.term):\n                raise LeaseLost from None\n",
