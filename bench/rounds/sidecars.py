@@ -26,16 +26,12 @@ class Sidecars:
         self._authority, self._host, self._port = authority, host, int(port)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        self._running: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
         self._sidecars: dict[str, Sidecar] = {}
 
     def start(self, pods: dict[str, dict[str, Any]]) -> None:
         """Pods by name: the sidecar's environment, its loopback address, and the file with its token."""
         self._do(self._start(pods))
-
-    def stop(self, pods: list[str]) -> None:
-        """The pods' sidecars are stopped, as by the kubelet."""
-        self._do(self._stop(pods))
 
     async def _start(self, pods: dict[str, dict[str, Any]]) -> None:
         for name, pod in pods.items():
@@ -45,21 +41,12 @@ class Sidecars:
             kube, id = Kube(config.namespace, server), f"{config.batch}.0"
             sidecar = Sidecar(config, id, kube, new_credentials(), ports)
             await sidecar.serve()
-            stop = asyncio.Event()
-            self._running[name] = stop, asyncio.create_task(sidecar.run(stop))
+            self._running[name] = asyncio.create_task(sidecar.run(asyncio.Event()))
             self._sidecars[name] = sidecar
         async with asyncio.timeout(READY_SECONDS):
             for name in pods:
                 while not self._sidecars[name].driver.ready:  # noqa: ASYNC110 - it sets no event
                     await asyncio.sleep(0.01)
-
-    async def _stop(self, pods: list[str]) -> None:
-        for name in pods:
-            stop, task = self._running.pop(name)
-            stop.set()
-            await task
-            sidecar = self._sidecars.pop(name)
-            await sidecar.close()
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -73,7 +60,6 @@ def main() -> None:
         note_sidecar(moments)
     commands: dict[str, Any] = {
         "start": sidecars.start,
-        "stop": sidecars.stop,
         "moments": lambda: {"noted": moments.take()},
     }
     serve(commands)
