@@ -204,6 +204,18 @@ async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(m
     assert (clocks.opened, clocks.formed) == (cluster.now, cluster.now)
 
 
+async def test_a_round_outlives_a_rollback_to_an_operator_that_knew_no_challenges_and_the_next_upgrade() -> None:
+    """It has dropped them from the status, while the records still tell which one was answered last."""
+    standing = {"phase": "Formed", "round": 5, "worldSize": 1, "participants": f"0/{ID}", "replicas": 1, "reason": "x"}
+    cluster = Cluster(job(replicas=1) | {"status": {"rendezvous": standing}})
+    cluster.there = [pod(0, containerStatuses=[trainer(running={})])]
+    joined = record(0, request={"type": "Join", "after": 4, "cause": "Started"})
+    cluster.records = [joined | {"status": {"heartbeat": 4, "answer": 3}}]
+    await reconciler(cluster).reconcile(KEY)
+    agreed = cluster.body["status"]["rendezvous"]
+    assert (agreed["round"], agreed["phase"], agreed["challenge"]) == (5, "Formed", {"number": 3, "members": ""})
+
+
 async def test_a_job_that_goes_while_its_pods_are_listed_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(job())
     made = reconciler(cluster)

@@ -56,7 +56,7 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
         ),
         (record(0, request={"type": "Jump"}), "spec.request.type: Input should be 'Join'"),
         (spoiled(status={"heartbeat": -3}), "status.heartbeat: Input should be greater"),
-        (spoiled(status={"answer": 1}), "status.answer is 1, and the last challenge is 0"),
+        (spoiled(status={"answer": 2**31}), "status.answer is 2147483648, and the last challenge is 2147483647"),
         (
             spoiled(status={"doubts": "0-65535/a"}),
             "status.doubts names 65536 workers, and a sidecar doubts 256 at most",
@@ -71,6 +71,16 @@ def test_a_record_that_makes_no_sense_says_why_and_counts_for_nothing(wrong: Obj
     (worker,) = seen(wrong)
     assert worker.invalid.startswith(problem)
     assert (worker.id, worker.request, worker.heartbeat, worker.address) == (None, None, None, "")
+
+
+def test_only_a_challenge_that_was_made_is_answered() -> None:
+    (worker,) = seen(spoiled(status={"answer": 3}), challenge={"number": 2})
+    assert worker.invalid == "status.answer is 3, and the last challenge is 2"
+
+
+def test_an_answer_outlives_an_operator_that_knows_no_challenges_and_drops_them_from_the_status() -> None:
+    (worker,) = seen(spoiled(status={"answer": 3}))
+    assert (worker.invalid, worker.answer) == ("", 3)
 
 
 def test_an_address_is_that_of_the_pod() -> None:
