@@ -25,8 +25,12 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
     )
 
 
-def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
-    """The state that a status tells, with the reader's own clocks."""
+def state_of(status: ElasticJobStatus, clocks: Clocks, *, answered: int = 0) -> State:
+    """The state that a status tells, with the reader's own clocks.
+
+    `answered`: the last challenge that any worker has answered. From it the next ones count on where an operator that
+    knows none was in between, as after a rollback: it drops them from the status.
+    """
     agreed = status.rendezvous
     return State(
         clocks=clocks,
@@ -39,7 +43,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
         failure=agreed.failure,
         given_up=tuple(agreed.given_up),
         planned=agreed.planned,
-        challenge=agreed.challenge.number if agreed.challenge else 0,
+        challenge=agreed.challenge.number if agreed.challenge else answered,
         challenged=tuple(agreed.challenge.members) if agreed.challenge else (),
         replacements=status.replacements,
         restarts=status.restarts,

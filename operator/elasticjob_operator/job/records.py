@@ -17,6 +17,7 @@ from elasticjob.objects import Object
 from elasticjob.pods import batch_of
 
 PROBLEM_LENGTH = 300
+MOST_CHALLENGES = 2**31 - 1  # that a job can have had
 
 
 class Reading(NamedTuple):
@@ -112,7 +113,9 @@ def _last_formed(job: Object) -> int:
 
 
 def _last_challenge(job: Object) -> int:
-    number: int = (_agreed(job).get("challenge") or {}).get("number", 0)
+    """An operator that knows none drops it from the status, as after a rollback: then it may have been any."""
+    challenge = _agreed(job).get("challenge")
+    number: int = MOST_CHALLENGES if challenge is None else challenge.get("number", 0)
     return number
 
 
