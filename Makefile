@@ -36,8 +36,8 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
 .PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d
-.PHONY: soak soak-silences lint bench bench-profile bench-c10d-cluster bench-restart bench-steady bench-silence
-.PHONY: bench-joins bench-store
+.PHONY: soak soak-silences upgrade-test lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
+.PHONY: bench-silence bench-joins bench-store
 test:  ## everything that CI runs
 	@hack/test.sh
 unit:  ## unit tests (K=expression selects)
@@ -68,6 +68,8 @@ soak: install  ## random faults for SECONDS=600, then the history's invariants a
 	@$(cluster) $(venv) pytest tests/e2e/soak.py --capture=no --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
 soak-silences: install  ## stops, cut links and an API server that is away for SECONDS=600: nobody may be lost by them (SEED=0)
 	@$(cluster) $(venv) pytest tests/e2e/soak_silences.py --capture=no --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
+upgrade-test:  ## an older version, upgraded, rolled back and removed under a job that trains (FROM=a git ref; else the newest tag)
+	@$(venv) hack/upgrade-test.sh $(FROM)
 faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
 bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3)

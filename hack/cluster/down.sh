@@ -10,7 +10,9 @@ if docker info >/dev/null 2>&1; then
   [ -z "$(nodes)" ] || quietly kind delete cluster --name "$cluster"
   if [ "${1:-}" = all ]; then
     for name in operator sidecar digits torch-builder prometheus; do quietly docker rmi --force "$(image_name "$name")" || true; done
-    quietly docker rmi --force "$node_image" || true
+    for image in "$node_image" elasticjob/{operator,sidecar}:previous; do
+      ! has_image "$image" || quietly docker rmi --force "$image" || true
+    done
   fi
 fi
 rm -rf "$checkpoint_dir" "$cache/kind.yaml" "$KUBECONFIG"

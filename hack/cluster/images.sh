@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds the project's images and loads those that changed into the nodes.
-#   images.sh [build | load]     both when none is named
+#   images.sh [build | load]         both when none is named
+#   images.sh previous CHECKOUT      both for operator and sidecar of another version, tagged `previous`
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
-images=(operator sidecar digits)
+images=(operator sidecar digits) source=$root
 
 # containerd keeps an image under its name and under its id; the name is up to date when both are one image
 node_has() { # NODE NAME ID
@@ -20,8 +21,8 @@ build() {
     image=$(image_name "$name")
     before=$(image_id "$image" 2>/dev/null || true)
     case $name in
-      digits) build_image --target digits --tag "$image" --file "$here/digits.Dockerfile" "$root" ;;
-      *) build_image --target "$name" --tag "$image" "$root" ;;
+      digits) build_image --target digits --tag "$image" --file "$here/digits.Dockerfile" "$source" ;;
+      *) build_image --target "$name" --tag "$image" "$source" ;;
     esac
     say "images: built $image"
     [ -z "$before" ] || [ "$before" = "$(image_id "$image")" ] || quietly docker rmi "$before" || true
@@ -49,5 +50,8 @@ load() {
 case ${1:-both} in
   build | load) "$1" ;;
   both) build; load ;;
-  *) fail "images.sh knows build and load, not '$1'" ;;
+  previous)
+    images=(operator sidecar) source=${2:?images.sh previous CHECKOUT} version=previous
+    build; load ;;
+  *) fail "images.sh knows build, load and previous, not '$1'" ;;
 esac

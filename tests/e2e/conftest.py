@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help="write durations.json anew")
     parser.addoption("--seconds", type=int, default=600, help="how long soak.py goes on")
     parser.addoption("--seed", type=int, default=0, help="of soak.py's choices")
+    parser.addoption("--older-chart", metavar="FILE", help="of the version that upgrade.py begins with")
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of its own
