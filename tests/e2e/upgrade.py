@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import yaml
@@ -210,13 +211,7 @@ def has_todays_access(job: Job) -> bool:
 
 
 def assert_crds_are_those_of_this_chart() -> None:
-    told = run(
-        "kubectl",
-        "diff",
-        "--server-side",
-        "--force-conflicts",
-        "--field-manager=elasticjob-chart",
-        "-f",
-        f"{CHART}/crds",
-    )
+    folder = str((Path(CHART) / "crds").resolve())  # kubectl follows no link
+    manager = "--field-manager=elasticjob-chart"
+    told = run("kubectl", "diff", "--server-side", "--force-conflicts", manager, "--filename", folder)
     assert told.code == 0, told.output + told.errors

@@ -151,6 +151,13 @@ MUTATIONS = (
         "simulation",
     ),
     Mutation(
+        "the clock of a leader that has stood by for long does not run for as long",
+        LEADER,
+        "self._last is not None and now - self._ticked",
+        "now - self._ticked",
+        "tests/unit/operator/cluster/test_leader.py",
+    ),
+    Mutation(
         "a standby goes by its own time where the leader's is longer",
         LEADER,
         "max(self._times.duration, named)\n",

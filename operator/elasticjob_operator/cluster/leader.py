@@ -78,7 +78,7 @@ class LeaseClock:
     def tick(self) -> None:
         """This process runs."""
         now = self._monotonic()
-        if now - self._ticked > LONGEST_TICK_SECONDS:
+        if self._last is not None and now - self._ticked > LONGEST_TICK_SECONDS:  # one that stands by does not tick
             self._stood_still += now - self._ticked
         self._ticked = now
 

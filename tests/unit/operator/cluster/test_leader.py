@@ -46,6 +46,21 @@ def test_the_clock_runs_from_renewal_to_renewal_and_a_little_beyond() -> None:
     assert passing.clock.now() == pytest.approx(2.5)
 
 
+def test_the_clock_of_one_that_has_stood_by_for_long_runs_from_its_first_second() -> None:
+    """Nothing ticks while another leads, and that was no standing still."""
+    at = 100.0
+    clock = LeaseClock(lambda: at)
+    at = 700.0
+    clock.renewed(at)
+    assert clock.now() == pytest.approx(0)
+    for _ in range(10):
+        at += 0.1
+        clock.tick()
+    assert clock.now() == pytest.approx(1)
+    clock.renewed(at)
+    assert clock.now() == pytest.approx(1)
+
+
 def test_a_gap_of_the_clock_is_not_counted_and_begins_an_epoch() -> None:
     passing = Passing()
     passing.runs(4)
