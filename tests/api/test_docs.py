@@ -27,6 +27,15 @@ def fresh() -> Iterator[ControlPlane]:
         yield plane
 
 
+# A busy API server can explain what was installed only some seconds later, and nothing tells when: a reader asks again.
+PATIENT_KUBECTL = """
+if [ "$1" = explain ]; then
+  for second in $(seq 30); do {kubectl} "$@" >/dev/null 2>&1 && break; sleep 1; done
+fi
+exec {kubectl} "$@"
+"""
+
+
 class Shell:
     """A reader's shell, in a copy of what a checkout has of the pages' paths."""
 
@@ -36,9 +45,13 @@ class Shell:
             shutil.copytree(ROOT / name, folder / name)
         programs = folder / "bin"
         programs.mkdir()
-        plugin = programs / "kubectl-elasticjob"
-        plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m elasticjob_cli "$@"\n')
-        plugin.chmod(0o755)
+        scripts = {
+            "kubectl-elasticjob": f'exec {sys.executable} -m elasticjob_cli "$@"\n',
+            "kubectl": PATIENT_KUBECTL.format(kubectl=shutil.which("kubectl")),
+        }
+        for name, script in scripts.items():
+            (programs / name).write_text(f"#!/bin/sh\n{script}")
+            (programs / name).chmod(0o755)
         self._environment = os.environ | {
             "KUBECONFIG": str(plane.kubeconfig),
             "HOME": str(folder),

@@ -66,14 +66,12 @@ def suspend(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     """Stop JOB's workers and keep its state; waits until all of its pods are gone or have ended."""
     before = glance(session.cluster, job)
     _refuse(before)
-    if not no_wait:
-        _see_pods(session, job)
     session.cluster.patch_job(job, {"spec": {"suspend": True}})
     _say(
         session,
         f"{job} is told to stop; its scripts may save before, for up to {before.spec.rendezvous.save_seconds} s.",
     )
-    if no_wait:
+    if no_wait or not _may_see_pods(session, job):
         _result(session, {"job": job, "suspended": True, "waited": False})
         return
     _, seconds = _wait(session, job, "its workers to end", lambda seen: _has_stopped(session, seen), timeout)
@@ -215,14 +213,16 @@ def _has_stopped(session: Session, seen: Look) -> bool:
     return told and not any(_may_run(pod) for pod in session.cluster.pods(seen.name))
 
 
-def _see_pods(session: Session, job: str) -> None:
-    """Raises CliError where this user may not: nothing was asked for yet."""
+def _may_see_pods(session: Session, job: str) -> bool:
+    """Whether their end can be waited for; what was asked for is done without it."""
     try:
         session.cluster.pods(job)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        raise CliError(f"{error}: with --no-wait, {job} is suspended without a look at them", error.code) from None
+    except CliError as error:
+        if not isinstance(error, ApiError) or error.status != 403:
+            return True  # the wait will meet it again, or it will have passed
+        _say(session, f"That they have ended cannot be seen: {error}")
+        return False
+    return True
 
 
 def _may_run(pod: Object) -> bool:

@@ -74,13 +74,12 @@ class Blind(Paper):
         raise ApiError(403, "you may not list pods")
 
 
-def test_who_may_not_see_pods_is_told_so_before_the_job_is_stopped(ask: Ask) -> None:
+def test_who_may_not_see_pods_does_not_wait_for_their_end(ask: Ask) -> None:
     cluster = Blind(formed([0]), suspended(replicas=0))
-    refused = ask(cluster, "suspend")
-    assert (refused.exit_code, cluster.changes) == (Exit.REFUSED, [])
-    assert "you may not list pods: with --no-wait, digits is suspended" in refused.output
-    assert ask(cluster, "suspend", "--no-wait").exit_code == Exit.DONE
-    assert cluster.changes == [{"suspend": True}]
+    done = ask(cluster, "suspend")
+    assert (done.exit_code, cluster.changes) == (Exit.DONE, [{"suspend": True}])
+    assert "That they have ended cannot be seen: you may not list pods" in done.output
+    assert "All workers have ended" not in done.output
 
 
 SUSPENDED = [condition("Suspended", "True", 1)]
