@@ -37,7 +37,9 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
         return
     invalid = any(one.type == "TemplateValid" and one.status == "False" for one in status.conditions)
     if spec.suspend and agreed.phase is not RendezvousPhase.CLOSED:
-        if pods := _alive(world, job):
+        untouched = {one.index for one in agreed.finished} if spec.clean_pod_policy == "None" else set()
+        stay = {f"{job['metadata']['name']}-{index}-{status.replacements.get(index, 0)}" for index in untouched}
+        if pods := [pod for pod in _alive(world, job) if pod not in stay]:
             yield f"{name} is suspended, and has the pods {', '.join(pods)}"
         if status.phase != "Suspended":
             yield f"{name} is suspended, and its status says {status.phase}"

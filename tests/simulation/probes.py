@@ -9,6 +9,7 @@ from typing import NamedTuple
 from elasticjob.api import INDEX_LABEL, Members
 from elasticjob.signs import BACKSTOP_SECONDS
 from elasticjob_operator.objects.pods import SIDECAR, default_account
+from simulation.operators import LEASE, LEASE_NAMESPACE
 from simulation.people import ask, path_of
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
@@ -45,7 +46,8 @@ def _delete_pod(world: World, job: Object) -> Probe:
 
 
 def _silence(world: World, job: Object) -> Probe:
-    """A sidecar that says nothing more, for ever; not one that is to be started again just now."""
+    """A sidecar that says nothing more, for ever; not one that is to be started again just now. Perhaps the leader was
+    on the same node, and one that has stood by for long takes over."""
     pods = [pod for pod in _pods(world, job) if _sidecar_runs(world, pod)]
     if not pods:
         return _grow(world, job)
@@ -54,7 +56,15 @@ def _silence(world: World, job: Object) -> Probe:
     if run is not None:
         run.containers[SIDECAR].process.freeze()
     seconds = 240.0 if _is_heard(world, job) else 240.0 + MISSED_BEATS * BACKSTOP_SECONDS
-    return Probe(f"the sidecar of {pod['metadata']['name']} fell silent", lambda: _is_gone(world, pod), seconds)
+    beside = ""
+    if len(alive := [one for one in world.operators if not one.process.dead]) > 1 and world.dice.random() < 0.5:
+        lease = world.server.get("leases", LEASE_NAMESPACE, LEASE) or {}
+        for one in alive:
+            if one.identity == lease.get("spec", {}).get("holderIdentity"):
+                one.process.freeze()
+                beside = f" and the leader {one.identity}"
+    what = f"the sidecar of {pod['metadata']['name']}{beside} fell silent"
+    return Probe(what, lambda: _is_gone(world, pod), seconds)
 
 
 def _is_heard(world: World, job: Object) -> bool:
