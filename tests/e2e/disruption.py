@@ -4,7 +4,6 @@ Processes are signalled from their node: inside of a container the kernel protec
 """
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -36,11 +35,15 @@ def wake_container(pod: Object, name: str) -> None:
         raise Failed(f"{' '.join(command)}\n{answer.errors}")
 
 
-def stop_container(pod: Object, name: str, seconds: float) -> None:
-    """It stands still for so long: the node itself wakes it, as a command from here may be late."""
-    docker, execute, node, *stop = signal_command(pod, name, "SIGSTOP")
-    wake = signal_command(pod, name, "SIGCONT")[3:]
-    succeed(docker, execute, node, "sh", "-c", f"{shlex.join(stop)} && sleep {seconds:.2f}; {shlex.join(wake)}")
+def stop_container(pod: Object, name: str, seconds: float) -> float:
+    """Its first process stands still for so long. Returns for how long it did by the node's clock: the node wakes it, as
+    a command from here may be late."""
+    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
+    find = f"ctr --namespace k8s.io task ls | awk '$1 == \"{container}\" {{print $2}}'"
+    stop = f"date +%s.%N; kill -STOP $pid; sleep {seconds:.2f}; kill -CONT $pid; date +%s.%N"
+    said = succeed("docker", "exec", pod["spec"]["nodeName"], "sh", "-c", f'pid=$({find}); [ "$pid" ] && {{ {stop}; }}')
+    began, ended = map(float, said.split())
+    return ended - began
 
 
 def kill_container(pod: Object, name: str) -> None:

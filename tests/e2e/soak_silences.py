@@ -7,7 +7,7 @@ loss: the first round has to be the last one, and its training has to go on.
 
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -26,6 +26,7 @@ AWAY_SECONDS = 60.0
 PAUSE_SECONDS = (0.5, 8.0)
 WEIGHTS = {"stop": 60, "cut": 40, "away": 2}
 PROGRESS_EVERY = 25  # silences
+SHOWN = 8  # the last of them, when somebody was lost
 
 
 @dataclass(slots=True)
@@ -35,6 +36,8 @@ class Silences:
     workers: list[Object]  # their pods, which stay
     operators: list[Object]
     done: Counter[str] = field(default_factory=Counter)
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=SHOWN))
+    longest: float = 0.0  # of the stops, in seconds
 
     def act(self) -> None:
         [name] = self.choice.choices(list(WEIGHTS), list(WEIGHTS.values()))
@@ -46,15 +49,19 @@ class Silences:
         stopped = self.choice.sample(containers, self.choice.randint(1, len(containers)))
         each = [self.choice.uniform(0.1, LONGEST_STOP) for _ in stopped]
         with ThreadPoolExecutor(len(stopped)) as threads:
-            list(threads.map(lambda one, seconds: stop_container(*one, seconds), stopped, each))
-        self.done["stop"] += 1
+            took = list(threads.map(lambda one, seconds: stop_container(*one, seconds), stopped, each))
+        self.longest = max(self.longest, *took)
+        names = ", ".join(
+            f"{pod['metadata']['name']} {seconds:.2f} s" for (pod, _), seconds in zip(stopped, took, strict=True)
+        )
+        self.note("stop", names)
 
     def cut(self) -> None:
         """No packet passes between two workers' pods."""
         one, other = self.choice.sample(self.workers, 2)
         with cut_link(one, other):
             time.sleep(self.choice.uniform(*CUT_SECONDS))
-        self.done["cut"] += 1
+        self.note("cut", f"{one['metadata']['name']}, {other['metadata']['name']}")
 
     def be_away(self) -> None:
         """The API server; a worker that is doubted meanwhile can be asked only afterwards."""
@@ -62,7 +69,12 @@ class Silences:
             end = time.monotonic() + AWAY_SECONDS
             while time.monotonic() < end:
                 self.choice.choice([self.stop, self.cut])()
-        self.done["away"] += 1
+        self.note("away", "")
+
+    def note(self, name: str, detail: str) -> None:
+        """One is over."""
+        self.done[name] += 1
+        self.last.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {name} {detail}")
 
 
 @pytest.mark.torchrun
@@ -80,7 +92,7 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
         time.sleep(silences.choice.uniform(*PAUSE_SECONDS))
         if silences.done.total() % PROGRESS_EVERY == 0:
             print(f"{max(0, end - time.monotonic()):5.0f} s left; {told(silences)}", flush=True)
-        assert job.rounds() == [formed], "nobody was lost, and nobody left"
+        assert job.rounds() == [formed], "\n".join(["somebody was lost, or left, after:", *silences.last])
     wait_until("steps of the same group", lambda: has_trained(job, before.step), TRAINING_SECONDS, job.summary)
     print(told(silences), flush=True)
 
@@ -100,4 +112,5 @@ def challenges(job: Job) -> int:
 
 def told(silences: Silences) -> str:
     done = ", ".join(f"{n} {name}" for name, n in sorted(silences.done.items()))
-    return f"{done}; {challenges(silences.job)} challenges, {len(silences.job.rounds())} round"
+    longest = f"the longest stop {silences.longest:.2f} s"
+    return f"{done}; {longest}; {challenges(silences.job)} challenges, {len(silences.job.rounds())} round"
