@@ -36,7 +36,7 @@ def wake_container(pod: Object, name: str) -> None:
 
 
 def stop_container(pod: Object, name: str, seconds: float) -> float:
-    """Its first process stands still for so long. Returns for how long it did by the node's clock: the node wakes it, as
+    """Its first process stands still for so long. Returns for how long it did, by the node's clock. The node wakes it:
     a command from here may be late."""
     container = container_status(pod, name)["containerID"].removeprefix("containerd://")
     find = f"ctr --namespace k8s.io task ls | awk '$1 == \"{container}\" {{print $2}}'"
