@@ -150,6 +150,13 @@ MUTATIONS = (
         "tests/unit/sidecar/kubernetes/test_words.py",
     ),
     Mutation(
+        "an answer pauses where the record was newer than known",
+        RECORD,
+        "                if tries.conflict and not again:\n",
+        "                if False:\n",
+        "tests/unit/sidecar/kubernetes/test_words.py",
+    ),
+    Mutation(
         "rank 0 believes the record of any pod of a worker's name",
         TRUST,
         'if name == pod_of(spec["index"]):',

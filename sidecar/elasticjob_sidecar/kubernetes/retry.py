@@ -23,12 +23,13 @@ class Backoff:
 
 
 class Tries:
-    """How often one kind of thing has failed in a row, and how long to wait before the next."""
+    """How often one kind of thing has failed in a row, the last time by a `conflict`, and how long to wait before the
+    next."""
 
     def __init__(self) -> None:
-        self.failures, self.backoff = 0, Backoff()
+        self.failures, self.conflict, self.backoff = 0, False, Backoff()
 
     def over(self) -> None:
         """It was done."""
-        self.failures = 0
+        self.failures, self.conflict = 0, False
         self.backoff.reset()

@@ -217,6 +217,9 @@ class WorkerRecord:
                     self._ours = False
                 if tries.failures > FAILURES_NOT_LOGGED or not isinstance(failure, Missing | Conflict):
                     trouble_log.warn(f"cannot write ElasticWorker {self._me.pod_name}: {failure}")
+                again, tries.conflict = tries.conflict, isinstance(failure, Conflict)
+                if tries.conflict and not again:
+                    continue  # what the object is now has been read
                 slowly = isinstance(failure, Denied) and not is_word
                 await self._pause(tries.backoff.longest() if slowly else tries.backoff.next())
             else:

@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from elasticjob.api import Cause, Member, Members, RequestType, WorkerRequest
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Denied, Unreachable
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Unreachable
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from support.records import record_of, running
 from support.sidecar_fakes import FakeKube, Json
@@ -65,6 +65,32 @@ async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
         assert (status(kube)["round"], status(kube)["rank"]) == (4, 1)
         await asyncio.sleep(60)
         assert kube.count("status") == before + 1
+
+
+async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known() -> None:
+    """As after an API server that was away: a doubt was written, its answer lost, and the doubt taken back since."""
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await record.written()
+        kube.fail["status"] = [Unreachable("no answer")] * 4
+        record.doubt(TWO)
+        await asyncio.sleep(0.3)
+        record.doubt(Members(()))
+        await asyncio.sleep(30)
+        kube.patch("job-0-0", {"metadata": {"annotations": {"a": "b"}}})
+        record.answer(7)
+        await at_once(kube, answer=7)
+
+
+async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await record.written()
+        kube.fail["status"] = [Conflict("the object has been modified", 409)] * 20
+        before = kube.count("status")
+        record.answer(7)
+        await asyncio.sleep(1)
+        assert kube.count("status") - before < 8
 
 
 async def test_an_answer_is_written_at_once_and_once() -> None:
