@@ -98,7 +98,7 @@ class Reconciler:
         bounds = memory.bounds_of(spec, workers)
         clock, agreed = self._leadership.clock, before.rendezvous
         clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
-        answered = max((worker.answer or 0 for worker in workers), default=0)
+        answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
         decision = decide(bounds, state_of(before, clocks, answered=answered), workers, clock.now())
         return Report(
             job=job,

@@ -16,7 +16,7 @@ import pytest
 from e2e.disruption import cut_link, paused_api, stop_container
 from e2e.history import violations
 from e2e.job import SIDECAR, TRAINING_SECONDS, Job
-from e2e.kube import Namespace, Object, wait_until
+from e2e.kube import Failed, Namespace, Object, wait_until
 from e2e.operator import CONTAINER
 
 WORKERS = 4
@@ -71,6 +71,9 @@ class Silences:
                 self.choice.choice([self.stop, self.cut])()
         self.note("away", "")
 
+    def before_a_loss(self) -> str:
+        return "\n".join(["somebody was lost, or left, after:", *self.last])
+
     def note(self, name: str, detail: str) -> None:
         """One is over."""
         self.done[name] += 1
@@ -88,11 +91,15 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
     silences = Silences(job, random.Random(seed), job.member_pods(), operator.list("pods"))
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        silences.act()
+        try:
+            silences.act()
+        except Failed:  # a lost worker's container cannot be stopped: that it was lost says more
+            assert job.rounds() == [formed], silences.before_a_loss()
+            raise
         time.sleep(silences.choice.uniform(*PAUSE_SECONDS))
         if silences.done.total() % PROGRESS_EVERY == 0:
             print(f"{max(0, end - time.monotonic()):5.0f} s left; {told(silences)}", flush=True)
-        assert job.rounds() == [formed], "\n".join(["somebody was lost, or left, after:", *silences.last])
+        assert job.rounds() == [formed], silences.before_a_loss()
     wait_until("steps of the same group", lambda: has_trained(job, before.step), TRAINING_SECONDS, job.summary)
     print(told(silences), flush=True)
 
