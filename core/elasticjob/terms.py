@@ -69,6 +69,7 @@ class RoundCause(StrEnum):
     SUSPENDED = "Suspended"
     SCALED = "Scaled"
     TEMPLATE_CHANGED = "TemplateChanged"
+    NODE_DRAINING = "NodeDraining"
     WORKERS_JOINED = "WorkersJoined"
     TOLD_TO_LEAVE = "ToldToLeave"
     CAME_BACK = "CameBack"

@@ -223,13 +223,27 @@ def reopen_for_newcomers(step: Step) -> None:
     arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
     if not arrived and now - since < last_call(step.spec, newcomers):
         return
-    full = len(state.participants) + len(newcomers) == step.spec.replicas
-    names = ", ".join(str(worker.index) for worker in newcomers)
-    cause, reason = RoundCause.WORKERS_JOINED, f"worker{'s' * (len(newcomers) > 1)} {names} joined"
-    if full and step.spec.replicas > state.replicas > 0:
-        cause, reason = RoundCause.SCALED, f"scaled from {state.replicas} to {step.spec.replicas}"
-    step.open_round(ROUND_REOPENED, cause, reason)
+    step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))
     step.set(planned=True)
+    send_away_excess(step)  # those in whose places others come learn at once that they are to leave
+
+
+def _why_reopened(step: Step, newcomers: list[Worker]) -> tuple[str, str]:
+    """Why newcomers are taken in, in a word and in a sentence."""
+    state, wanted = step.state, step.spec.replicas
+    reason = f"{_workers(newcomers)} joined"
+    size = len(state.participants) + len(newcomers)
+    if size > wanted:
+        draining = [worker for worker in step.roster.kept if worker.draining and worker.member in state.participants]
+        relieved = draining[wanted - size :]
+        return RoundCause.NODE_DRAINING, f"{reason} for {_workers(relieved)}, whose node is about to go"
+    if size == wanted > state.replicas > 0:
+        return RoundCause.SCALED, f"scaled from {state.replicas} to {wanted}"
+    return RoundCause.WORKERS_JOINED, reason
+
+
+def _workers(those: list[Worker]) -> str:
+    return f"worker{'s' * (len(those) > 1)} {', '.join(str(worker.index) for worker in those)}"
 
 
 def hurry_after_loss(step: Step) -> None:

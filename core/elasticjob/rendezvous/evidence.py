@@ -33,8 +33,10 @@ class Step:
 
     @property
     def room_with_spares(self) -> int:
-        """How many workers are kept; without places there are no spares."""
-        return self.room + self.spec.spares if self.room else 0
+        """How many workers are kept, one more for each member whose node is about to go; without places there are no
+        spares."""
+        draining = sum(one.draining for one in self.kept() if self.keeps_its_place(self.before, one))
+        return self.room + self.spec.spares + draining if self.room else 0
 
     @property
     def least(self) -> int:
@@ -76,12 +78,19 @@ class Step:
 
     def have_places(self, state: State) -> list[Worker]:
         """Those that have joined since the last round of `state`, as far as its members leave them places: members
-        first, then by index."""
+        first, then by index. Beyond that a newcomer takes the place of a member whose node is about to go, if its own
+        is not: in the next round, so that both are counted while one stands."""
         joined = self.joined(state.last_formed)
-        there = {worker.pod_key for worker in joined}
-        awaited = [one for one in self.kept() if one.pod_key not in there and self.keeps_its_place(state, one)]
-        in_turn = sorted(joined, key=lambda worker: (worker.member not in state.participants, worker.index))
-        return in_turn[: max(0, self.room - len(awaited))]
+        members = [one for one in self.kept() if self.keeps_its_place(state, one)]
+        members.sort(key=lambda one: (one.draining, state.participants.index(one.member)))  # type: ignore[arg-type]
+        members = members[: self.room]
+        others = sorted((one for one in joined if one not in members), key=lambda one: (one.draining, one.index))
+        free = self.room - len(members)
+        relieved = sum(one.draining for one in members)
+        relief = [one for one in others[free:] if not one.draining][:relieved]
+        if state.phase is RendezvousPhase.FORMING:
+            members = members[: len(members) - len(relief)]
+        return [one for one in (*members, *others[:free], *relief) if one in joined]
 
     def keeps_its_place(self, state: State, worker: Worker) -> bool:
         """Whether it is a member of the last round of `state` that has not left it for good: it does not ask to leave,

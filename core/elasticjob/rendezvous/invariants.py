@@ -174,10 +174,13 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def _has_no_room(step: Step, worker: Worker) -> bool:
+    """A member whose node is about to go has none either once the round has ended and others have all places."""
     kept, members = step.kept(), _members(step)
-    return (
-        len(members) >= step.room if step.keeps_its_place(step.before, worker) else len(kept) >= step.room_with_spares
-    )
+    if not step.keeps_its_place(step.before, worker):
+        return len(kept) >= step.room_with_spares
+    relieved = worker.draining and step.after.phase is FORMING
+    taken = [one for one in step.have_places(step.after) if not one.draining] if relieved else []
+    return len({one.pod_key for one in (*members, *taken)}) >= step.room
 
 
 def _members(step: Step) -> list[Worker]:
@@ -220,7 +223,8 @@ def proof_begins_with_an_answer(step: Step) -> Iterator[str]:
 
 def room_is_kept(step: Step) -> Iterator[str]:
     """Who has no place and is no spare, or is outdated, is told to leave, finally. Members of the last round have the
-    places first, and go from the highest rank down; none becomes a spare, and no spare goes before them."""
+    places first, and go from the highest rank down, those before others whose nodes are about to go; none becomes a
+    spare, and no spare goes before them."""
     before, after, kept = step.before, step.after, step.kept()
     if after.phase is CLOSED:
         return
@@ -230,12 +234,12 @@ def room_is_kept(step: Step) -> Iterator[str]:
         if worker.outdated:
             yield f"worker {worker.index} is outdated, and was kept"
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(before.participants)}
-    stay = [ranks[worker.member] for worker in _members(step)]
+    stay = [(worker.draining, ranks[worker.member]) for worker in _members(step)]
     if len(stay) > step.room:
         yield f"{len(stay)} members of the last round are kept, and there is room for {step.room}"
     new = set(after.leaving) - set(before.leaving)
     told = [worker for worker in step.workers if worker.member in new and not worker.outdated]
-    members = [ranks[worker.member] for worker in told if step.keeps_its_place(before, worker)]
+    members = [(one.draining, ranks[one.member]) for one in told if step.keeps_its_place(before, one)]
     if members and stay and max(stay) > min(members):
         yield "a worker was told to leave, and a higher rank was kept"
     present = {worker.member for worker in step.workers}

@@ -21,6 +21,7 @@ OUT = STUCK | ENDED
 class Roster:
     """`kept` and `owed` are the wanted workers: those with a pod (members of the last round first, in rank order), and
     the indices that still need one. Some of the kept have `joined` for the next round, and the others are `missing`.
+    While a round stands they are more than have places by as many members as are to be relieved: their nodes drain.
     `spares` have a pod and no place, and `owed_spares` still need a pod. `excess` has no room in either, or is
     outdated."""
 
@@ -103,10 +104,14 @@ def keeps_its_place(state: State, worker: Worker) -> bool:
 
 def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     """Share out the places, then those of the spares: to members of the last round first, then to who has joined, then
-    to who is on the way, then by index. A member without a place becomes no spare: it has to leave its round."""
+    to who is on the way, then by index. A member without a place becomes no spare: it has to leave its round.
+
+    Where the nodes of members are about to go there are as many workers more. Each that has joined takes such a
+    member's place at the round's end.
+    """
     if state.phase is RendezvousPhase.CLOSED:
         return Roster()
-    done = state.done
+    done, stands = state.done, state.phase is RendezvousPhase.FORMED
     room = 0 if spec.suspend else max(0, spec.replicas - len(done))
     there = [
         worker
@@ -118,17 +123,25 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     outdated = (worker for worker in there if worker.outdated)
     arrived = {worker.pod_key for worker in there if has_joined(state, worker)}
     members, others = _in_turn(state, (worker for worker in there if not worker.outdated), arrived)
+    draining = sum(worker.draining for worker in members[:room])
     free = max(0, room - len(members))
-    beside = spec.spares if room else 0
-    kept, spares = (*members[:room], *others[:free]), tuple(others[free : free + beside])
+    relief = [one for one in others[free:] if not one.draining and (stands or one.pod_key in arrived)][:draining]
+    staying = room if stands else min(room, len(members)) - len(relief)
+    kept = (*members[:staying], *others[:free], *relief)
+    draining -= 0 if stands else len(relief)
+    places = room + draining if stands else room
+    beside = room + draining + spec.spares - len(kept) if room else 0
+    left = [worker for worker in others[free:] if worker not in relief]
+    spares = tuple(left[:beside])
     taken = done | {worker.index for worker in (*kept, *spares)}
     unused = (index for index in count() if index not in taken)
+    owed = tuple(islice(unused, min(places - len(kept), beside - len(spares))))
     return Roster(
         kept=kept,
-        owed=tuple(islice(unused, room - len(kept))),
+        owed=owed,
         spares=spares,
-        owed_spares=tuple(islice(unused, beside - len(spares))),
-        excess=(*members[room:], *others[free + beside :], *outdated),
+        owed_spares=tuple(islice(unused, beside - len(spares) - len(owed))),
+        excess=(*members[staying:], *left[beside:], *outdated),
         joined=tuple(worker for worker in kept if worker.pod_key in arrived),
         missing=tuple(worker for worker in kept if worker.pod_key not in arrived),
     )
@@ -142,8 +155,8 @@ def _in_turn(state: State, workers: Iterable[Worker], arrived: Collection[PodKey
     for worker in workers:
         keeps = worker.member in ranks and keeps_its_place(state, worker)
         (members if keeps else others).append(worker)
-    members.sort(key=lambda worker: ranks[worker.member])
-    others.sort(key=lambda worker: (worker.pod_key not in arrived, worker.pod in STUCK, worker.index))
+    members.sort(key=lambda worker: (worker.draining, ranks[worker.member]))
+    others.sort(key=lambda worker: (worker.pod_key not in arrived, worker.pod in STUCK, worker.draining, worker.index))
     return members, others
 
 

@@ -1,0 +1,174 @@
+"""Nodes that are about to go, story by story: members there train on until others have joined, and then leave as told."""
+
+from dataclasses import replace
+
+from elasticjob.rendezvous import PodState
+from elasticjob.terms import Cause, RoundCause
+from support.rendezvous_world import World, formed
+
+
+def drain(world: World, *indices: int) -> None:
+    """Their node is about to go; they are on one, so it is seen at once."""
+    for index in indices:
+        pod_key = world.pod_key(index)
+        world.workers[pod_key] = replace(world.workers[pod_key], draining=True)
+    world.step()
+
+
+class TestReplacement:
+    def test_a_member_trains_on_while_its_replacement_starts(self) -> None:
+        world = formed(3)
+        drain(world, 1)
+        assert (world.phase, world.ranks, world.state.leaving) == ("1 Formed", [0, 1, 2], ())
+        assert (3, 0) in world.workers
+
+    def test_once_that_has_joined_the_round_ends_as_planned_and_it_takes_the_rank(self) -> None:
+        world = formed(3)
+        drain(world, 1)
+        going = world.member(1)
+        world.up(3)
+        assert (world.phase, world.state.planned, world.state.leaving) == ("2 Forming", True, (going,))
+        assert world.state.cause == RoundCause.NODE_DRAINING
+        assert world.log[-1] == "round 1 of 3 ended: worker 3 joined for worker 1, whose node is about to go"
+        world.rejoin(0, 2)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 3, 2], 0)
+
+    def test_who_is_relieved_saves_leaves_and_is_replaced_by_nobody_else(self) -> None:
+        world = formed(2)
+        drain(world, 1)
+        world.up(2)
+        world.rejoin(0)
+        world.exit(1)
+        world.step()
+        assert sorted(world.workers) == [(0, 0), (2, 0)]
+        world.wait(3000, living=(0, 2))
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 2])
+        assert "WorkerLost" not in world.told
+
+    def test_all_of_a_node_are_relieved_in_one_round(self) -> None:
+        world = formed(4)
+        drain(world, 2, 3)
+        world.up(4)
+        assert world.phase == "1 Formed"
+        world.up(5)
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [2, 3])
+        assert world.log[-1] == "round 1 of 4 ended: workers 4, 5 joined for workers 2, 3, whose node is about to go"
+        world.rejoin(0, 1)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1, 4, 5])
+
+    def test_a_replacement_that_is_stuck_is_not_waited_for(self) -> None:
+        world = formed(4)
+        drain(world, 2, 3)
+        world.change(5, pod=PodState.UNSCHEDULABLE)
+        world.up(4)
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [3])
+        world.rejoin(0, 1, 2)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1, 2, 4])
+
+    def test_nobody_leaves_for_a_replacement_that_comes_late(self) -> None:
+        world = formed(4)
+        drain(world, 2, 3)
+        world.up(4)
+        world.wait(30, living=(0, 1, 2, 3, 4))
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [3])
+
+    def test_without_room_for_a_replacement_they_train_on(self) -> None:
+        world = formed(2)
+        drain(world, 0, 1)
+        for index in (2, 3):
+            world.change(index, pod=PodState.UNSCHEDULABLE)
+        world.wait(3000, living=(0, 1))
+        assert (world.phase, world.ranks, world.state.leaving) == ("1 Formed", [0, 1], ())
+
+    def test_a_node_that_is_used_again_after_all_keeps_its_workers(self) -> None:
+        world = formed(2)
+        drain(world, 1)
+        world.change(1, draining=False)
+        assert (world.phase, sorted(world.workers)) == ("1 Formed", [(0, 0), (1, 0)])
+
+    def test_who_is_evicted_meanwhile_is_lost_and_its_replacement_takes_the_rank(self) -> None:
+        world = formed(3)
+        drain(world, 1)
+        world.delete(1)
+        world.up(3)
+        world.rejoin(0, 2)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 3, 2], 0)
+        assert sorted(world.workers) == [(0, 0), (2, 0), (3, 0)]
+
+
+class TestBeside:
+    def test_a_spare_relieves_it_at_once_and_a_new_pod_becomes_the_spare(self) -> None:
+        world = World(replicas=2, spares=1)
+        world.up(0, 1, 2)
+        drain(world, 1)
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [1])
+        world.rejoin(0)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 2])
+        assert sorted(world.workers) == [(0, 0), (1, 0), (1, 1), (2, 0)]
+
+    def test_a_spare_of_the_same_node_relieves_nobody(self) -> None:
+        world = World(replicas=2, spares=1)
+        world.up(0, 1, 2)
+        drain(world, 2, 1)
+        assert (world.phase, sorted(world.workers)) == ("1 Formed", [(0, 0), (1, 0), (2, 0), (3, 0)])
+        world.up(3)
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [1])
+
+    def test_a_replacement_whose_node_goes_too_ends_no_round_and_is_not_replaced_for_ever(self) -> None:
+        world = formed(2)
+        drain(world, 1)
+        drain(world, 2)
+        world.up(2)
+        world.wait(3000, living=(0, 1, 2))
+        assert (world.phase, sorted(world.workers)) == ("1 Formed", [(0, 0), (1, 0), (2, 0)])
+
+    def test_a_newcomer_of_such_a_node_has_a_place_that_is_free(self) -> None:
+        world = formed(2)
+        world.scale(3)
+        drain(world, 2)
+        world.up(2)
+        world.rejoin(0, 1)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 1, 2])
+        assert (3, 0) in world.workers
+
+    def test_fewer_workers_are_wanted_and_those_go_first(self) -> None:
+        world = formed(3)
+        drain(world, 0)
+        world.scale(2)
+        assert [member.index for member in world.state.leaving] == [0]
+        assert world.state.cause == RoundCause.SCALED
+
+    def test_a_round_that_forms_for_another_cause_does_not_wait_for_replacements(self) -> None:
+        world = formed(3)
+        drain(world, 1)
+        world.delete(2)
+        world.rejoin(0, 1)
+        world.up(2)
+        assert (world.phase, world.ranks, world.state.leaving) == ("2 Formed", [0, 1, 2], ())
+        assert (3, 0) in world.workers
+
+    def test_and_takes_those_that_have_joined(self) -> None:
+        world = formed(3)
+        drain(world, 1)
+        world.join(2, cause=Cause.WORKER_FAILED)
+        world.up(3)
+        assert [member.index for member in world.state.leaving] == [1]
+        world.rejoin(0)
+        assert (world.phase, world.ranks) == ("2 Formed", [0, 3, 2])
+        assert world.state.restarts == 1
+
+    def test_a_suspended_job_has_no_replacements(self) -> None:
+        world = formed(2)
+        drain(world, 1)
+        world.suspend(True)
+        assert {member.index for member in world.state.leaving} == {0, 1}
+        assert (2, 0) not in world.workers
+
+    def test_the_training_ends_without_the_replacement(self) -> None:
+        world = formed(2)
+        drain(world, 1)
+        world.finish(0)
+        world.up(2)
+        assert world.phase == "1 Formed"
+        world.finish(1)
+        assert world.state.outcome is not None
