@@ -13,6 +13,7 @@ from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob.text import plain
+from elasticjob_operator.job.drain import Taint, draining_by
 from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
@@ -20,11 +21,12 @@ from elasticjob_operator.objects.pods import hash_of
 
 
 class ObservedPod(NamedTuple):
-    """A pod with its record, and what was read of them; no worker where the pod is none of the job's. `wait`: why it
-    is not there yet."""
+    """A pod with its record and the taints of its node, and what was read of them; no worker where the pod is none of
+    the job's. `wait`: why it is not there yet, or is not to stay."""
 
     pod: Object
     record: Object | None
+    taints: tuple[Taint, ...]
     reading: Reading
     worker: Worker | None
     ready: bool
@@ -33,11 +35,11 @@ class ObservedPod(NamedTuple):
 
 class Observer:
     """Observes one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
-    `made_from`; `hint` says what is odd about its command. Reads again only what has changed: objects in a view are
-    replaced, never changed."""
+    `made_from`; `hint` says what is odd about its command, and `drained` are the taints of nodes that are about to go.
+    Reads again only what has changed: objects in a view are replaced, never changed."""
 
-    def __init__(self, trainer: str, made_from: str = "", *, hint: str = "") -> None:
-        self.trainer, self.made_from, self.hint = trainer, made_from, hint
+    def __init__(self, trainer: str, made_from: str = "", *, hint: str = "", drained: tuple[str, ...] = ()) -> None:
+        self.trainer, self.made_from, self.hint, self.drained = trainer, made_from, hint, drained
         self._seen: dict[str, ObservedPod] = {}
 
     @property
@@ -47,7 +49,7 @@ class Observer:
 
     @property
     def waits(self) -> Mapping[PodKey, Wait]:
-        """Why those of the workers that were seen last are not there yet."""
+        """Why those of the workers that were seen last are not there yet, or are not to stay."""
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
 
     @property
@@ -76,20 +78,25 @@ class Observer:
 
     def _look(self, name: str, pod: Object, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
-        if known is not None and known.pod is pod and known.record is record:
+        node = pod["spec"].get("nodeName", "")
+        taints = view.taints.get(node, ())
+        if known is not None and known.pod is pod and known.record is record and known.taints == taints:
             return known
         assert view.job is not None
         job = view.job["metadata"]
         pod_key = pod_key_of(job["name"], name)
         if pod_key is None or not is_owned_by(pod, job["uid"]):
-            return ObservedPod(pod, record, Reading(), None, False)
+            return ObservedPod(pod, record, taints, Reading(), None, False)
         reading = read_record(record, pod, pod_key[0], job["name"])
         asked = reading.record is not None and reading.record.spec.request is not None
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
         worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait)
-        return ObservedPod(pod, record, reading, worker, is_ready(pod), wait)
+        if taint := draining_by(taints, pod, self.drained):
+            worker = replace(worker, draining=True)
+            wait = wait or Wait(Reason.NODE_DRAINING, f"its node {node} is about to go ({taint})")
+        return ObservedPod(pod, record, taints, reading, worker, is_ready(pod), wait)
 
 
 def is_owned_by(body: Object, uid: str) -> bool:

@@ -15,7 +15,7 @@ from support.operator_objects import JOB_UID, Object, job
 
 pytestmark = pytest.mark.looptime
 
-KINDS = ("serviceaccounts", "roles", "rolebindings")
+KINDS = ("serviceaccounts", "roles", "rolebindings", "poddisruptionbudgets")
 WELL = 10.0
 
 
