@@ -2,7 +2,8 @@
 
 from model.mutations import BARRIER, DECIDE, ROSTER, Mutation
 
-TESTS = "tests/unit/core/rendezvous/test_draining.py"
+TESTS, OPERATOR = "tests/unit/core/rendezvous/test_draining.py", "operator/elasticjob_operator"
+DRAIN, OBSERVED = f"{OPERATOR}/job/drain.py", "tests/unit/operator/job/test_drain.py"
 
 MUTATIONS = (
     Mutation(
@@ -74,5 +75,54 @@ MUTATIONS = (
         "if not worker.deleting and not worker.asks(RequestType.LEAVE)\n",
         "if not worker.deleting\n",
         TESTS,
+    ),
+    Mutation(
+        "draining: a cordon says nothing before its taint comes",
+        DRAIN,
+        '    if spec.get("unschedulable"):\n',
+        "    if False:\n",
+        OBSERVED,
+    ),
+    Mutation(
+        "draining: a taint that only advises counts",
+        DRAIN,
+        '        if one["effect"] in KEEP_AWAY\n',
+        "",
+        OBSERVED,
+    ),
+    Mutation(
+        "draining: a pod that tolerates the taint goes too",
+        DRAIN,
+        " and not any(_tolerates(by, one) for by in tolerations)",
+        "",
+        OBSERVED,
+    ),
+    Mutation(
+        "draining: a node's taints are read once",
+        f"{OPERATOR}/job/observe.py",
+        " and known.taints == taints:",
+        ":",
+        OBSERVED,
+    ),
+    Mutation(
+        "draining: the grace begins anew with each look",
+        DRAIN,
+        "known.get(one.pod_key, now)",
+        "now",
+        OBSERVED,
+    ),
+    Mutation(
+        "draining: the budget stays as it is until it is looked at again",
+        f"{OPERATOR}/actions/grants.py",
+        "        if asked == self._asked and left > 0:\n",
+        "        if asked[0] == self._asked[0] and left > 0:\n",
+        "tests/unit/operator/actions/test_grants.py",
+    ),
+    Mutation(
+        "draining: whoever changes a node wakes no job",
+        f"{OPERATOR}/cluster/cache.py",
+        "        return [key for key, view in self._views.items() if any(_is_on(name, pod)",
+        "        return [key for key, view in self._views.items() if not any(_is_on(name, pod)",
+        "tests/unit/operator/cluster/test_cache.py",
     ),
 )

@@ -44,8 +44,8 @@ MUTATIONS = (
     Mutation(
         "spares: a member without a place becomes one",
         ROSTER,
-        "        excess=(*members[len(staying) :], ",
-        "        excess=(",
+        "            *members[len(staying) :],\n",
+        "",
         TESTS,
     ),
     Mutation(

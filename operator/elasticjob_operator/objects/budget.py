@@ -20,6 +20,7 @@ def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
         "metadata": {
             "name": default_account(name),
             "namespace": namespace,
+            "labels": {JOB_LABEL: name},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": {

@@ -104,6 +104,17 @@ class TestReplacement:
         world.exit(0)
         assert (world.phase, world.ranks) == ("2 Formed", [2, 1])
 
+    def test_so_it_does_when_the_template_was_changed(self) -> None:
+        world = formed(2)
+        world.change(0, outdated=True)
+        world.change(1, outdated=True)
+        world.up(0, 1)
+        assert world.phase == "2 Forming"
+        old = world.workers[0, 0]
+        world.workers[0, 0] = replace(old, pod=PodState.SUCCEEDED)
+        world.step()
+        assert world.phase == "2 Formed"
+
     def test_rank_0_is_not_waited_for_once_it_has_left(self) -> None:
         world = formed(2)
         drain(world, 0)
