@@ -22,6 +22,7 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
         silence=MISSED_HEARTBEATS * backstop_seconds(size),
         restart_reset=timing.restart_reset_seconds,
         starts_torchrun=starts_torchrun,
+        sizes=spec.sizes.up_to(spec.replicas) if spec.sizes else (),
     )
 
 

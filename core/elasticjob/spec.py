@@ -100,6 +100,32 @@ class DrainSpec(Model):
     )
 
 
+class SizesSpec(Model):
+    """Which sizes a round may have: those that the model can be split over. One of the two is given."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(rule("has(self.step) != has(self.allowed)", "give either step or allowed"))
+    )
+
+    step: Replicas | None = Field(None, description="Rounds have a multiple of so many workers.")
+    allowed: tuple[Replicas, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="Rounds have one of these numbers of workers.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+
+    def up_to(self, replicas: int) -> tuple[int, ...]:
+        """All that are no larger than `replicas`, ascending; at least that one."""
+        sizes = range(self.step, replicas + 1, self.step) if self.step else sorted(self.allowed or ())
+        return tuple(size for size in sizes if size <= replicas) or (replicas,)
+
+
+def _is_a_size(of: str) -> str:
+    return f"has(self.sizes.step) ? {of} % self.sizes.step == 0 : {of} in self.sizes.allowed"
+
+
 class ElasticJobSpec(Model):
     """What the user wants to run: a pod template and the bounds of its size."""
 
@@ -126,6 +152,21 @@ class ElasticJobSpec(Model):
                 ".format([self.spareReplicas, has(self.maxReplicas) ? self.maxReplicas : self.replicas])",
                 ".spareReplicas",
             ),
+            rule(
+                f"!has(self.sizes) || ({_is_a_size('self.replicas')})",
+                "'replicas %d is none of the sizes that spec.sizes allows'.format([self.replicas])",
+                ".replicas",
+            ),
+            rule(
+                f"!has(self.sizes) || self.minReplicas == 1 || ({_is_a_size('self.minReplicas')})",
+                "'minReplicas %d is none of the sizes that spec.sizes allows'.format([self.minReplicas])",
+                ".minReplicas",
+            ),
+            rule(
+                f"!has(self.sizes) || !has(self.maxReplicas) || ({_is_a_size('self.maxReplicas')})",
+                "'maxReplicas %d is none of the sizes that spec.sizes allows'.format([self.maxReplicas])",
+                ".maxReplicas",
+            ),
         )
     )
 
@@ -144,6 +185,11 @@ class ElasticJobSpec(Model):
         description="So many workers run beside the replicas, join, and wait. When a worker is lost one of them takes "
         "its place and its rank at once, and a scale-up takes them first. Neither replicas nor minReplicas nor the "
         "world size counts them.",
+    )
+    sizes: SizesSpec | None = Field(
+        None,
+        description="Which sizes a round may have. The largest is formed that those who are there can fill; the others "
+        "wait until a larger one can be.",
     )
     nproc_per_node: int | str = Field(
         1,

@@ -94,7 +94,7 @@ def without_bounds(schema: dict[str, Any]) -> dict[str, Any]:
     kept["properties"] = {name: without_bounds(field) for name, field in schema.get("properties", {}).items()}
     if "items" in schema:
         kept["items"] = without_bounds(schema["items"])
-        kept["items"]["required"] = ["type"] if "type" in kept["items"]["properties"] else []
+        kept["items"]["required"] = ["type"] if "type" in kept["items"].get("properties", {}) else []
     if "metadata" in kept["properties"]:
         kept["x-kubernetes-validations"] = []
     return {key: value for key, value in kept.items() if value != {}}

@@ -102,8 +102,9 @@ def cases_of(plural: str) -> Iterator[Case]:
 def with_value(plural: str, path: Path_, value: Any) -> dict[str, Any]:
     whole = copy.deepcopy(WHOLE[plural])
     place: Any = whole
-    for step in path[:-1]:
-        place = place.setdefault(step, {}) if isinstance(place, dict) and isinstance(step, str) else place[step]
+    for step, following in zip(path, path[1:], strict=False):
+        empty: Any = [None] if isinstance(following, int) else {}
+        place = place.setdefault(step, empty) if isinstance(place, dict) else place[step]
     place[path[-1]] = value
     return whole
 

@@ -20,7 +20,8 @@ from typing import NoReturn
 
 from elasticjob.rendezvous import PodState, Request, Roster, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
-from elasticjob.rendezvous.roster import ENDED, has_joined, is_current, min_members
+from elasticjob.rendezvous.roster import ENDED, has_joined, is_current
+from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 from model.operator_key import key_of
 from model.operator_moves import with_record
@@ -164,7 +165,8 @@ def _must_rest(world: World, calm: Calm) -> None:
         if state.phase is FORMED:
             raise Finding("a suspended job rests, and trains")
     elif state.phase is FORMED:
-        if not state.done and any(worker.member not in state.participants for worker in roster.joined):
+        newcomers = sum(worker.member not in state.participants for worker in roster.joined)
+        if not state.done and largest_size(spec, state, len(state.participants) + newcomers) > len(state.participants):
             raise Finding(f"round {state.round} is formed, and newcomers wait for ever")
         if calm is Calm.WELL and not state.done and {w.member for w in roster.kept} != set(state.participants):
             raise Finding(f"round {state.round} is formed, and somebody is for ever left out")

@@ -18,9 +18,9 @@ class Mutation(NamedTuple):
     by: str
 
 
-DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, MOVES = (
+DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, SIZES, MOVES = (
     f"core/elasticjob/rendezvous/{name}.py"
-    for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "transitions")
+    for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "sizes", "transitions")
 )
 AGREED, SIDECAR, MODES, OUTPUT, VIEW, STATUS = (
     "core/elasticjob/agreed.py",
@@ -161,8 +161,8 @@ MUTATIONS = (
     Mutation(
         "a round that is about to end is reopened for newcomers",
         DECIDE,
-        "    if not newcomers or about_to_end:\n",
-        "    if not newcomers:\n",
+        "    if not grows or about_to_end:\n",
+        "    if not grows:\n",
         "operator",
     ),
     Mutation(
@@ -321,9 +321,9 @@ MUTATIONS = (
     ),
     Mutation(
         "the minimum does not fall with the finished",
-        ROSTER,
-        "    return max(1, spec.min_replicas - len(state.done))\n",
-        "    return spec.min_replicas\n",
+        SIZES,
+        "        return max(1, spec.min_replicas - len(state.done))\n",
+        "        return spec.min_replicas\n",
         "operator",
     ),
     Mutation(

@@ -58,8 +58,15 @@ MUTATIONS = (
     Mutation(
         "draining: who is relieved is told so a step later",
         DECIDE,
-        "    relieve_draining,\n    hurry",
-        "    hurry",
+        "    send_away_excess(step)  # those in whose places others come learn at once that they are to leave\n",
+        "",
+        TESTS,
+    ),
+    Mutation(
+        "draining: who is relieved where a round breaks is told so a step later",
+        DECIDE,
+        "    _send_away(step, roster_of(step.spec, moved(step.state, ROUND_BROKEN), step.workers))\n",
+        "",
         TESTS,
     ),
     Mutation(

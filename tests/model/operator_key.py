@@ -53,7 +53,7 @@ def key_of(world: World) -> tuple[Any, ...]:
             )
         )
     return (
-        (spec.replicas, spec.spares, spec.min_replicas, spec.suspend, world.unseen),
+        (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.suspend, world.unseen),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
         (bool(state.reason), bool(state.failure), state.planned),
         _named(state.participants, names),

@@ -144,7 +144,9 @@ def moves_of(world: World, left: int) -> Iterator[Move]:
     yield from (("time", seconds, whose) for seconds, whose in TIMES)
     yield from (("time", SILENT, w.index) for w in world.workers if w.heartbeat is not None and is_current(state, w))
     for seen in (True, False) if left > 1 and not world.unseen else (True,):
-        yield from (("scale", size, seen) for size in range(spec.min_replicas, 4) if size != spec.replicas)
+        yield from (
+            ("scale", size, seen) for size in spec.sizes or range(spec.min_replicas, 4) if size != spec.replicas
+        )
         yield ("suspend", seen)
         yield from (("unknown", index, seen) for index in _without_unknown(world))
         for worker in world.workers:

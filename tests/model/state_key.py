@@ -35,7 +35,7 @@ must_know(
 must_know(
     Spec,
     "replicas spares min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost silence restart_reset "
-    "starts_torchrun",
+    "starts_torchrun sizes",
 )
 
 

@@ -16,7 +16,8 @@ from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
 from elasticjob.pods import pod_key_of
 from elasticjob.rendezvous import Clocks, roster_of
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.roster import has_joined, min_members
+from elasticjob.rendezvous.roster import has_joined
+from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.scene import Scene

@@ -5,6 +5,8 @@
 - the last call, from the moment the minimum was there, has run out. Members of the last round that run and have
   not left are waited for longer, until they join or are lost: they may still be stopping their processes.
 
+Where only some sizes are allowed it is the largest of them that those who have joined may form; the others wait.
+
 Whoever it is formed of, it waits while the last round's rank 0, told to leave at a planned end, may still be saving:
 most scripts save there, and the next round is to go on from it.
 
@@ -19,7 +21,8 @@ from dataclasses import dataclass
 from elasticjob.members import Member
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, min_members, roster_of
+from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, roster_of
+from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RequestType
 
 
@@ -42,7 +45,8 @@ def judge(spec: Spec, state: State, workers: Collection[Worker], now: float) -> 
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
     arrived = roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not _awaited(state, roster))
     if arrived and not _saves(state, workers):
-        return Verdict(members=in_rank_order(state, roster.joined))
+        size = largest_size(spec, state, len(roster.joined))
+        return Verdict(members=in_rank_order(state, roster.joined[:size]))
     return Verdict(min_reached=since)
 
 

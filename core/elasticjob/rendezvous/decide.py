@@ -22,9 +22,19 @@ from elasticjob.rendezvous.losses import (
     stopped_untold,
 )
 from elasticjob.rendezvous.model import Beat, Decision, PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import STUCK, current, has_joined, is_current, is_unknown, lacks_last_word
+from elasticjob.rendezvous.roster import (
+    STUCK,
+    Roster,
+    current,
+    has_joined,
+    is_current,
+    is_unknown,
+    lacks_last_word,
+    roster_of,
+)
+from elasticjob.rendezvous.sizes import largest_size
 from elasticjob.rendezvous.step import Step
-from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED
+from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
 
 FORMING, FORMED, CLOSED = RendezvousPhase
@@ -121,7 +131,11 @@ def send_away_excess(step: Step) -> None:
 
     What is wanted later gets a new pod.
     """
-    for worker in step.roster.excess:
+    _send_away(step, step.roster)
+
+
+def _send_away(step: Step, roster: Roster) -> None:
+    for worker in roster.excess:
         step.give_up(worker.index, worker.replacement)
         if worker.member is not None:
             step.set(leaving=(*step.state.leaving, worker.member))
@@ -166,13 +180,14 @@ def close_on_request(step: Step) -> None:
 def break_round(step: Step) -> None:
     """A formed round is broken by the loss, the leave or the return of a member (rules 5 and 10).
 
-    A failure of the training is only noted, one a round: what else happened is not known yet.
+    A failure of the training is only noted, one a round: what else happened is not known yet. Members in whose places
+    others have joined are told to leave before (rule 16).
     """
-    if step.state.phase is not FORMED:
+    if step.state.phase is not FORMED or not breaks(step.state, step.workers, step.lost):
         return
+    _send_away(step, roster_of(step.spec, moved(step.state, ROUND_BROKEN), step.workers))
     broken = breaks(step.state, step.workers, step.lost)
-    if not broken:
-        return
+    broken.sort(key=lambda one: one.member in step.state.leaving)
     # what explains a failure is itself a break that does not count
     innocent = explained(step.state, step.workers, step.lost)
     first = next((one for one in broken if one.counted is not innocent), broken[0])
@@ -213,8 +228,9 @@ def reopen_for_newcomers(step: Step) -> None:
         return
     roster = step.roster
     newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
+    grows = _would_grow(step, newcomers)
     about_to_end = not state.done.isdisjoint(member.index for member in state.participants)
-    if not newcomers or about_to_end:
+    if not grows or about_to_end:
         step.clock(newcomer=None)
         return
     since = now if state.clocks.newcomer is None else state.clocks.newcomer
@@ -225,13 +241,15 @@ def reopen_for_newcomers(step: Step) -> None:
         return
     step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))
     step.set(planned=True)
+    send_away_excess(step)  # those in whose places others come learn at once that they are to leave
 
 
-def relieve_draining(step: Step) -> None:
-    """When a round has ended, members whose nodes are about to go are told to leave at once, as far as others have
-    joined in their places (rule 8)."""
-    if step.state.phase is FORMING:
-        send_away_excess(step)
+def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
+    """Whether the next round would be larger for them, or somebody relieved."""
+    members = len(step.state.participants)
+    size = members + len(newcomers)
+    grows = size > step.spec.replicas or largest_size(step.spec, step.state, size) > members
+    return bool(newcomers) and grows
 
 
 def _why_reopened(step: Step, newcomers: list[Worker]) -> tuple[str, str]:
@@ -367,7 +385,6 @@ RULES: tuple[Callable[[Step], None], ...] = (
     break_round,
     explain_failure,
     reopen_for_newcomers,
-    relieve_draining,
     hurry_after_loss,
     form_round,
     challenge_doubted,

@@ -41,7 +41,18 @@ class Step:
     @property
     def least(self) -> int:
         """How many may form a round."""
+        if self.sizes:
+            return min(size for size in self.sizes if size >= self.spec.min_replicas)
         return max(1, self.spec.min_replicas - len(self.after.done))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Those that a round may have, where not any will do: until somebody has finished."""
+        return () if self.after.done else self.spec.sizes
+
+    def largest(self, workers: int) -> int:
+        """The largest round that so many may form."""
+        return max((size for size in self.sizes if size <= workers), default=0) if self.sizes else workers
 
     @property
     def failures(self) -> int:

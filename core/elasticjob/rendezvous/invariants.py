@@ -43,14 +43,15 @@ def moves_are_in_the_table(step: Step) -> Iterator[str]:
 
 def formed_of_who_joined(step: Step) -> Iterator[str]:
     """A round is formed of exactly the workers that have joined since the last one, each by its present id, as far as
-    there are places: of members of the last round before others, then by index."""
+    there are places, and the size is allowed: of members of the last round before others, then by index."""
     if not newly_formed(step.before, step.after):
         return
     number, members = step.after.round, step.after.participants
     joined = {worker.member: worker for worker in step.joined(number - 1)}
     for member in sorted(set(members) - joined.keys()):
         yield f"worker {member.index} is in round {number} without a join for it"
-    for worker in step.have_places(step.before):
+    placed = step.have_places(step.before)
+    for worker in placed[: step.largest(len(placed))]:
         if worker.member not in members:
             yield f"worker {worker.index} has joined, and is not in round {number}"
     if members and members[0] in joined and step.after.store != joined[members[0]].address:
@@ -59,7 +60,7 @@ def formed_of_who_joined(step: Step) -> Iterator[str]:
 
 def formed_without_the_lost(step: Step) -> Iterator[str]:
     """No round is formed without a member of the last one that runs and has not left: it is waited for until it joins,
-    or its loss is known."""
+    be it for a place that its size does not have, or its loss is known."""
     before, after = step.before, step.after
     if not newly_formed(before, after):
         return
@@ -68,7 +69,8 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
         worker = present.get(member.index)
         if worker is None or worker.member != member or member in after.participants or member.index in after.done:
             continue
-        if worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE):
+        joins = step.sizes and worker in step.joined(before.last_formed)
+        if worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE) and not joins:
             yield f"round {after.round} was formed without worker {member.index}, which nobody knows to be lost"
 
 
@@ -84,8 +86,11 @@ def formed_of_what_was_saved(step: Step) -> Iterator[str]:
 
 
 def formed_between_the_bounds(step: Step) -> Iterator[str]:
-    """A round has `minReplicas` to `replicas` members, both less the finished, and none is formed while suspended."""
+    """A round has `minReplicas` to `replicas` members, both less the finished, and of an allowed size; none is formed
+    while suspended."""
     size = len(step.after.participants)
+    if newly_formed(step.before, step.after) and step.sizes and size not in step.sizes:
+        yield f"a round of {size} was formed, which is not allowed"
     if newly_formed(step.before, step.after) and not step.least <= size <= step.room:
         yield f"a round of {size} was formed, and {step.least} to {step.room} may"
 
@@ -105,7 +110,8 @@ def waiting_is_counted(step: Step) -> Iterator[str]:
 
 def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
     """A formed round is ended by a member that is lost, leaves, has another id or joins again, at once; else only by
-    newcomers that have joined and have a place, and not once a member has finished."""
+    newcomers that have joined and have a place in a larger round or somebody's on a node that is about to go, and not
+    once a member has finished."""
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
         return
@@ -115,7 +121,9 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
     if broken or not ended:
         return
     newcomers = [worker for worker in step.have_places(before) if worker.member not in before.participants]
-    if all(event.reason != ROUND_REOPENED for event in step.decision.events) or not newcomers:
+    size = len(before.participants) + len(newcomers)
+    grows = size > step.spec.replicas or step.largest(size) > len(before.participants)
+    if all(event.reason != ROUND_REOPENED for event in step.decision.events) or not (newcomers and grows):
         yield f"round {before.round} was ended without a cause"
     if any(member.index in after.done for member in before.participants):
         yield f"round {before.round} was reopened, and a member had finished"

@@ -20,6 +20,7 @@ class Spec:
     `worker_lost` is the time for doubt and proof, `silence` that without a heartbeat after which anybody is doubted.
 
     `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
+    `sizes` are those that a round may have, at most `replicas`; where there are none any will do.
     """
 
     replicas: int
@@ -34,6 +35,7 @@ class Spec:
     silence: float = 450
     restart_reset: float = 3600
     starts_torchrun: bool = True
+    sizes: tuple[int, ...] = ()
 
     @property
     def patience(self) -> float:

@@ -90,11 +90,6 @@ def is_stopping(state: State, worker: Worker) -> bool:
     return worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE) and not has_joined(state, worker)
 
 
-def min_members(spec: Spec, state: State) -> int:
-    """The least that may form a round: each finished worker lowers it by one."""
-    return max(1, spec.min_replicas - len(state.done))
-
-
 def keeps_its_place(state: State, worker: Worker) -> bool:
     """Whether this member of the last round is in the next one before anybody else: it has joined, or still may, also
     while its pod's status lags and says that it is yet to start. One that has left comes back as a newcomer."""

@@ -20,7 +20,8 @@ from elasticjob.objects import Object
 from elasticjob.rendezvous import Decision, Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.rendezvous.roster import current, has_joined, min_members
+from elasticjob.rendezvous.roster import current, has_joined
+from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector

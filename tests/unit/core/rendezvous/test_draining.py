@@ -134,6 +134,33 @@ class TestReplacement:
         assert (world.phase, world.ranks) == ("2 Formed", [2, 1])
 
 
+class TestAtOnce:
+    """What comes in one step with the relief."""
+
+    def at_once(self, failing: int) -> World:
+        world = formed(3)
+        drain(world, 1)
+        world.start(3)
+        for index, cause in ((3, Cause.STARTED), (failing, Cause.WORKER_FAILED)):
+            pod_key = world.pod_key(index)
+            join = Request(type=RequestType.JOIN, after=1, cause=cause)
+            world.workers[pod_key] = replace(world.workers[pod_key], request=join)
+        world.step()
+        return world
+
+    def test_a_failure_of_another_counts(self) -> None:
+        world = self.at_once(failing=0)
+        assert [member.index for member in world.state.leaving] == [1]
+        assert (world.state.failure, world.state.planned) == ("worker 0's processes failed", False)
+        world.rejoin(2)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 3, 2], 1)
+
+    def test_a_failure_of_who_leaves_does_not(self) -> None:
+        world = self.at_once(failing=1)
+        world.rejoin(0, 2)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 3, 2], 0)
+
+
 class TestBeside:
     def test_a_spare_relieves_it_at_once_and_a_new_pod_becomes_the_spare(self) -> None:
         world = World(replicas=2, spares=1)

@@ -2,6 +2,7 @@
 in which workers are listed, and calm leads to Formed or Closed. `tests/model` goes through small jobs completely."""
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -37,12 +38,25 @@ class JobLife(RuleBasedStateMachine):
         self.unseen = 0
 
     @initialize(
-        replicas=st.integers(1, MAX_WORKERS), spares=SPARES, least=st.integers(1, MAX_WORKERS), trains=st.booleans()
+        replicas=st.integers(1, MAX_WORKERS),
+        spares=SPARES,
+        least=st.integers(1, MAX_WORKERS),
+        trains=st.booleans(),
+        multiple=st.sampled_from((0, 0, 2, 3)),
     )
-    def begins(self, replicas: int, spares: int, least: int, trains: bool) -> None:
-        self.world = World(replicas=replicas, spares=spares, min_replicas=min(least, replicas), max_restarts=3)
+    def begins(self, replicas: int, spares: int, least: int, trains: bool, multiple: int) -> None:
+        self.multiple = multiple
+        size = self.sized(replicas)
+        least = min(least, size["replicas"])
+        self.world = World(spares=spares, min_replicas=least, max_restarts=3, **size)
         if trains:
             self.world.up(*range(replicas))
+
+    def sized(self, replicas: int) -> dict[str, Any]:
+        """As a job may be scaled: to a size that it may have."""
+        sizes = tuple(range(self.multiple, MAX_WORKERS + 1, self.multiple)) if self.multiple else ()
+        replicas = min((size for size in sizes if size >= replicas), default=sizes[-1]) if sizes else replicas
+        return {"replicas": replicas, "sizes": tuple(size for size in sizes if size <= replicas)}
 
     def some(self, number: int) -> Worker:
         workers = list(self.world.workers.values())
@@ -71,7 +85,8 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(replicas=st.integers(1, MAX_WORKERS))
     def scale(self, replicas: int) -> None:
-        self.world.spec = replace(self.world.spec, replicas=max(replicas, self.world.spec.min_replicas))
+        wanted = self.sized(max(replicas, self.world.spec.min_replicas))
+        self.world.spec = replace(self.world.spec, **wanted)
         self.look()
 
     @rule(spares=SPARES)
