@@ -1,4 +1,5 @@
-"""Python imports this at its start: it keeps a training process's exception, then makes room for the one it hides.
+"""Python imports this at its start: it keeps a training process's exception, has it write its stacks when its agent
+asks, then makes room for the one it hides.
 
 Where a job has warm restart it also starts what is to be parked, parks, and learns (`elasticjob_torch.warm`).
 """
@@ -14,6 +15,7 @@ def _start() -> None:
         from elasticjob_torch.agent.record import record_exception
 
         record_exception()
+        _hear_agent()
     if os.environ.get("ELASTICJOB_WARM_RESTART") == "1" and "ELASTICJOB_AGENT" not in os.environ:
         from elasticjob_torch.warm.ahead import begin
 
@@ -31,9 +33,16 @@ def _park() -> None:
         from elasticjob_torch.agent.record import record_exception
         from elasticjob_torch.warm.parked import park
 
+        _hear_agent()
         park(_customize, record_exception)
     except BaseException:
         os._exit(1)  # without its orders the script must not run
+
+
+def _hear_agent() -> None:
+    from elasticjob_torch.agent.stacks import write_stacks_when_asked
+
+    write_stacks_when_asked()
 
 
 def _leave_mark(run_id: str) -> None:

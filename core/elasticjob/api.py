@@ -24,13 +24,14 @@ from elasticjob.fields import (
     KeepAlive,
     Metrics,
     Seconds,
+    Share,
     SmallCount,
 )
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import ElasticJobSpec, RendezvousSpec
 from elasticjob.status import Challenge, Condition, ElasticJobStatus, Progress, RendezvousStatus, RoundRecord
-from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 
 __all__ = [
     "Cause",
@@ -54,6 +55,7 @@ __all__ = [
     "Members",
     "JOB_NAME_LENGTH",
     "Outcome",
+    "ProcessState",
     "Progress",
     "RendezvousPhase",
     "RendezvousSpec",
@@ -61,6 +63,7 @@ __all__ = [
     "RequestType",
     "RoundRecord",
     "Seconds",
+    "Stall",
     "WorkerRequest",
 ]
 
@@ -135,6 +138,26 @@ class ElasticWorkerSpec(Model):
     request: WorkerRequest | None = Field(None, description="Absent until the trainer asks for something.")
 
 
+class Stall(Model):
+    """How far a worker is in a round in which a member has reported nothing for too long."""
+
+    round: Count = Field(description="The round that it speaks of.")
+    stalled: bool = Field(
+        False,
+        description="This worker's scripts have reported before in that round, and nothing for "
+        "spec.progressDeadlineSeconds.",
+    )
+    step: Count | None = Field(
+        None, description="The lowest of the last steps that its scripts reported in that round, absent without any."
+    )
+    process: ProcessState | None = Field(
+        None,
+        description="What its training processes do, or the one of them that is most at fault: Stopped, Blocked, "
+        "Computes, Waits or Unknown; absent until its trainer has looked.",
+    )
+    local_rank: SmallCount | None = Field(None, description="The local rank of that process.")
+
+
 class ElasticWorkerStatus(Model):
     """How the worker is. The operator judges a heartbeat by its change, never by a clock of the worker."""
 
@@ -158,6 +181,14 @@ class ElasticWorkerStatus(Model):
     total: Count | None = Field(None, description="The steps it means to take.")
     metrics: Metrics | None = Field(
         None, description="Numbers that the training script reported, as they came; nothing is decided by them."
+    )
+    waits: Share | None = Field(
+        None, description="The share of its time that the training script waits for others, as it reports."
+    )
+    stall: Stall | None = Field(
+        None,
+        description="Written when its scripts report nothing for spec.progressDeadlineSeconds, when they do again, and "
+        "when the operator asks; else absent, or of an earlier round.",
     )
     imports: Imports | None = Field(
         None,

@@ -32,6 +32,8 @@ METRIC_NAMES = validations(
 )
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
+# reports come at most once a second, and a busy machine may hold one up
+ProgressDeadline = Annotated[int, Field(ge=10, le=86400)]
 KeepAlive = Annotated[int, Field(ge=SHORTEST_LOST_SECONDS, le=86400)]
 Count = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER)]
 # written as an int32 and read as a Count: the first CRDs had that bound
@@ -40,6 +42,7 @@ SmallCount = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER, json_schema_extra={
 Imports = Annotated[
     str, Field(max_length=IMPORTS_LENGTH, pattern=r"^([A-Za-z_][A-Za-z0-9_]*([.,][A-Za-z_][A-Za-z0-9_]*)*)?$")
 ]
+Share = Annotated[float, Field(ge=0, le=1)]
 Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS, json_schema_extra=METRIC_NAMES)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]

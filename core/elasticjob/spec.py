@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from elasticjob.admission import POD_TEMPLATE
-from elasticjob.fields import MAX_REPLICAS, Replicas, Seconds, SmallCount, Spares, TaintKey
+from elasticjob.fields import MAX_REPLICAS, ProgressDeadline, Replicas, Seconds, SmallCount, Spares, TaintKey
 from elasticjob.schema import Model, rule, validations
 
 
@@ -167,6 +167,11 @@ class ElasticJobSpec(Model):
                 "'maxReplicas %d is none of the sizes that spec.sizes allows'.format([self.maxReplicas])",
                 ".maxReplicas",
             ),
+            rule(
+                "self.hangPolicy == 'Report' || has(self.progressDeadlineSeconds)",
+                "hangPolicy Restart needs progressDeadlineSeconds: without it no training is taken to hang",
+                ".hangPolicy",
+            ),
         )
     )
 
@@ -204,6 +209,18 @@ class ElasticJobSpec(Model):
     max_restarts: SmallCount = Field(
         3,
         description="How many failures of the trainer may be cured before the job fails. Lost pods do not count.",
+    )
+    progress_deadline_seconds: ProgressDeadline | None = Field(
+        None,
+        description="When no member has reported for so long, after its first step of the round, the training is taken "
+        "to hang: the condition Progressing says so, and names who lags; the training processes write their Python "
+        "stacks to the trainers' logs. Longer than the longest time between two calls of report(), with evaluations "
+        "and checkpoints. Without it no training is taken to hang; nor is one whose script never calls report().",
+    )
+    hang_policy: Literal["Restart", "Report"] = Field(
+        "Report",
+        description="What becomes of a training that hangs. Report: it is said, no more; Restart: its round is ended, "
+        "as by a failure that counts against maxRestarts, and all its processes are started again.",
     )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
     ttl_seconds_after_finished: SmallCount | None = Field(

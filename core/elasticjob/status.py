@@ -83,6 +83,11 @@ class RendezvousStatus(Model):
         None,
         description="The last challenge; absent only under an operator of a version that goes by heartbeats.",
     )
+    stalled: Count = Field(
+        0,
+        description="The round in which a member has reported nothing for spec.progressDeadlineSeconds, 0 for none: "
+        "its members say how far they are, and their training processes write their stacks to the trainers' logs.",
+    )
     store: str | None = Field(
         None,
         json_schema_extra={"maxLength": 128},
@@ -158,8 +163,8 @@ class ElasticJobStatus(Model):
     )
     conditions: tuple[Condition, ...] = Field(
         (),
-        description="Rendezvoused, Complete, Failed, Suspended, TemplateValid and, after an invalid ElasticWorker, "
-        "WorkersValid; `kubectl wait` works on them.",
+        description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
+        "Progressing and, after an invalid ElasticWorker, WorkersValid; `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -57,6 +57,17 @@ class Loss(StrEnum):
     NO_ANSWER = "NoAnswer"
 
 
+class ProcessState(StrEnum):
+    """What a training process does while no step is taken, as its worker's trainer sees it from outside. `WAITS` is to
+    sleep, for others or for anything else; `BLOCKED` is to wait in the kernel, deaf to signals."""
+
+    STOPPED = "Stopped"
+    BLOCKED = "Blocked"
+    COMPUTES = "Computes"
+    WAITS = "Waits"
+    UNKNOWN = "Unknown"
+
+
 class RoundCause(StrEnum):
     """Why a round was formed or has ended, where that is neither a `Loss`, nor the `Cause` with which a worker left,
     nor the `Outcome`.
@@ -74,6 +85,7 @@ class RoundCause(StrEnum):
     TOLD_TO_LEAVE = "ToldToLeave"
     CAME_BACK = "CameBack"
     WORKER_FAILED = "WorkerFailed"
+    TRAINING_HUNG = "TrainingHung"
     TRAINER_STARTED_AGAIN = "TrainerStartedAgain"
     SIDECAR_RESTARTED = "SidecarRestarted"
     INVALID_RECORD = "InvalidRecord"

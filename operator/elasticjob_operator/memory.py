@@ -22,6 +22,7 @@ from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.stalls import NOBODY, Asked
 from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
@@ -37,7 +38,8 @@ PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 class Memory:
     """Of one job. `phase`: what `clocks` are of, once that is known. `settled`: it was listed by itself, not only with
     all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
-    seconds. `draining`: since when workers have been seen on nodes that are about to go."""
+    seconds. `draining`: since when workers have been seen on nodes that are about to go. `asked`: in which round all
+    were asked why nobody takes steps."""
 
     uid: str
     epoch: int
@@ -54,6 +56,7 @@ class Memory:
     listed_at: float = 0.0
     settled: bool = False
     heard: float | None = None
+    asked: Asked = NOBODY
 
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""

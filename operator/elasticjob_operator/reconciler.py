@@ -17,7 +17,7 @@ from elasticjob import logs
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.objects import Object
-from elasticjob.rendezvous import Decision, decide, pods_to_create, pods_to_delete, roster_of
+from elasticjob.rendezvous import decide, pods_to_create, pods_to_delete, roster_of
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
@@ -30,6 +30,7 @@ from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.spares import LOOK_SECONDS, are_held_back
+from elasticjob_operator.job.stalls import hang_of, marked
 from elasticjob_operator.job.status import Report, waits_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
@@ -100,6 +101,9 @@ class Reconciler:
         clock, agreed = self._leadership.clock, before.rendezvous
         clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
         answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
+        said = observer.said if spec.progress_deadline_seconds else {}
+        hang = hang_of(spec, before, workers, said, memory.asked, clock.now())
+        workers = marked(hang, spec, workers)
         decision = decide(bounds, state_of(before, clocks, answered=answered), workers, clock.now())
         return Report(
             job=job,
@@ -114,25 +118,22 @@ class Reconciler:
             now=_wall_clock(),
             progress=progress_of(view, decision.state, before.progress),
             waits=waits_of(bounds, decision.state, workers, observer.waits),
+            hang=hang,
         )
 
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
         """Do what follows from the status, which is `agreed`."""
         self._measure(memory, report, self._announce(memory, report))
         memory.keep(report.decision.state)
+        memory.asked = report.hang.asked
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
-        return (
-            agreed,
-            made,
-            await self._expire(view, report),
-            *self._wake(memory, report.decision, report.spec.drain.grace_seconds),
-        )
+        return agreed, made, await self._expire(view, report), *self._wake(memory, report)
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
         job, decision = report.job, report.decision
-        for event in decision.events:
+        for event in (*report.hang.news, *decision.events):
             fields = {"reason": event.reason, "round": decision.state.round}
             if event.cause:
                 fields["cause"] = event.cause
@@ -201,13 +202,16 @@ class Reconciler:
         await self._kube.delete_job(meta["namespace"], meta["name"], meta["uid"])
         return Done()
 
-    def _wake(self, memory: Memory, decision: Decision, grace: float) -> Iterator[LookAgain]:
+    def _wake(self, memory: Memory, report: Report) -> Iterator[LookAgain]:
         """When time alone may change something, and when the job is to be listed again: no watch tells of what was
         deleted while it was down."""
+        decision = report.decision
+        if report.hang.again is not None:
+            yield LookAgain(report.hang.again)
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
         yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())
-        now = self._leadership.clock.now()
+        now, grace = self._leadership.clock.now(), report.spec.drain.grace_seconds
         yield from (LookAgain(left) for since in memory.draining.values() if (left := since + grace - now) > 0)
 
 

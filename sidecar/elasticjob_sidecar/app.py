@@ -62,7 +62,8 @@ class Sidecar:
             Membership(me, config.store_ready_seconds), Scripts(config.save_seconds), self.record, self.metrics
         )
         sized, seen = self.record.job_sized, self.driver.job_seen
-        self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, self.metrics.api_failed)
+        failed, limited = self.metrics.api_failed, self.driver.limited
+        self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited)
         refused = self.metrics.tunnels_refused
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from elasticjob import logs
-from elasticjob.api import Cause, RendezvousStatus, RequestType
+from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits
@@ -17,6 +17,7 @@ from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused, superseded
 from elasticjob_sidecar.membership.scripts import Scripts
+from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -26,10 +27,12 @@ class Driver:
     def __init__(self, membership: Membership, scripts: Scripts, record: WorkerRecord, metrics: Metrics) -> None:
         self._machine, self.scripts = membership, scripts
         self._record, self.metrics = record, metrics
+        self._stalls = Stalls()
         record.recall = self.recall
         self._output = membership.take()
         self._next_change = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None  # at the stalls; a report puts off what it finds, not the look
         self._logged = ""
         self._holding = False
 
@@ -135,6 +138,22 @@ class Driver:
             if progress.step is not None:
                 self.metrics.first_step.reported(self._now())
             self._record.report(progress)
+        self._stalls.reported(self.standing, local_rank, progress.step, self._now())
+        self._look_at_stalls()
+
+    def limited(self, progress_deadline: int | None) -> None:
+        """Without a report for so many seconds the training stalls."""
+        self._stalls.deadline = progress_deadline
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        self._look_at_stalls()
+
+    def looked(self, trainer: str, round: int, process: ProcessState, local_rank: int) -> None:
+        """The trainer has looked at its training processes. Raises Refused."""
+        self._machine.looked(trainer, round)
+        self._stalls.looked(self.standing, process, local_rank)
+        self._look_at_stalls()
 
     def learned(self, imports: list[str]) -> None:
         """What the training script imports."""
@@ -189,7 +208,8 @@ class Driver:
         if self.standing.mode is not before.mode:
             log.info("worker is %s (was %s)", self.standing.mode.value, before.mode.value)
         self._look_at_scripts()
-        self._arm(min((at for at in (output.wake_at, self.scripts.wake_at) if at is not None), default=None))
+        self._look_at_stalls()
+        self._arm()
         next_change, self._next_change = self._next_change, asyncio.Event()
         next_change.set()
         return output
@@ -217,9 +237,28 @@ class Driver:
         else:
             ticket.set_exception(answer)
 
-    def _arm(self, at: float | None) -> None:
+    def _look_at_stalls(self) -> None:
+        """Apart from the other inputs: scripts report each second, and nobody waits for that."""
+        now, stalls = self._now(), self._stalls
+        before = stalls.word
+        stalls.look(self.standing, now)
+        if stalls.word != before:
+            if stalls.word is not None and (before is None or before.stalled is not stalls.word.stalled):
+                step = "none" if stalls.word.step is None else stalls.word.step
+                log.info("the script %s, its last step is %s", "stalls" if stalls.word.stalled else "goes on", step)
+            self._record.stall(stalls.word)
+        at = stalls.wake_at
+        if at is not None and self._look is None:
+            self._look = asyncio.get_running_loop().call_at(at, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look = None
+        self._look_at_stalls()
+
+    def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        at = min((at for at in (self._output.wake_at, self.scripts.wake_at) if at is not None), default=None)
         self._timer = None if at is None else asyncio.get_running_loop().call_at(at, self._tick)
 
     def _tick(self) -> None:

@@ -5,6 +5,7 @@ import json
 import secrets
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def cases_of(plural: str) -> Iterator[Case]:
 def with_value(plural: str, path: Path_, value: Any) -> dict[str, Any]:
     whole = copy.deepcopy(WHOLE[plural])
     place: Any = whole
-    for step, following in zip(path, path[1:], strict=False):
+    for step, following in pairwise(path):
         empty: Any = [None] if isinstance(following, int) else {}
         place = place.setdefault(step, empty) if isinstance(place, dict) else place[step]
     place[path[-1]] = value

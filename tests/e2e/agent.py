@@ -24,6 +24,7 @@ from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import leave_mark
 from elasticjob_torch.agent.settings import STOP_SECONDS, parse_settings
+from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.sidecar.client import Closed, Leaving, NoTrainer, Round, RoundBroken, SidecarError
 
@@ -99,6 +100,10 @@ class Script:
         self._process = subprocess.Popen([sys.executable, *command], env=os.environ | changed)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def code(self) -> int | None:
         """The exit code; None while it runs."""
         return self._process.poll()
@@ -129,11 +134,12 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
             membership.await_store(handed, time.monotonic() + STORE_SECONDS)
         membership.use(handed)
         log.info("round %d: rank %d of %d", handed.number, handed.rank, handed.world_size)
-        script = Script(command, handed, stop_seconds)
+        script, stalls = Script(command, handed, stop_seconds), Stalls(membership.tell_processes)
         try:
             while script.code is None:
                 if membership.notice_change():
                     return ""
+                stalls.look(membership.view, [script.pid])
                 time.sleep(LOOK_SECONDS)
         finally:
             script.stop()

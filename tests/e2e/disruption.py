@@ -57,13 +57,13 @@ def signal_command(pod: Object, name: str, signal: str) -> list[str]:
     return ["docker", "exec", pod["spec"]["nodeName"], *kill]
 
 
-def kill_worker_process(namespace: Namespace, pod: Object, container: str) -> float:
-    """kill -9 of the training process; return the moment, in seconds since the epoch.
+def kill_worker_process(namespace: Namespace, pod: Object, container: str, signal: str = "KILL") -> float:
+    """kill -9 of the training process, or another signal; return the moment, in seconds since the epoch.
 
     It is the oldest child of the container's first process, torchrun: younger ones wait to become the next.
     """
     oldest = "$(cat /proc/1/task/*/children | tr ' ' '\\n' | sort --numeric-sort | grep --max-count=1 .)"
-    command = ["sh", "-c", f"date +%s.%N; kill -9 {oldest}"]
+    command = ["sh", "-c", f"date +%s.%N; kill -{signal} {oldest}"]
     return float(namespace.kubectl("exec", pod["metadata"]["name"], "--container", container, "--", *command))
 
 

@@ -30,6 +30,9 @@ from e2e.kube import Failed, Namespace, kubectl
         ({"nprocPerNode": "many"}, "spec.nprocPerNode: Invalid value: many: nprocPerNode is a number of at least 1"),
         ({"nprocPerNode": 1.5}, "spec.nprocPerNode"),
         ({"maxRestarts": -1}, "spec.maxRestarts: Invalid value: -1"),
+        ({"progressDeadlineSeconds": 5}, "spec.progressDeadlineSeconds: Invalid value: 5"),
+        ({"hangPolicy": "Kill"}, 'spec.hangPolicy: Unsupported value: "Kill"'),
+        ({"hangPolicy": "Restart"}, "spec.hangPolicy: Invalid value: hangPolicy Restart needs progressDeadlineSeconds"),
         ({"trainerContainer": ""}, "spec.trainerContainer: Invalid value"),
         ({"rendezvous": {"lastCallSeconds": 0}}, "spec.rendezvous.lastCallSeconds: Invalid value: 0"),
         (

@@ -2,7 +2,8 @@
 
 Every line that it prints names the group of workers that took the step together, so that a test can tell the
 training after a new round from the one before. Each step is reported as well. `touch /tmp/finish` in any worker ends
-it in success everywhere, `touch /tmp/grow` lets that one take 4 GiB.
+it in success everywhere, `touch /tmp/grow` lets that one take 4 GiB, `touch /tmp/spin` lets it turn in a loop while
+the file is there.
 """
 
 import os
@@ -22,7 +23,7 @@ STEPS = int(os.environ.get("STEPS", "1000000"))
 SAVE_EVERY = 5
 FAIL_AT_STEP = int(os.environ.get("FAIL_AT_STEP", "0"))
 FINISH_SECONDS = [float(seconds) for seconds in os.environ.get("FINISH_SECONDS", "0").split(",")]
-FINISH, GROW = Path("/tmp/finish"), Path("/tmp/grow")
+FINISH, GROW, SPIN = Path("/tmp/finish"), Path("/tmp/grow"), Path("/tmp/spin")
 CHECKPOINT = Path("/checkpoints", os.environ["TORCHELASTIC_RUN_ID"])
 
 
@@ -32,6 +33,8 @@ def main() -> None:
     group, done = processes.sum(secrets.randbits(32), load()) if rank == 0 else processes.sum(0, 0)
     for step in range(done + 1, STEPS + 1):
         time.sleep(STEP_SECONDS)
+        if SPIN.exists():
+            spin()
         workers, finish = processes.sum(1, FINISH.exists())
         print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
         if elasticjob_torch:
@@ -49,6 +52,12 @@ def main() -> None:
     # by rank: how long this worker goes on after the last step, as if it saved a large model
     time.sleep(FINISH_SECONDS[min(rank, len(FINISH_SECONDS) - 1)])
     print("saved", flush=True)
+
+
+def spin() -> None:
+    while SPIN.exists():
+        for _ in range(1_000_000):
+            pass
 
 
 def load() -> int:

@@ -29,7 +29,7 @@ def asks(type: RequestType, cause: str = "", behind: int = 0) -> Change:
         request = Request(
             type=type, cause=cause, after=after if type is RequestType.JOIN else 0, round=after if finishes else 0
         )
-        return None if request == worker.request else replace(worker, request=request)
+        return None if request == worker.request else replace(worker, request=request, hung="")
 
     return change
 
@@ -46,7 +46,15 @@ def with_record(world: World, worker: Worker) -> Worker:
     """The pod runs, and a sidecar that has just started has written its record."""
     id = f"{worker.index}.{world.ids + 1}"
     return replace(
-        worker, pod=PodState.RUNNING, id=id, address=address_of(id), request=None, heartbeat=0, doubts=(), answer=0
+        worker,
+        pod=PodState.RUNNING,
+        id=id,
+        address=address_of(id),
+        request=None,
+        heartbeat=0,
+        doubts=(),
+        answer=0,
+        hung="",
     )
 
 
@@ -71,6 +79,11 @@ def is_outdated(world: World, worker: Worker) -> Worker | None:
 
 def is_draining(world: World, worker: Worker) -> Worker | None:
     return replace(worker, draining=not worker.draining)
+
+
+def hangs(world: World, worker: Worker) -> Worker | None:
+    """Until its trainer asks for something, as the operator judges each round by itself."""
+    return replace(worker, hung="no step") if worker.id is not None and not worker.hung else None
 
 
 def doubts_the_next(world: World, worker: Worker) -> Worker | None:
@@ -118,6 +131,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "evicted": ("its pod is evicted", is_evicted),
     "outdated": ("it is of another template than the job's", is_outdated),
     "draining": ("its node is about to go, or stays after all", is_draining),
+    "hangs": ("its training hangs, and is to be restarted", hangs),
     "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),
     "out of memory": ("its trainer runs out of memory", becomes(PodState.OOM_KILLED, PodState.RUNNING)),
     "doubts": ("it hears nothing of the next worker, or hears it again", doubts_the_next),

@@ -78,6 +78,16 @@ class Outcome(_Word):
     CLOSED = "Closed"
 
 
+class ProcessState(_Word):
+    """What a training process does while no step is taken."""
+
+    STOPPED = "Stopped"
+    BLOCKED = "Blocked"
+    COMPUTES = "Computes"
+    WAITS = "Waits"
+    UNKNOWN = "Unknown"
+
+
 class Code(_Word):
     """Why a call is refused."""
 
@@ -210,6 +220,18 @@ class Imports(TypedDict):
     ]
 
 
+class Processes(_OfATrainer):
+    """What the training processes do."""
+
+    round: Annotated[int, "The round that they train in."]
+    state: Annotated[
+        str,
+        "Of the process that is most at fault: it was stopped by a signal; it waits in the kernel, deaf to signals; it "
+        "runs; it sleeps, for others or for anything else; none of these.",
+    ]
+    local_rank: Annotated[int, "Which one."]
+
+
 class _Watch(TypedDict):
     script: Script
 
@@ -232,6 +254,7 @@ class Report(TypedDict, total=False):
     local_rank: Annotated[int, "Of several scripts of a worker the one with the lowest is shown."]
     step: Annotated[int | None, "The last step."]
     total: Annotated[int | None, "The steps it means to take."]
+    waits: Annotated[float | None, "The share of its time that it waits for others."]
     metrics: Annotated[dict[str, float], f"At most {MAX_METRICS} numbers; what is not finite is left out."]
 
 
@@ -264,6 +287,9 @@ class View(TypedDict):
     worldSize: Annotated[int, "Workers of that round, 0 while it forms."]
     handed: Annotated[int, "The round that this trainer holds, of which `changed` speaks; 0 for none."]
     changed: Annotated[bool, "That round is over: stop its processes and join again."]
+    stalled: Annotated[
+        bool, "Nobody takes steps in the round that this trainer holds: tell what its training processes do."
+    ]
     leaving: Annotated[bool, "This worker has to go: stop its processes; the next join says `Leaving`."]
     closed: Annotated[bool, "The rendezvous is closed: a formed round trains on, nobody joins another."]
     outcome: Annotated[str, "Why it is closed, else empty."]
@@ -392,6 +418,14 @@ IMPORTS = Call(
     None,
     "What the script imports, for the job's next pods, whose parked processes import it early. Needs no open stream.",
 )
+PROCESSES = Call(
+    "POST",
+    "/v1/processes",
+    Processes,
+    None,
+    "What the training processes do, after `stalled` was told; the plug-in has them write their Python stacks as well.",
+    (*_OF_A_TRAINER, Code.ROUND_BROKEN),
+)
 WATCH = Call(
     "GET",
     "/v1/rendezvous/watch",
@@ -410,4 +444,4 @@ SAVED = Call(
 )
 PROGRESS = Call("POST", "/v1/progress", Report, None, "How far the training is, shown in the job's status.")
 
-CALLS = (EVENTS, JOIN, VIEW, POST_STORE, ASK_STORE, FINISH, LEAVE, CLOSE, IMPORTS, WATCH, SAVED, PROGRESS)
+CALLS = (EVENTS, JOIN, VIEW, POST_STORE, ASK_STORE, FINISH, LEAVE, CLOSE, IMPORTS, PROCESSES, WATCH, SAVED, PROGRESS)

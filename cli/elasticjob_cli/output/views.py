@@ -158,6 +158,7 @@ def _headline(look: Look) -> Text:
 
 
 def _members(members: Sequence[Member]) -> RenderableType:
+    told = any(one.waits is not None for one in members)
     rows = [
         (
             "spare" if one.spare else one.rank,
@@ -166,12 +167,14 @@ def _members(members: Sequence[Member]) -> RenderableType:
             one.node,
             one.step,
             None if one.rate is None else f"{one.rate:.2f}/s",
+            *((None if one.waits is None else f"{one.waits:.0%}",) if told else ()),
             age(one.seconds),
             one.state,
         )
         for one in members
     ]
-    return table([">RANK", ">WORKER", "POD", "NODE", ">STEP", ">RATE", "AGE", "STATE"], rows)
+    waits = [">WAITS"] if told else []
+    return table([">RANK", ">WORKER", "POD", "NODE", ">STEP", ">RATE", *waits, "AGE", "STATE"], rows)
 
 
 def _clock(one: Round) -> str:

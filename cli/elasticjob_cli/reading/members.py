@@ -5,15 +5,24 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from elasticjob.terms import ProcessState
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.times import seconds_between
 from elasticjob_cli.reading.worker import WorkerView
+
+DOING = {
+    ProcessState.STOPPED: "is stopped",
+    ProcessState.BLOCKED: "waits in the kernel",
+    ProcessState.COMPUTES: "computes",
+    ProcessState.WAITS: "waits",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """`spare`: it has no rank, and takes that of a worker that is lost. `rate`: steps a second, None where it is not
-    known; `seconds`: of its pod's life."""
+    known; `waits`: the share of its time that its script waits for others, as that reports; `seconds`: of its pod's
+    life."""
 
     rank: int | None
     spare: bool
@@ -22,6 +31,7 @@ class Member:
     node: str
     step: int | None
     rate: float | None
+    waits: float | None
     seconds: float | None
     state: str
 
@@ -91,9 +101,19 @@ def _row(worker: WorkerView, look: Look, rates: Mapping[str, float]) -> Member:
         node=worker.node,
         step=_step(worker),
         rate=rates.get(worker.name),
+        waits=worker.record.status.waits if worker.record else None,
         seconds=seconds_between(worker.made, look.scene.now),
         state=_state(worker, look),
     )
+
+
+def _stalls(worker: WorkerView, look: Look) -> str:
+    stall = worker.record.status.stall if worker.record else None
+    agreed = look.status.rendezvous
+    if stall is None or not stall.stalled or not stall.round == agreed.stalled == agreed.round:
+        return ""
+    doing = DOING.get(stall.process) if stall.process else None
+    return "takes no steps" + (f": its process {doing}" if doing else "")
 
 
 def _state(worker: WorkerView, look: Look) -> str:
@@ -102,7 +122,7 @@ def _state(worker: WorkerView, look: Look) -> str:
     if worker.index in {member.index for member in look.status.rendezvous.finished}:
         return "finished"
     if worker.is_member and look.trains:
-        return "trains"
+        return _stalls(worker, look) or "trains"
     if worker.spare:
         return "waits for a place" if worker.joined else "is starting"
     if worker.joined:

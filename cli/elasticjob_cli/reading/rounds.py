@@ -20,6 +20,7 @@ from elasticjob_cli.reading.times import moment, seconds_between
 # causes by which the training itself breaks a round, unless a loss explains it: rule 10 of docs/protocol.md
 TRAININGS_OWN: frozenset[str] = COUNTED_CAUSES | {
     RoundCause.TRAINER_STARTED_AGAIN,
+    RoundCause.TRAINING_HUNG,
     Loss.POD_FAILED,
     Loss.TRAINER_CRASHED,
     Loss.TRAINER_HUNG,

@@ -95,6 +95,10 @@ def storeless_rank_0(look: Look) -> str | None:
     return agreed.reason if agreed.cause == Loss.STORE_NOT_READY and not (look.trains or look.has_ended) else None
 
 
+def no_steps(look: Look) -> str | None:
+    return look.message_of("Progressing", "False") if look.is_formed else None
+
+
 def _refusal(look: Look) -> str | None:
     """Why the cluster makes no pod now, as the operator tells."""
     if look.has_ended:

@@ -30,6 +30,7 @@ class Cause(StrEnum):
     QUOTA = "Quota"
     ADMISSION = "AdmissionRefused"
     STORELESS = "StorelessRank0"
+    NO_STEPS = "NoSteps"
     INVALID_RECORD = "InvalidRecord"
     BACK_OFF = "PodBackOff"
     NO_POD = "NoPod"
@@ -116,6 +117,14 @@ OF_JOB = (
         job.storeless_rank_0,
         "The last round ended because rank 0 served no store: {said}.",
         "See its log: the script, or torchrun itself, stands still before training begins.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.NO_STEPS,
+        job.no_steps,
+        "The training hangs: {said}.",
+        "The trainers' logs have the Python stacks of all its processes. With `hangPolicy: Restart` such a round is "
+        "started anew.",
         covers=False,
     ),
 )

@@ -178,7 +178,8 @@ def close_on_request(step: Step) -> None:
 
 
 def break_round(step: Step) -> None:
-    """A formed round is broken by the loss, the leave or the return of a member (rules 5 and 10).
+    """A formed round is broken by the loss, the leave or the return of a member, or as its training hangs (rules 5, 10
+    and 15).
 
     A failure of the training is only noted, one a round: what else happened is not known yet. Members in whose places
     others have joined are told to leave before (rule 16).

@@ -298,4 +298,5 @@ class Step:
             return failed
         if request.type is RequestType.JOIN and request.after >= self.before.round:
             return failed or request.cause == Cause.STARTED
-        return None
+        hangs = worker.hung != "" and self.before.phase is RendezvousPhase.FORMED
+        return True if hangs else None

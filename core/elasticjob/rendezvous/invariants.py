@@ -109,9 +109,9 @@ def waiting_is_counted(step: Step) -> Iterator[str]:
 
 
 def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
-    """A formed round is ended by a member that is lost, leaves, has another id or joins again, at once; else only by
-    newcomers that have joined and have a place in a larger round or somebody's on a node that is about to go, and not
-    once a member has finished."""
+    """A formed round is ended by a member that is lost, leaves, has another id, joins again or hangs, at once; else
+    only by newcomers that have joined and have a place in a larger round or somebody's on a node that is about to go,
+    and not once a member has finished."""
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
         return

@@ -203,7 +203,8 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
         detail = f" ({worker.detail})" if worker.detail and counted else ""
         return Break(member, _word_of(request.cause), f"{name} left: {request.cause}{detail}", counted)
     if request.type is not RequestType.JOIN or request.after < state.round:
-        return None
+        hangs = worker.hung and state.phase is RendezvousPhase.FORMED
+        return Break(member, RoundCause.TRAINING_HUNG, worker.hung, True) if hangs else None
     if request.cause == Cause.WORKER_FAILED:
         detail = f" ({request.detail})" if request.detail else ""
         return Break(member, RoundCause.WORKER_FAILED, f"{name}'s processes failed{detail}", counted)

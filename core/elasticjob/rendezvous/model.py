@@ -86,8 +86,9 @@ class Worker:
     again in place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts
     for nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `outdated`: the pod was made from
     another template than the job's. `draining`: its node is about to go. `unready`: the cluster does not hear of its
-    node any more. `doubts` are members of which it hears nothing, and `answer` is the number of the last challenge that
-    it answered, 0 before the first, None where its sidecar knows no challenges.
+    node any more. `hung`: how the training hangs, where the round is to be restarted for this member. `doubts` are
+    members of which it hears nothing, and `answer` is the number of the last challenge that it answered, 0 before the
+    first, None where its sidecar knows no challenges.
     """
 
     index: int
@@ -107,6 +108,7 @@ class Worker:
     outdated: bool = False
     draining: bool = False
     unready: bool = False
+    hung: str = ""
 
     @property
     def pod_key(self) -> PodKey:

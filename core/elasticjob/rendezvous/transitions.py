@@ -28,7 +28,7 @@ MOVES = (
     Move(FORMING, Outcome.TIMEOUT, CLOSED, 0, "the minimum has not joined in time, though every missing pod runs"),
     Move(FORMING, Outcome.FAILED, CLOSED, 0, "a `Close`, one crash or failure too many, or success without any round"),
     Move(FORMING, Outcome.COMPLETE, CLOSED, 0, "workers have finished, and no other is wanted"),
-    Move(FORMED, ROUND_BROKEN, FORMING, 1, "a member is lost, leaves, has another id, or joins again"),
+    Move(FORMED, ROUND_BROKEN, FORMING, 1, "a member is lost, leaves, has another id, joins again, or hangs"),
     Move(FORMED, ROUND_REOPENED, FORMING, 1, "newcomers have joined, and no other is waited for"),
     Move(FORMED, Outcome.COMPLETE, CLOSED, 0, "all members have finished, or no other worker is wanted"),
     Move(FORMED, Outcome.CLOSED, CLOSED, 0, "a worker asks `Close`; the members train on to their end"),

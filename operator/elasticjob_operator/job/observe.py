@@ -53,6 +53,12 @@ class Observer:
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
 
     @property
+    def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:
+        """What the records of the workers that were seen last say of how they are."""
+        seen = ((one.worker, one.reading.record) for one in self._seen.values())
+        return {worker.pod_key: record.status for worker, record in seen if worker and record}
+
+    @property
     def imports(self) -> str:
         """What the script imports, by the worker that has learned most of it, among those that were seen last; else
         empty. One that has just started knows less than the others."""

@@ -23,6 +23,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, has_joined
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
 
@@ -59,6 +60,7 @@ class Report(NamedTuple):
     now: str
     progress: Progress | None = None
     waits: Mapping[int, Wait] = MappingProxyType({})
+    hang: Hang = Hang()
 
 
 def status_of(report: Report) -> ElasticJobStatus:
@@ -92,6 +94,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             failure=state.failure,
             given_up=Members(state.given_up),
             planned=state.planned,
+            stalled=report.hang.stalled if report.hang.stalled == state.round else 0,
             challenge=Challenge(number=state.challenge, members=Members(state.challenged)),
             store=state.store,
             reason=state.reason,
@@ -142,6 +145,8 @@ def _findings(report: Report) -> Iterator[Finding]:
     state, problem = report.decision.state, report.problem
     yield Finding("TemplateValid", "False" if problem else "True", "Invalid" if problem else "Valid", problem or "")
     yield _rendezvoused(report)
+    if report.spec.progress_deadline_seconds is not None:
+        yield _progressing(report.hang)
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
         reason = ALL_FINISHED if complete else str(state.outcome)
@@ -156,6 +161,12 @@ def _findings(report: Report) -> Iterator[Finding]:
         yield Finding("WorkersValid", "False", "InvalidRecord", problems)
     elif _had_condition("WorkersValid", report):
         yield Finding("WorkersValid", "True", "Valid", "")
+
+
+def _progressing(hang: Hang) -> Finding:
+    if hang.sentence:
+        return Finding(PROGRESSING, "False", EXCEEDED, hang.sentence)
+    return Finding(PROGRESSING, "True", "WithinDeadline", "")
 
 
 def _had_condition(type: str, report: Report) -> bool:
@@ -199,7 +210,9 @@ def _reason(report: Report, rendezvoused: Finding) -> str:
     outcome = report.decision.state.outcome
     if outcome is not None:
         return ALL_FINISHED if outcome is Outcome.COMPLETE else str(outcome)
-    return (_obstacle(report) or "") if rendezvoused.status == "True" else rendezvoused.reason
+    if rendezvoused.status != "True":
+        return rendezvoused.reason
+    return EXCEEDED if report.hang.sentence else _obstacle(report) or ""
 
 
 def _obstacle(report: Report) -> Reason | None:

@@ -36,9 +36,10 @@ class JobWatch:
         sized: Callable[[int, int | None], None],
         seen: Callable[[RendezvousStatus], None],
         failed: Callable[[str, ApiFailure], None],
+        limited: Callable[[int | None], None] = lambda _: None,
     ) -> None:
         self._kube, self._job, self._uid = kube, job, uid
-        self._sized, self._seen, self._failed = sized, seen, failed
+        self._sized, self._seen, self._failed, self._limited = sized, seen, failed, limited
         self._version = ""  # where to watch on from; empty: list first
         self._last = ""  # the job's resourceVersion that was passed on last
         self._call: asyncio.Timeout | None = None  # of the list or watch that is under way
@@ -122,6 +123,7 @@ class JobWatch:
             self._last = metadata["resourceVersion"]
             spec = job.get("spec", {})
             self._sized(spec.get("replicas", 1), spec.get("rendezvous", {}).get("workerLostSeconds"))
+            self._limited(spec.get("progressDeadlineSeconds"))
             self._pass_on_status(job.get("status", {}))
 
     def _pass_on_status(self, status: Object) -> None:

@@ -15,7 +15,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from elasticjob.api import Members, RequestType, WorkerRequest
+from elasticjob.api import Members, RequestType, Stall, WorkerRequest
 from elasticjob.objects import Object
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
@@ -52,6 +52,7 @@ class Progress:
     step: int | None = None
     total: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    waits: float | None = None
 
 
 class WorkerRecord:
@@ -69,6 +70,8 @@ class WorkerRecord:
         self._handed: Handed = NOTHING_HANDED
         self._written_handed: Handed = NOTHING_HANDED  # what of it the object holds
         self._progress = self._written_progress = Progress()  # what was reported, and what of it the object holds
+        self._stall: Stall | None = None
+        self._written_stall: Stall | None = None
         self._imports: str | None = None
         self._written_imports: str | None = None
         self._words, self._written_words = Words(answer=0), Words()
@@ -128,6 +131,11 @@ class WorkerRecord:
         self._progress = progress
         self._wake()
 
+    def stall(self, word: Stall | None) -> None:
+        """How far this worker is in a round without steps, written within seconds; None is not news."""
+        self._stall = word
+        self._wake()
+
     def learned(self, imports: str) -> None:
         """What the script imports, written within seconds."""
         self._imports = imports
@@ -180,7 +188,8 @@ class WorkerRecord:
         if self._handed != self._written_handed:
             return True
         reported = self._handed[1] == 0 and self._progress != self._written_progress
-        return reported or self._imports != self._written_imports or self._written_words.answer is None
+        stalled = self._stall is not None and self._stall != self._written_stall
+        return reported or stalled or self._imports != self._written_imports or self._written_words.answer is None
 
     @property
     def _owes_word(self) -> bool:
@@ -309,6 +318,7 @@ class WorkerRecord:
 
     async def _beat(self) -> None:
         handed, progress, imports, words = self._handed, self._progress, self._imports, replace(self._words)
+        stall = self._stall
         forgotten = dict.fromkeys(self._shown)  # null, or they would stay
         metrics = forgotten | progress.metrics if progress.metrics else None
         status: Object = {
@@ -318,6 +328,8 @@ class WorkerRecord:
             "step": progress.step,
             "total": progress.total,
             "metrics": metrics,
+            "waits": progress.waits,
+            "stall": None if stall is None else stall.model_dump(mode="json", by_alias=True),
             "doubts": words.doubts or None,
             "answer": words.answer,
         }
@@ -327,6 +339,7 @@ class WorkerRecord:
         await self._guarded(self._kube.patch_worker_status, body)
         self._heartbeat += 1
         self._wrote(handed, progress, imports, words)
+        self._written_stall = stall
         self._share = random.uniform(SHORTEST_SHARE, 1)
         self._last_sign = self._last_beat = _now()
 

@@ -106,6 +106,11 @@ class Membership:
         self.store_port = port
         self._timers.pop("store", None)
 
+    def looked(self, trainer: str, round: int) -> None:
+        """The trainer tells of the training processes of `round`. Raises Refused."""
+        self._check(trainer)
+        self._standing().check_round(round)
+
     def leave(self, trainer: str, cause: Cause) -> None:
         """The trainer says that it leaves the group."""
         self._check(trainer)

@@ -2,6 +2,7 @@
 
 from elasticjob.api import RendezvousPhase
 from elasticjob_sidecar.membership.output import Standing
+from elasticjob_sidecar.membership.stalls import stalled_by
 from elasticjob_torch import wire
 
 
@@ -28,6 +29,7 @@ def view_of(worker: Standing) -> wire.View | None:
         "worldSize": job.world_size,
         "handed": worker.held,
         "changed": has_changed(worker),
+        "stalled": stalled_by(worker),
         "leaving": worker.leaving,
         "closed": job.phase is RendezvousPhase.CLOSED,
         "outcome": job.outcome.value if job.outcome else "",

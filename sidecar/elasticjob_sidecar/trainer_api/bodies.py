@@ -79,6 +79,12 @@ class Imports(BaseModel):
         return imports
 
 
+class Processes(OfATrainer):
+    round: Round
+    state: wire.ProcessState
+    local_rank: Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
 class Watch(BaseModel):
     """A training script names itself. `saves`: it wants to do so before a planned end of the round."""
 
@@ -99,6 +105,7 @@ class Report(BaseModel):
     local_rank: Count = 0
     step: Count | None = None
     total: Count | None = None
+    waits: Annotated[float | None, Field(ge=0, le=1)] = None
     metrics: Annotated[dict[MetricName, float], Field(max_length=wire.MAX_METRICS)] = {}
 
     @field_validator("metrics")

@@ -14,7 +14,7 @@ from typing import TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from elasticjob.api import Cause
+from elasticjob.api import Cause, ProcessState
 from elasticjob.text import plain
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.worker_record import Progress
@@ -58,6 +58,7 @@ class TrainerApi:
             wire.LEAVE: self.leave,
             wire.CLOSE: self.close,
             wire.IMPORTS: self.imports,
+            wire.PROCESSES: self.processes,
             wire.WATCH: self.watch,
             wire.SAVED: self.saved,
             wire.PROGRESS: self.progress,
@@ -169,9 +170,14 @@ class TrainerApi:
         self._driver.learned(asked.imports)
         return web.Response(status=204)
 
+    async def processes(self, request: web.Request) -> web.Response:
+        asked = await _body(bodies.Processes, request)
+        self._driver.looked(asked.trainer, asked.round, ProcessState(asked.state), asked.local_rank)
+        return web.Response(status=204)
+
     async def progress(self, request: web.Request) -> web.Response:
         asked = await _body(bodies.Report, request)
-        self._driver.report(Progress(asked.step, asked.total, asked.metrics), asked.local_rank)
+        self._driver.report(Progress(asked.step, asked.total, asked.metrics, asked.waits), asked.local_rank)
         return web.Response(status=204)
 
 

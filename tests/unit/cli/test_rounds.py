@@ -1,5 +1,6 @@
 """The time line of a job, what counted, and what its members do."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -111,6 +112,43 @@ def test_members_are_in_rank_order_and_others_after_them() -> None:
         (None, 1, "digits-1-0", "node-1", "has joined"),
         (None, 3, "", "", "no pod"),
     ]
+
+
+STALLED = {"round": 4, "stalled": True, "step": 7}
+
+
+def stalling(stall: Object, **rendezvous: object) -> Look:
+    """Worker 1 says that of itself."""
+    said = record(1, joins(3), step=3, waits=0.031, stall=stall)
+    whole = formed([0, 1], rendezvous={"stalled": 4, **rendezvous})
+    return look(replace(whole.scene, records=(whole.scene.records[0], said)))
+
+
+@pytest.mark.parametrize(
+    ("stall", "state"),
+    [
+        (STALLED, "takes no steps"),
+        (STALLED | {"process": "Stopped"}, "takes no steps: its process is stopped"),
+        (STALLED | {"process": "Unknown"}, "takes no steps"),
+        (STALLED | {"stalled": False}, "trains"),
+        (STALLED | {"round": 3}, "trains"),
+    ],
+)
+def test_who_takes_no_steps_and_what_its_process_does(stall: Object, state: str) -> None:
+    assert [one.state for one in members_of(stalling(stall), {})] == ["trains", state]
+
+
+def test_nobody_is_said_to_hang_where_the_operator_does_not_ask() -> None:
+    assert members_of(stalling(STALLED, stalled=0), {})[1].state == "trains"
+
+
+def test_the_share_that_workers_wait_has_a_column_where_one_reports_it() -> None:
+    lines = plain(*status_view(stalling(STALLED), {})).splitlines()
+    assert next(line for line in lines if "WAITS" in line).split() == [
+        *("RANK", "WORKER", "POD", "NODE", "STEP", "RATE", "WAITS", "AGE", "STATE"),
+    ]
+    assert next(line for line in lines if "digits-1-0" in line).split()[4:7] == ["3", "-", "3%"]
+    assert "WAITS" not in plain(*status_view(standing(), {}))
 
 
 def test_status_and_history_of_a_job_that_has_formed_no_round() -> None:

@@ -338,3 +338,14 @@ def test_a_job_of_another_api_is_told() -> None:
 
 def test_now_is_the_api_servers() -> None:
     assert answer(look(scene({"replicas": 1}, {}, now=NOW))).now.startswith("Round 1 is forming for 16 min 40 s: ")
+
+
+def test_a_training_that_hangs_is_told_though_the_group_is_full() -> None:
+    said = "no member has reported for 60 s: worker 1's training process is stopped; all at step 7"
+    told = [condition("Rendezvoused", "True", 90), condition("Progressing", "False", 20, said)]
+    seen = formed([0, 1], conditions=told)
+    assert causes(seen) == [Cause.NO_STEPS]
+    assert answer(seen).full
+    assert f"The training hangs: {said}. The trainers' logs have the Python stacks" in answer(seen).paragraph
+    assert causes(formed([0, 1], conditions=[told[0], condition("Progressing", "True", 20)])) == []
+    assert causes(forming(conditions=[condition("Rendezvoused", "False", 12), told[1]])) == [Cause.NO_POD]

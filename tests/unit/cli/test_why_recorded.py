@@ -69,6 +69,7 @@ ON_PAPER = {
     Cause.SIDECAR_CRASHES,
     Cause.SILENT,
     Cause.STOPPING,
+    Cause.NO_STEPS,
 }
 
 

@@ -14,7 +14,7 @@ from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
-from support.operator_objects import ID, JOB_UID, Object, job, pod, record, trainer
+from support.operator_objects import ID, JOB_UID, OTHER_ID, Object, job, pod, record, trainer
 
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
@@ -247,3 +247,55 @@ async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None
     for cluster.now, deleted in ((100.0, False), (119.0, False), (121.0, True)):
         await made.reconcile(KEY)
         assert ("delete digits-0-5" in cluster.done) is deleted, cluster.now
+
+
+def hanging(**spec: Any) -> Cluster:
+    """Of two workers in round 5, worker 1 is stopped, and both have said so."""
+    members = f"0/{ID} 1/{OTHER_ID}"
+    standing = {"phase": "Formed", "round": 5, "worldSize": 2, "participants": members, "replicas": 2, "reason": "x"}
+    cluster = Cluster(job(progressDeadlineSeconds=60, **spec) | {"status": {"rendezvous": standing}})
+    cluster.there = [pod(index, containerStatuses=[trainer(running={})]) for index in (0, 1)]
+    join = {"type": "Join", "after": 4, "cause": "Started"}
+    for index, id, process in ((0, ID, "Waits"), (1, OTHER_ID, "Stopped")):
+        stall = {"round": 5, "stalled": True, "step": 7, "process": process}
+        said = {"status": {"heartbeat": 4, "answer": 0, "stall": stall}}
+        cluster.records.append(record(index, id=id, request=join) | said)
+    return cluster
+
+
+async def test_a_training_that_hangs_is_told_once() -> None:
+    cluster = hanging()
+    made = reconciler(cluster)
+    for _ in range(3):
+        await made.reconcile(KEY)
+        cluster.now += 5
+    agreed = cluster.body["status"]["rendezvous"]
+    assert (agreed["round"], agreed["phase"], agreed["stalled"]) == (5, "Formed", 5)
+    assert cluster.body["status"]["reason"] == "ProgressDeadlineExceeded"
+    assert cluster.done.count("announce ProgressDeadlineExceeded") == 1
+
+
+async def test_one_that_is_to_be_restarted_begins_another_round() -> None:
+    cluster = hanging(hangPolicy="Restart")
+    made = reconciler(cluster)
+    for _ in range(3):
+        await made.reconcile(KEY)
+        cluster.now += 5
+    agreed = cluster.body["status"]["rendezvous"]
+    assert (agreed["round"], agreed["phase"], agreed["stalled"]) == (6, "Forming", 0)
+    assert (agreed["cause"], agreed["reason"]) == ("TrainingHung", agreed["failure"])
+    assert agreed["reason"].startswith("no member has reported for 60 s: worker 1's training process is stopped")
+    assert [cluster.done.count(f"announce {one}") for one in ("ProgressDeadlineExceeded", "RoundBroken")] == [1, 1]
+
+
+async def test_it_is_looked_at_again_when_who_was_asked_has_had_the_time_to_answer() -> None:
+    cluster = hanging()
+    cluster.records[1]["status"].pop("stall")
+    made = reconciler(cluster)
+    await made.reconcile(KEY)
+    assert await made.reconcile(KEY) == 15.0
+    assert "announce ProgressDeadlineExceeded" not in cluster.done
+    cluster.now += 15
+    for _ in range(3):  # the status may wait for a moment, as it does here
+        await made.reconcile(KEY)
+    assert cluster.done.count("announce ProgressDeadlineExceeded") == 1

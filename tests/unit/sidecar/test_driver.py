@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from elasticjob.api import Cause, Member, Members, RendezvousPhase, RendezvousStatus
+from elasticjob.api import Cause, Member, Members, ProcessState, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.client import Unreachable
 from elasticjob_sidecar.kubernetes.identity import Identity
@@ -41,8 +41,8 @@ async def in_round(kube: FakeKube) -> AsyncIterator[Driver]:
     writing.cancel()
 
 
-def status(phase: RendezvousPhase, round: int = 1) -> RendezvousStatus:
-    return RendezvousStatus(phase=phase, round=round, participants=Members([ME]), world_size=1)
+def status(phase: RendezvousPhase, round: int = 1, stalled: int = 0) -> RendezvousStatus:
+    return RendezvousStatus(phase=phase, round=round, participants=Members([ME]), world_size=1, stalled=stalled)
 
 
 def said(kube: FakeKube) -> str:
@@ -138,3 +138,65 @@ async def test_how_long_the_training_stood_still_until_a_script_reports_a_step()
         await asyncio.sleep(6)
         driver.report(Progress(step=3), 0)
         assert first_steps(driver.metrics) == (2, 3 + 15)
+
+
+def stall(kube: FakeKube) -> object:
+    return kube.workers["job-0-0"].get("status", {}).get("stall")
+
+
+async def test_a_script_that_stalls_is_noticed_by_time_alone_and_written_within_seconds() -> None:
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        driver.store_posted("t", 1, 5000)
+        driver.limited(60)
+        for step in range(5):
+            driver.report(Progress(step=step), 0)
+            await asyncio.sleep(50)
+        assert stall(kube) is None
+        await asyncio.sleep(10 + 6)
+        assert stall(kube) == {"round": 1, "stalled": True, "step": 4}
+        driver.report(Progress(step=5), 0)
+        await asyncio.sleep(6)
+        assert stall(kube) == {"round": 1, "stalled": False, "step": 5}
+
+
+async def test_what_the_trainer_finds_is_written_within_seconds() -> None:
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        driver.store_posted("t", 1, 5000)
+        driver.job_seen(status(RendezvousPhase.FORMED, stalled=1))
+        await asyncio.sleep(6)
+        assert stall(kube) == {"round": 1, "stalled": False}
+        driver.looked("t", 1, ProcessState.COMPUTES, 2)
+        await asyncio.sleep(6)
+        assert stall(kube) == {"round": 1, "stalled": False, "process": "Computes", "localRank": 2}
+        with pytest.raises(Refused) as refused:
+            driver.looked("t", 2, ProcessState.COMPUTES, 2)
+        assert refused.value.code is Code.ROUND_BROKEN
+
+
+async def test_a_deadline_that_is_set_or_moved_later_holds_at_once() -> None:
+    async with in_round(kube := FakeKube()) as driver:
+        driver.store_posted("t", 1, 5000)
+        driver.report(Progress(step=1), 0)
+        await asyncio.sleep(30)
+        driver.limited(3600)
+        await asyncio.sleep(30)
+        driver.limited(70)
+        await asyncio.sleep(10 + 6)
+        assert stall(kube) is not None
+
+
+async def test_the_word_goes_with_its_round() -> None:
+    kube = FakeKube()
+    async with in_round(kube) as driver:
+        driver.store_posted("t", 1, 5000)
+        driver.limited(60)
+        driver.report(Progress(step=1), 0)
+        await asyncio.sleep(70)
+        assert stall(kube) is not None
+        driver.job_seen(status(RendezvousPhase.FORMING, 2))
+        joining = asyncio.create_task(driver.join("t", 1, Cause.MEMBERSHIP_CHANGED, 60.0))
+        await asyncio.sleep(6)
+        assert stall(kube) is None
+        joining.cancel()

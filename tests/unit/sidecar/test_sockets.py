@@ -437,3 +437,21 @@ async def test_a_port_that_is_taken_is_told_and_nothing_else_as_that(
     async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
         with pytest.raises(error, match="Too many open files"):
             await started(http, tmp_path)
+
+
+async def test_a_trainer_is_told_to_look_at_its_processes_and_what_it_finds_is_recorded(world: World) -> None:
+    await world.form()
+    one = world.workers[1]
+    stream = await one.stream(round=1)
+    assert (await next_event(stream))["stalled"] is False
+    assert await one.call("POST", "progress", step=7) == (204, None)
+    world.job("Formed", 1, *world.workers, stalled=1)
+    assert (await next_event(stream))["stalled"] is True
+    looked = {"trainer": one.trainer, "round": 1, "state": "Computes", "local_rank": 2}
+    assert await one.call("POST", "processes", **looked) == (204, None)
+    said = {"round": 1, "stalled": False, "step": 7, "process": "Computes", "localRank": 2}
+    await until(lambda: world.kube.workers["job-1-0"].get("status", {}).get("stall") == said)
+    status, answer = await one.call("POST", "processes", **looked | {"round": 2})
+    assert (status, answer["error"]["code"]) == (409, "RoundBroken")
+    status, answer = await one.call("POST", "processes", **looked | {"state": "Sleeps"})
+    assert (status, answer["error"]["code"]) == (400, "BadRequest")

@@ -18,6 +18,7 @@ from elasticjob_sidecar.membership.view import view_of
 from elasticjob_sidecar.trainer_api import bodies
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
 from elasticjob_torch import wire
+from elasticjob_torch.agent import stalls
 from elasticjob_torch.script import api as script
 from elasticjob_torch.script.client import Progress, ScriptStream, ScriptView, Sender
 from elasticjob_torch.sidecar import client as plugin
@@ -108,12 +109,13 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     client.finish(3, 5)
     client.close(5)
     client.tell_imports(["torch", "torch.distributed"])
+    client.tell_processes(3, wire.ProcessState.WAITS, 0)
     connected = threading.Event()
     connected.set()
     sender = Sender("127.0.0.1", sidecar.port, NAME, 1, connected)
     sender.saved(3)
     sidecar.await_(lambda: bool(sidecar.said("POST /v1/saved")), "the word that the script has saved")
-    sender.report(Progress(7, 9, {"loss": 0.5}))
+    sender.report(Progress(7, 9, {"loss": 0.5}, 0.25))
     sender.close(5)
     targets = [urlsplit(stream.target()) for stream in _streams()]
     sent = [*sidecar.requests, *((f"GET {url.path}", dict(parse_qsl(url.query))) for url in targets)]
@@ -141,6 +143,10 @@ def _snake(name: str) -> str:
 def test_phases_and_outcomes_are_those_of_the_job() -> None:
     assert set(wire.Phase) == set(terms.RendezvousPhase)
     assert set(wire.Outcome) == set(terms.Outcome)
+
+
+def test_what_processes_do_has_the_words_of_the_record() -> None:
+    assert set(wire.ProcessState) == set(terms.ProcessState) == set(stalls._SEVERITY) == set(stalls._WORDS)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from elasticjob_torch.agent.hooks import (
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import end_orphans, leave_mark
 from elasticjob_torch.agent.settings import STOP_SECONDS, Settings, SettingsError, parse_settings
+from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.sidecar.client import (
@@ -103,6 +104,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._failures = Failures()
         self._failures.hear()
         self._warm = warm
+        self._stalls = Stalls(membership.tell_processes)
         self._is_new = True
 
     def get_backend(self) -> str:
@@ -160,6 +162,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def await_news(self, seconds: float, processes: Sequence[int]) -> None:
         """Wait until the sidecar tells something, or one of the ``processes`` (pids) ends; at most so many seconds."""
         self._membership.news.wait(seconds, processes)
+        self._stalls.look(self._membership.view, processes)
 
     def is_closed(self) -> bool:
         """Say whether the rendezvous is closed, as far as the sidecar has told."""

@@ -1,6 +1,7 @@
 """One agent's membership in the rendezvous: its course, over HTTP, in real time.
 
-The handler turns this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`.
+The handler turns this into torch's terms. Used from one thread, the agent's main thread, except for `tell_imports`
+and `tell_processes`.
 """
 
 from __future__ import annotations
@@ -113,6 +114,13 @@ class Membership(Course):
             log.info("the job's next pods are not told what the script imports: %s", error)
             return not isinstance(error, SidecarUnavailable)
         return True
+
+    def tell_processes(self, round_number: int, state: str, local_rank: int) -> None:
+        """Tell what the training processes of the round do. Never raises; any thread may call it."""
+        try:
+            self._client.tell_processes(round_number, state, local_rank)
+        except SidecarError as error:
+            log.info("the sidecar is not told what the training processes do: %s", error)
 
     def _go(self, steps: Steps[T]) -> T:
         try:

@@ -14,6 +14,7 @@ import operator
 import os
 import re
 import threading
+import time
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
@@ -91,13 +92,25 @@ def wants_restart() -> bool:
     return client is not None and client.wants_restart()
 
 
-def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = None, **metrics: SupportsFloat) -> None:
+def report(
+    *,
+    step: SupportsIndex | None = None,
+    total: SupportsIndex | None = None,
+    waited: SupportsFloat | None = None,
+    **metrics: SupportsFloat,
+) -> None:
     """Show how far the training is, in ``kubectl get elasticjobs`` and the status.
 
     Sent at most once a second and once at exit, the last values only; what a call leaves out stays as it was. The job's
     status has the values of rank 0's worker, each ElasticWorker its own. If several processes of one worker report,
     those of the lowest local rank count. No value of a number ends a training: a step or total beyond 0 and 2**53 - 1
     is shown as the nearer of them, and a metric that is infinite, or no number any more, is not shown.
+
+    `waited`: the seconds since the last call in which this process waited for others, such as in a collective. Shown is
+    their share of the time since the first call that names it.
+
+    Each call is a sign that the script goes on, for the job's ``spec.progressDeadlineSeconds``; the first step starts
+    that clock. So a script may call this without arguments while it evaluates, or saves.
 
     Raises:
         TypeError: an argument is no number; the message names it.
@@ -110,6 +123,7 @@ def report(*, step: SupportsIndex | None = None, total: SupportsIndex | None = N
         known.step if step is None else _count("step", step),
         known.total if total is None else _count("total", total),
         shown,
+        known.waits if waited is None else _waits(waited),
     )
     client = _client if _decided else _connect()
     if client is not None:
@@ -137,6 +151,17 @@ def _count(name: str, value: SupportsIndex) -> int:
     except TypeError:
         raise TypeError(f"report(): {name} must be a whole number, not {type(value).__name__}") from None
     return min(max(number, 0), wire.MAX_JSON_INTEGER)
+
+
+def _waits(waited: SupportsFloat) -> float | None:
+    """The share of the time that this process waits; None where it is not known yet."""
+    global _waited, _waiting_since
+    seconds, now = _metric("waited", waited), time.monotonic()
+    if _waiting_since is None:  # it speaks of a time that is not known
+        _waiting_since = now
+        return None
+    _waited += max(0.0, seconds) if math.isfinite(seconds) else 0.0
+    return min(1.0, _waited / max(now - _waiting_since, 1e-6))
 
 
 def _metric(name: str, value: SupportsFloat) -> float:
@@ -195,7 +220,8 @@ def _find() -> ScriptClient | None:
 
 def _begin() -> None:
     """The state of a process that has made no call yet."""
-    global _client, _decided, _known, _progress, _lock
+    global _client, _decided, _known, _progress, _lock, _waited, _waiting_since
+    _waited, _waiting_since = 0.0, None
     _client, _decided, _known, _progress, _lock = None, False, None, Progress(), threading.Lock()
 
 
@@ -208,6 +234,8 @@ _client: ScriptClient | None
 _decided: bool
 _known: tuple[ScriptView | None, Current] | None
 _progress: Progress
+_waited: float  # seconds, since:
+_waiting_since: float | None
 _lock: threading.Lock
 _begin()
 atexit.register(_at_exit)

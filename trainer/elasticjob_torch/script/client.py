@@ -36,6 +36,7 @@ class Progress(NamedTuple):
     step: int | None = None
     total: int | None = None
     metrics: Mapping[str, float] = {}
+    waits: float | None = None
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,8 @@ class Sender:
         return None if self._progress is None else max(0.0, self._due - time.monotonic())
 
     def _send(self, progress: Progress) -> bool:
-        given = {"step": progress.step, "total": progress.total, "metrics": dict(progress.metrics)}
+        given: dict[str, Any] = {"step": progress.step, "total": progress.total, "metrics": dict(progress.metrics)}
+        given |= {} if progress.waits is None else {"waits": progress.waits}
         return self._post(wire.PROGRESS, {"local_rank": self._local_rank, **given}, 0)
 
     def _post(self, call: wire.Call, body: dict[str, Any], patience: float) -> bool:

@@ -230,6 +230,11 @@ class Calls(ABC):
         """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
         return self._record(wire.CLOSE.path, {}, timeout)
 
+    def tell_processes(self, round_number: int, state: str, local_rank: int) -> None:
+        """Tell what the training processes of the round do: the state of the one that is most at fault."""
+        body = {"trainer": self.trainer, "round": round_number, "state": state, "local_rank": local_rank}
+        return self.post(wire.PROCESSES.path, body, self.patience)
+
     def tell_imports(self, names: Iterable[str]) -> None:
         """Tell what the script imports, in its order, for the job's next pods; what cannot be told is left out."""
         return self.post(wire.IMPORTS.path, {"imports": _fitting(names)}, self.patience)

@@ -47,6 +47,7 @@ class View:
     world_size: int = 0
     handed: int = 0
     changed: bool = False
+    stalled: bool = False
     leaving: bool = False
     closed: bool = False
     outcome: str = ""
@@ -63,6 +64,7 @@ class View:
                 world_size=int(data.get("worldSize", 0)),
                 handed=int(data.get("handed", 0)),
                 changed=bool(data.get("changed", False)),
+                stalled=bool(data.get("stalled", False)),
                 leaving=bool(data.get("leaving", False)),
                 closed=bool(data.get("closed", False)),
                 outcome=str(data.get("outcome", "")),

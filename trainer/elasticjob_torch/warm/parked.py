@@ -2,7 +2,7 @@
 
 `sitecustomize` calls `park`, which returns when the process is to train, and else never: it ends when its agent does.
 It leaves nothing of its own behind: no module, no descriptor, no patched class. What it uses must be imported in each
-training process anyway (`agent.record`), so that ``sys.modules`` is as in an ordinary start.
+training process anyway (`agent.record`, `agent.stacks`), so that ``sys.modules`` is as in an ordinary start.
 """
 
 from __future__ import annotations

@@ -168,6 +168,13 @@ class JobLife(RuleBasedStateMachine):
         self.set(self.some(number), draining=goes)
 
     @has_pods
+    @rule(number=NUMBER)
+    def training_hangs(self, number: int) -> None:
+        """As the operator judges it anew in each step."""
+        self.set(self.some(number), hung="no step")
+        self.set(self.some(number), hung="")
+
+    @has_pods
     @rule(number=NUMBER, ahead=st.integers(1, 2))
     def somebody_makes_a_pod(self, number: int, ahead: int) -> None:
         """By the name of one that may come next, and it joins."""

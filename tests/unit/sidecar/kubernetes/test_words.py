@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from elasticjob.api import Cause, Member, Members, RequestType, WorkerRequest
+from elasticjob.api import Cause, Member, Members, RequestType, Stall, WorkerRequest
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Unreachable
 from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
 from support.records import record_of, running
@@ -371,3 +371,37 @@ async def test_imports_do_not_wait_for_minutes() -> None:
         record.learned("torch")
         await asyncio.sleep(6)
         assert status(kube)["imports"] == "torch"
+
+
+async def test_a_worker_that_stalls_writes_that_once() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        await asyncio.sleep(300)
+        before = kube.count("status")
+        record.stall(Stall(round=3, stalled=True, step=7))
+        await asyncio.sleep(6)
+        assert status(kube)["stall"]["step"] == 7
+        await asyncio.sleep(60)
+        assert kube.count("status") == before + 1
+
+
+async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        record.stall(Stall(round=3, stalled=True, step=7))
+        await asyncio.sleep(300)
+        before = kube.count("status")
+        record.stall(None)
+        await asyncio.sleep(60)
+        assert kube.count("status") == before
+        await asyncio.sleep(300)
+        assert status(kube).get("stall") is None
+
+
+async def test_the_share_that_a_script_waits_is_written_with_what_it_reports() -> None:
+    kube = FakeKube()
+    async with running(record := challenged(kube)):
+        record.handed(3, 0)
+        record.report(Progress(step=1, waits=0.25))
+        await asyncio.sleep(30)
+        assert status(kube)["waits"] == 0.25

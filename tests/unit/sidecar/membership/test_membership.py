@@ -658,6 +658,7 @@ def test_the_view_names_the_round_it_speaks_of() -> None:
         "worldSize": 0,
         "handed": 1,
         "changed": True,
+        "stalled": False,
         "leaving": False,
         "closed": False,
         "outcome": "",

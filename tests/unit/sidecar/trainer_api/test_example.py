@@ -85,7 +85,7 @@ async def test_the_example_of_the_page(world: World) -> None:
     play, store = Play(world), str(world.workers[0].ports.store)
     lines = example()
     assert {read(line).target.partition("?")[0] for line in lines if line.startswith("$")} == {
-        call.path for call in wire.CALLS if call not in (wire.LEAVE, wire.CLOSE, wire.IMPORTS)
+        call.path for call in wire.CALLS if call not in (wire.LEAVE, wire.CLOSE, wire.IMPORTS, wire.PROCESSES)
     }
     for line in lines:
         if line.startswith("$ "):

@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar
 
 import pytest
 
+from elasticjob_torch.sidecar.events import View
 from support.trainer_sidecar import RUN_ID, handed, refusal
 
 JOIN = "POST /v1/rendezvous"
@@ -713,3 +714,20 @@ def test_the_entry_point_loads_no_torch(monkeypatch):
     package = importlib.import_module("elasticjob_torch")
     assert package.creator() is package.creator()
     assert "torch" not in sys.modules
+
+
+def test_when_nobody_takes_steps_the_agent_looks_at_its_processes(sidecar, handler):
+    child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    serves(sidecar)
+    sidecar.answers[JOIN] = [handed(1)]
+    handler.next_rendezvous()
+    handler.await_news(0.01, [child.pid])
+    assert not sidecar.said("POST /v1/processes")
+    view = handler._membership.view
+    handler._membership._events.view = replace(view or View(), round=1, handed=1, stalled=True)
+    handler.await_news(0.01, [child.pid])
+    sidecar.await_(lambda: sidecar.said("POST /v1/processes"), "what it does")
+    (said,) = sidecar.said("POST /v1/processes")
+    assert (said["round"], said["state"], said["local_rank"]) == (1, "Waits", 0)
+    child.stdin.close()
+    child.wait()

@@ -375,3 +375,13 @@ def test_a_sidecar_that_does_not_take_it_is_no_harm(sidecar, member, caplog):
     sentence = "the job's next pods are not told what the script imports: "
     assert f"{sentence}imports: no" in caplog.messages
     assert caplog.messages[-1].startswith(f"{sentence}nothing answers at")
+
+
+def test_what_the_processes_do_is_told_and_a_sidecar_that_does_not_take_it_is_no_harm(sidecar, member, caplog):
+    caplog.set_level("INFO", "elasticjob_torch")
+    member.tell_processes(3, "Stopped", 1)
+    (said,) = sidecar.said("POST /v1/processes")
+    assert (said["round"], said["state"], said["local_rank"]) == (3, "Stopped", 1)
+    sidecar.default = lambda path: refusal(409, "RoundBroken", "round 3 is over")
+    member.tell_processes(3, "Stopped", 1)
+    assert caplog.messages[-1] == "the sidecar is not told what the training processes do: round 3 is over"

@@ -204,12 +204,43 @@ class TestReport:
         for said in (first, last):
             Report.model_validate(said)
 
+    def test_the_share_of_the_time_that_it_waits(self, clean):
+        class Clock:
+            now = 1000.0
+
+            def monotonic(self):
+                return self.now
+
+        clock = Clock()
+        clean.setattr(script, "time", clock)
+        assert self.waits(waited=3.0) is None  # of a time that is not known
+        for waited, share in ((4.0, 0.4), (0, 0.2), (float("nan"), 4 / 30), (-5, 0.1), (100.0, 1.0)):
+            clock.now += 10
+            assert self.waits(waited=waited) == pytest.approx(share)
+        clock.now += 1000
+        assert self.waits(step=7) == 1.0  # what a call leaves out stays
+
+    def test_that_share_is_sent_once_it_is_known(self, job, sidecar):
+        elasticjob_torch.report(step=1)
+        script._client.close()
+        assert "waits" not in sidecar.said(PROGRESS)[-1]
+        script._begin()
+        job.setattr(script, "_waiting_since", time.monotonic() - 10)
+        elasticjob_torch.report(waited=1)
+        script._client.close()
+        assert sidecar.said(PROGRESS)[-1]["waits"] == pytest.approx(0.1, abs=0.02)
+
+    def waits(self, **said):
+        elasticjob_torch.report(**said)
+        return script._progress.waits
+
     @pytest.mark.parametrize(
         ("arguments", "kind", "said"),
         [
             ({"step": 1.5}, TypeError, "step must be a whole number, not float"),
             ({"total": "600"}, TypeError, "total must be a whole number, not str"),
             ({"loss": "low"}, TypeError, "loss must be a number, not str"),
+            ({"waited": "long"}, TypeError, "waited must be a number, not str"),
             ({"loss": None}, TypeError, "loss must be a number, not NoneType"),
             ({"a b": 1.0}, ValueError, "'a b' must be a letter, then"),
             ({"x" * 65: 1.0}, ValueError, "must be a letter, then"),

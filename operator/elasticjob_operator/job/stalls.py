@@ -1,0 +1,158 @@
+"""Whether a job's training hangs, who lags, and what is asked of the members about it. Pure: the time is an argument.
+
+Each sidecar has its own clock, and says that its script stalls. Who trains on says so too, once all are asked; so a
+worker that has stopped reporting by its own will makes no hang, and nor does a way that is cut.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, ElasticWorkerStatus, ProcessState, Stall
+from elasticjob.rendezvous import Event, Worker
+from elasticjob.rendezvous.model import PodKey
+from elasticjob.signs import heartbeat_seconds
+from elasticjob.terms import RendezvousPhase
+
+PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
+MISSED_WRITES = 3  # of who is asked, until its answer is not waited for: an older sidecar knows no such question
+NAMED = 3
+WORDS = {
+    ProcessState.STOPPED: "is stopped",
+    ProcessState.BLOCKED: "waits in the kernel, for a disk or a device",
+    ProcessState.COMPUTES: "computes while others wait",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The round in which all were asked, since when, by this operator's clock, and whether the hang was announced.
+    Remembered between two steps, and lost with the operator: then the time to answer begins anew."""
+
+    round: int = 0
+    since: float = 0.0
+    told: bool = False
+
+
+NOBODY = Asked()
+
+
+class Hang(NamedTuple):
+    """`stalled`: the round in which somebody stalls, 0 for none: all are asked. `sentence`: that the training hangs,
+    and who lags; empty as long as it does not. `of`: the member by which the round is ended. `again`: in how many
+    seconds to look again. `news`: what is to be announced."""
+
+    asked: Asked = NOBODY
+    stalled: int = 0
+    sentence: str = ""
+    of: PodKey | None = None
+    again: float | None = None
+    news: tuple[Event, ...] = ()
+
+
+class Answer(NamedTuple):
+    """What a member's record says of its round; `stall` is None until it has said something of that."""
+
+    worker: Worker
+    said: ElasticWorkerStatus
+    stall: Stall | None
+
+
+def hang_of(
+    spec: ElasticJobSpec,
+    before: ElasticJobStatus,
+    workers: Iterable[Worker],
+    said: Mapping[PodKey, ElasticWorkerStatus],
+    asked: Asked,
+    now: float,
+) -> Hang:
+    """`said`: what the records say, by pod; `before`: the status that they were written under."""
+    agreed = before.rendezvous
+    if spec.progress_deadline_seconds is None or agreed.phase is not RendezvousPhase.FORMED:
+        return Hang()
+    answers = list(_answers(before, workers, said))
+    stalls = [one.stall for one in answers if one.stall is not None]
+    if not any(stall.stalled for stall in stalls):
+        return Hang()
+    asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else Asked(agreed.round, now)
+    if any(stall.step is not None and not stall.stalled for stall in stalls):  # it trains on
+        return Hang(asked, agreed.round)
+    left = MISSED_WRITES * heartbeat_seconds(len(agreed.participants), None) - (now - asked.since)
+    answered = all(one.stall is not None and one.stall.process is not None for one in answers)
+    if left > 0 and not answered:
+        return Hang(asked, agreed.round, again=left)
+    lagging, how = _lagging(answers)
+    sentence = f"no member has reported for {spec.progress_deadline_seconds} s: {how}"
+    first = lagging[0].worker if lagging else answers[0].worker
+    told = asked.told or any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)
+    news = () if told else (Event(EXCEEDED, sentence, warning=True),)
+    return Hang(replace(asked, told=True), agreed.round, sentence, first.pod_key, news=news)
+
+
+def marked(hang: Hang, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    """The workers as the rules are to see them: one of them hangs, if the round is to be restarted."""
+    if not hang.sentence or spec.hang_policy != "Restart":
+        return workers
+    return tuple(replace(one, hung=hang.sentence) if one.pod_key == hang.of else one for one in workers)
+
+
+def _answers(
+    before: ElasticJobStatus, workers: Iterable[Worker], said: Mapping[PodKey, ElasticWorkerStatus]
+) -> Iterator[Answer]:
+    """Of the members that still train, in rank order."""
+    agreed = before.rendezvous
+    known = {one.member: one for one in workers if one.member is not None and one.pod_key in said}
+    for member in agreed.participants:
+        if member in known and member not in agreed.finished:
+            status = said[known[member].pod_key]
+            stall = status.stall if status.stall and status.stall.round == agreed.round else None
+            yield Answer(known[member], status, stall)
+
+
+def _lagging(answers: list[Answer]) -> tuple[list[Answer], str]:
+    """Who lags, and how that is told. What a process does says most. A step less is reported by an innocent one too,
+    so it says something of few among many only."""
+    by_state: dict[ProcessState | None, list[Answer]] = {}  # None: its trainer has not answered
+    for one in answers:
+        by_state.setdefault(one.stall.process if one.stall else None, []).append(one)
+    computing, waiting = by_state.get(ProcessState.COMPUTES, []), by_state.get(ProcessState.WAITS, [])
+    found = by_state.get(ProcessState.STOPPED, []) + by_state.get(ProcessState.BLOCKED, [])
+    if not found and 0 < len(computing) <= len(waiting):
+        found = computing
+    silent = by_state.get(None, [])
+    if not found and 0 < 2 * len(silent) < len(answers):
+        found = silent
+    steps = [one.stall.step for one in answers if one.stall and one.stall.step is not None]
+    if found:
+        return found, _told(found, _does) + _at(steps)
+    behind = [one for one in answers if one.stall and one.stall.step is not None and one.stall.step < max(steps)]
+    if 0 < 2 * len(behind) < len(steps):
+        return behind, _told(behind, _is_at) + f", the others at step {max(steps)}"
+    return [], "none of them lags behind the others" + _at(steps)
+
+
+def _told(those: list[Answer], how: Callable[[Answer], str]) -> str:
+    more = f" and {len(those) - NAMED} more" if len(those) > NAMED else ""
+    return ", ".join(f"worker {one.worker.index}{how(one)}{_waits(one)}" for one in those[:NAMED]) + more
+
+
+def _does(one: Answer) -> str:
+    if one.stall is None or one.stall.process is None:
+        return "'s trainer does not say what its training processes do"
+    of = f" (local rank {one.stall.local_rank})" if one.stall.local_rank else ""
+    return f"'s training process{of} {WORDS[one.stall.process]}"
+
+
+def _is_at(one: Answer) -> str:
+    return f" is at step {one.stall.step if one.stall else None}"
+
+
+def _waits(one: Answer) -> str:
+    return "" if one.said.waits is None else f" (it waits {one.said.waits:.0%} of its time)"
+
+
+def _at(steps: list[int]) -> str:
+    if not steps:
+        return ""
+    low, high = min(steps), max(steps)
+    return f"; all at step {low}" if low == high else f"; at steps {low} to {high}"

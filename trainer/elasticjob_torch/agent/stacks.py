@@ -1,0 +1,53 @@
+"""Has a training process write its Python stacks to its stderr when its agent asks, also from an endless loop in C.
+
+Called by ``sitecustomize``, at the start of each Python process: so it must stay cheap, and imports no torch. The
+signal is a real-time one that neither Python nor glibc, torch or a launcher uses, in the middle of what is left; it
+would end a process that does not catch it, so the agent looks before it sends.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NUMBER = 45  # SIGRTMIN+11; by its number, as `signal` is not imported for this
+_AGENT = "ELASTICJOB_AGENT"  # `orphans.MARK`: begins with the pid of the agent
+
+
+def write_stacks_when_asked(environ: Mapping[str, str] = os.environ) -> None:
+    """From now on do so, if torch's agent has started this process to train. Its own children are left alone."""
+    if environ.get(_AGENT, "").partition(":")[0] != str(os.getppid()):
+        return
+    try:
+        faulthandler.register(NUMBER, all_threads=True)
+    except (AttributeError, OSError, RuntimeError, ValueError):
+        return  # without stderr, or a system without such signals
+
+
+def ask_for_stacks(process: int) -> bool:
+    """Ask a process, unless it does not catch the signal; return whether it was asked."""
+    if not _has_signal(process, "SigCgt"):
+        return False
+    try:
+        os.kill(process, NUMBER)
+    except OSError:
+        return False
+    return True
+
+
+def is_asked(process: int) -> bool:
+    """Say whether the process has yet to see that it was asked."""
+    return _has_signal(process, "ShdPnd")
+
+
+def _has_signal(process: int, field: str) -> bool:
+    try:
+        with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as file:
+            mask = next((line.split()[1] for line in file if line.startswith(f"{field}:")), "0")
+    except OSError:
+        return False
+    return bool(int(mask, 16) >> (NUMBER - 1) & 1)

@@ -1,0 +1,131 @@
+"""Looks at an agent's training processes when nobody in the round takes steps: what each does, and its stacks.
+
+What a process does is read from the kernel, several times within a second, of its main thread: a process that was
+stopped, or that holds Python's lock in an endless loop, cannot tell by itself. Where a GPU is in use, to wait for it
+may look like work, so such a process is never said to compute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from elasticjob_torch import wire
+from elasticjob_torch.agent.stacks import ask_for_stacks, is_asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from elasticjob_torch.sidecar.events import View
+
+log = logging.getLogger(__name__)
+
+_LOOKS, _PAUSE_SECONDS = 20, 0.05
+_MOST = 0.8  # of the looks, to be a state
+_WRITE_SECONDS = 1.0  # until a process has seen that it was asked for its stacks
+_WRITTEN_SECONDS = 0.1  # from then on until they are written, so that those of two processes do not mix
+_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
+
+State = wire.ProcessState
+_STATES = {"T": State.STOPPED, "t": State.STOPPED, "D": State.BLOCKED, "R": State.COMPUTES, "S": State.WAITS}
+_SEVERITY = (State.STOPPED, State.BLOCKED, State.COMPUTES, State.UNKNOWN, State.WAITS)
+_WORDS = {
+    State.STOPPED: "is stopped, and writes no stacks",
+    State.BLOCKED: "waits in the kernel, for a disk or a device",
+    State.COMPUTES: "computes",
+    State.WAITS: "waits",
+    State.UNKNOWN: "works and waits",
+}
+
+
+class Stalls:
+    """Looks once for each time that the sidecar says that nobody takes steps.
+
+    Args:
+        tell: is told the round, the state of the process that is most at fault, and its local rank.
+    """
+
+    def __init__(self, tell: Callable[[int, str, int], object]) -> None:
+        self._tell = tell
+        self._looked = 0  # the round that was looked at since the sidecar says so
+
+    def look(self, view: View | None, processes: Sequence[int]) -> None:
+        """Take note of what the sidecar says; returns at once. ``processes`` are pids, in the order of local ranks."""
+        round_number = view.handed if view is not None and view.stalled else 0
+        if round_number and round_number != self._looked and processes:
+            look = threading.Thread(
+                target=self._look, args=(round_number, tuple(processes)), name="elasticjob-stalls", daemon=True
+            )
+            look.start()
+        self._looked = round_number if processes else 0
+
+    def _look(self, round_number: int, processes: Sequence[int]) -> None:
+        states = states_of(processes)
+        log.warning("nobody takes steps in round %d; the stacks of its training processes follow", round_number)
+        for local_rank, process in enumerate(processes):
+            state = states.get(process)
+            if state is not None:
+                log.warning("local rank %d (pid %d) %s", local_rank, process, _WORDS[state])
+                if state is not State.STOPPED and not write_stacks(process):
+                    log.warning("local rank %d (pid %d) does not write its stacks", local_rank, process)
+        if states:
+            worst = min(states, key=lambda process: (_SEVERITY.index(states[process]), processes.index(process)))
+            self._tell(round_number, states[worst].value, processes.index(worst))
+
+
+def states_of(processes: Iterable[int]) -> dict[int, State]:
+    """Return what each process does, by pid; one that has ended is left out. Takes a second."""
+    seen: dict[int, Counter[State]] = {process: Counter() for process in processes}
+    for look in range(_LOOKS):
+        time.sleep(_PAUSE_SECONDS if look else 0)
+        for process, states in list(seen.items()):
+            letter = _letter(process)
+            if letter in ("", "Z", "X"):
+                del seen[process]
+            else:
+                states[_STATES.get(letter, State.UNKNOWN)] += 1
+    return {process: _judged(process, states) for process, states in seen.items()}
+
+
+def write_stacks(process: int) -> bool:
+    """Have a process write its stacks; return whether it has, as far as can be seen. Takes a second at most."""
+    if not ask_for_stacks(process):
+        return False
+    give_up = time.monotonic() + _WRITE_SECONDS
+    while is_asked(process):
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    time.sleep(_WRITTEN_SECONDS)
+    return True
+
+
+def _judged(process: int, states: Counter[State]) -> State:
+    state, times = states.most_common(1)[0]
+    if times < _MOST * _LOOKS or (state is State.COMPUTES and _uses_device(process)):
+        return State.UNKNOWN
+    return state
+
+
+def _letter(process: int) -> str:
+    """The kernel's letter for the state of the main thread; empty when it is gone."""
+    try:
+        with open(f"/proc/{process}/task/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def _uses_device(process: int) -> bool:
+    folder = f"/proc/{process}/fd"
+    with contextlib.suppress(OSError):
+        for number in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"{folder}/{number}").startswith(_DEVICES):
+                    return True
+    return False
