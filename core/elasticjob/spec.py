@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from elasticjob.admission import POD_TEMPLATE
+from elasticjob.failure_policy import PodFailurePolicy
 from elasticjob.fields import MAX_REPLICAS, Replicas, Seconds, SmallCount, Spares
 from elasticjob.schema import Model, rule, validations
 
@@ -124,6 +125,11 @@ class ElasticJobSpec(Model):
     max_restarts: SmallCount = Field(
         3,
         description="How many failures of the trainer may be cured before the job fails. Lost pods do not count.",
+    )
+    pod_failure_policy: PodFailurePolicy | None = Field(
+        None,
+        description="Which failures end the job at once, by exit code or condition of the pod, and which do not count "
+        "against maxRestarts; in the shape of a Job's podFailurePolicy.",
     )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
     ttl_seconds_after_finished: SmallCount | None = Field(

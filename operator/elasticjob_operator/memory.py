@@ -71,9 +71,10 @@ class Memory:
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The one that pods made from `spec` are read by."""
-        if self.observer.made_from != (made_from := template_hash(spec)):
+        made_from, policy = template_hash(spec), spec.pod_failure_policy
+        if (self.observer.made_from, self.observer.policy) != (made_from, policy):
             hint = None if self.template.problem else template.hint(spec)
-            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "")
+            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "", policy=policy)
         return self.observer
 
     def bounds_of(self, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> Spec:

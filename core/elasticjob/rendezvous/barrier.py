@@ -17,7 +17,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, min_members, roster_of
-from elasticjob.terms import Outcome
+from elasticjob.terms import Outcome, PolicyAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ def judge(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Ve
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    if roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not _awaited(state, roster)):
+    if roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not awaits_members(state, roster)):
         return Verdict(members=in_rank_order(state, roster.joined))
     return Verdict(min_reached=since)
 
@@ -56,7 +56,7 @@ def in_rank_order(state: State, joined: Collection[Worker]) -> tuple[Worker, ...
     return tuple(stay[rank] if rank in stay else next(others) for rank in range(size))
 
 
-def _awaited(state: State, roster: Roster) -> bool:
+def awaits_members(state: State, roster: Roster) -> bool:
     """Whether a member of the last round has still to join, to leave, to say its last word, or to be known as lost."""
     members = set(state.participants)
     return any(
@@ -84,7 +84,8 @@ def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
     failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
     missing = (*roster.missing, *(worker for worker in roster.spares if not has_joined(state, worker)))
     for worker in missing:
-        if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes:
+        ignored = worker.matched is not None and worker.matched.action is PolicyAction.IGNORE
+        if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes and not ignored:
             ended = f"worker {worker.index} ended before it joined"
             if spec.starts_torchrun:
                 ended = f"worker {worker.index} ended {worker.crashes} times before it joined, {bound}"
