@@ -11,7 +11,7 @@ from elasticjob.terms import PolicyAction
 MAX_RULES, MAX_CONDITION_PATTERNS, MAX_EXIT_CODES = 20, 20, 255  # as in batch/v1
 MAX_EXIT_CODE = 255
 
-ExitCode = Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]
+ExitCode = Annotated[int, Field(ge=0, le=MAX_EXIT_CODE, description="The exit code of a container.")]
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
 
@@ -62,6 +62,7 @@ class PolicyRule(Model):
             rule(
                 "has(self.onExitCodes) != has(self.onPodConditions)",
                 "a rule has exactly one of onExitCodes and onPodConditions",
+                ".onExitCodes",
             )
         )
     )

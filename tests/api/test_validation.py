@@ -5,6 +5,7 @@ import json
 import secrets
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,9 @@ def cases_of(plural: str) -> Iterator[Case]:
 def with_value(plural: str, path: Path_, value: Any) -> dict[str, Any]:
     whole = copy.deepcopy(WHOLE[plural])
     place: Any = whole
-    for step in path[:-1]:
-        place = place.setdefault(step, {}) if isinstance(place, dict) and isinstance(step, str) else place[step]
+    for step, within in pairwise(path):
+        empty: Any = [{}] if isinstance(within, int) else {}
+        place = place.setdefault(step, empty) if isinstance(place, dict) and isinstance(step, str) else place[step]
     place[path[-1]] = value
     return whole
 

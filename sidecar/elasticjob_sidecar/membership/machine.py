@@ -185,8 +185,8 @@ class Membership:
         last_formed = job.round if job.phase is FORMED else max(job.round - 1, 0)
         if self.mode is not Mode.JOINING:
             before = self.handed.round if self.handed else 0
-            after, failure = max(last_formed, waiter.after, before), (waiter.detail, waiter.exit_code)
-            self._announce(JOINED, after, waiter.cause, waiter.limits, *failure)
+            failure = (waiter.detail, waiter.exit_code)
+            self._announce(JOINED, max(last_formed, waiter.after, before), waiter.cause, waiter.limits, *failure)
         if self._formed_for_me():
             self._hand(job, now)
         elif last_formed > self._joined_after:
