@@ -65,8 +65,8 @@ def _of_trainer(status: Object, request: WorkerRequest | None, detail: str) -> F
         told = Failed(request.exit_code, joined(f"training process failed with exit code {request.exit_code}", detail))
     if told and request and request.type is RequestType.LEAVE:
         return told
-    if now := ended(status) or (waiting(status) and crash_before(status)):
-        return _of_container(now)
+    if "running" not in status.get("state", {}):
+        return _of_container(ended(status) or (waiting(status) and crash_before(status)))
     starts = request is None or request.type is RequestType.LEAVE or request.cause == Cause.STARTED
     return told or (_of_container(crash_before(status)) if starts else None)
 

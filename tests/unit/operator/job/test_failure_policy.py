@@ -88,6 +88,7 @@ def test_the_first_rule_that_matches_decides() -> None:
         # the container's end is news of after the join
         (trainer(terminated={"exitCode": 3}), {**JOIN, "exitCode": 42}, 3),
         (trainer(2, waiting=CRASHED, last={"exitCode": 3}), {**JOIN, "exitCode": 42}, 3),
+        ({"name": "trainer"}, {**JOIN, "exitCode": 42}, None),
         # what was before it joined again says nothing
         (trainer(1, running={}, last={"exitCode": 3}), {**JOIN, "exitCode": 42}, 42),
         (trainer(1, running={}, last={"exitCode": 3}), {**JOIN, "cause": "MembershipChanged"}, None),
