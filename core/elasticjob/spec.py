@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from elasticjob.admission import POD_TEMPLATE
 from elasticjob.failure_policy import PodFailurePolicy
-from elasticjob.fields import MAX_REPLICAS, Replicas, Seconds, SmallCount, Spares
+from elasticjob.fields import MAX_REPLICAS, Replicas, Seconds, SmallCount, Spares, TaintKey
 from elasticjob.schema import Model, rule, validations
 
 
@@ -56,7 +56,7 @@ class RendezvousSpec(Model):
         None,
         description="A worker that gives no sign of life for this long is lost and replaced: half of it until others "
         "doubt it, half until the operator, which asks it, has proof. Without it 4 seconds, in a group of 1,024 "
-        "workers 5. Less than rejoinSeconds.",
+        "workers 4.6. Less than rejoinSeconds.",
     )
     store_ready_seconds: Seconds = Field(
         20,
@@ -64,6 +64,40 @@ class RendezvousSpec(Model):
     )
     restart_reset_seconds: Seconds = Field(
         3600, description="A round that lasts this long unbroken sets the count of restarts back to zero."
+    )
+
+
+# what says that a node is about to go: kubectl cordon and drain, autoscalers, and the notices of cloud providers
+DRAIN_TAINTS = (
+    "node.kubernetes.io/unschedulable",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "aws-node-termination-handler/spot-itn",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "aws-node-termination-handler/rebalance-recommendation",
+    "cloud.google.com/impending-node-termination",
+    "remediator.kubernetes.azure.com/unschedulable",
+)
+
+
+class DrainSpec(Model):
+    """Nodes that are about to go: others take the places of their workers before they are killed."""
+
+    taints: tuple[TaintKey, ...] = Field(
+        DRAIN_TAINTS,
+        max_length=64,
+        description="Keys of taints that say that a node is about to go, if the effect is NoSchedule or NoExecute and "
+        "the template does not tolerate them. By default what kubectl cordon and drain, the cluster autoscaler, "
+        "Karpenter and the notices of cloud providers set. With an empty list no node is about to go.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    grace_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
+        300,
+        description="How long others may take to come in the places of workers whose node is about to go: so long the "
+        "job's PodDisruptionBudget refuses to have them evicted, and kubectl drain waits. It refuses all evictions at "
+        "other times too, and with 0 none.",
     )
 
 
@@ -153,6 +187,7 @@ class ElasticJobSpec(Model):
         "and without it in about ten. The price is 300 to 400 MB of memory for each training process; where the "
         "trainer container has no room for that, processes start as ever. A change counts for pods made later.",
     )
+    drain: DrainSpec = Field(default_factory=DrainSpec)
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     template: dict[str, Any] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",

@@ -10,7 +10,7 @@ import kopf
 from elasticjob.health import HealthServer
 from elasticjob_operator import certificate, health, metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import FAILURES, Kube
+from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.handlers import register, settings
 from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
@@ -19,6 +19,7 @@ from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from elasticjob_operator.job.figures import figures_of
 from elasticjob_operator.metrics_server import MetricsServer
+from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.options import Options
 from elasticjob_operator.reconciler import Reconciler
@@ -114,7 +115,7 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
     metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
     registry = kopf.OperatorRegistry()
-    register(registry, cache, queue, watches)
+    register(registry, cache, queue, watches, nodes=options.watch_nodes and await may_watch_nodes(kube))
     watches.start()
     try:
         await kopf.operator(
@@ -127,6 +128,20 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
         )
     finally:
         await queue.stop()
+
+
+async def may_watch_nodes(kube: Kube) -> bool:
+    """kopf would end for want of the right. An API server that does not answer is asked again."""
+    while True:
+        try:
+            await kube.request("GET", f"{CORE}/nodes", query={"limit": "1"})
+            return True
+        except Forbidden as error:
+            log.warning("workers will not be replaced before their nodes are drained, see --watch-nodes: %s", error)
+            return False
+        except FAILURES as error:
+            log.warning("the nodes could not be listed: %s", str(error) or type(error).__name__)
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def until_served(kube: Kube) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
+from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.slots import Slots
@@ -36,7 +37,7 @@ PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 class Memory:
     """Of one job. `phase`: what `clocks` are of, once that is known. `settled`: it was listed by itself, not only with
     all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
-    seconds."""
+    seconds. `draining`: since when workers have been seen on nodes that are about to go."""
 
     uid: str
     epoch: int
@@ -49,6 +50,7 @@ class Memory:
     phase: Phase | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
+    draining: dict[PodKey, float] = field(default_factory=dict)
     listed_at: float = 0.0
     settled: bool = False
     heard: float | None = None
@@ -71,10 +73,11 @@ class Memory:
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The one that pods made from `spec` are read by."""
-        made_from, policy = template_hash(spec), spec.pod_failure_policy
-        if (self.observer.made_from, self.observer.policy) != (made_from, policy):
+        read_by = template_hash(spec), spec.drain.taints, spec.pod_failure_policy
+        if (self.observer.made_from, self.observer.drained, self.observer.policy) != read_by:
             hint = None if self.template.problem else template.hint(spec)
-            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "", policy=policy)
+            made_from, drained, policy = read_by
+            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "", drained=drained, policy=policy)
         return self.observer
 
     def bounds_of(self, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> Spec:

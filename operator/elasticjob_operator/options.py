@@ -26,6 +26,7 @@ class Options:
     sidecar_resources: dict[str, Any]
     worker_network_policy: bool
     namespaces: tuple[str, ...]
+    watch_nodes: bool
     lease_namespace: str
     lease_name: str
     lease_seconds: int
@@ -69,6 +70,12 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         ("true", "false"),
     )
     flag("namespaces", "watch only these namespaces, separated by commas (default: all)", "")
+    flag(
+        "watch-nodes",
+        "watch the cluster's nodes, to replace workers before a node that is drained goes",
+        "true",
+        ("true", "false"),
+    )
     flag("lease-namespace", "where the leader's Lease is (default: the operator's own namespace)")
     flag("lease-name", "name of the leader's Lease", "elasticjob-operator")
     flag(
@@ -114,6 +121,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         sidecar_resources=resources,
         worker_network_policy=given.worker_network_policy == "true",
         namespaces=tuple(name.strip() for name in given.namespaces.split(",") if name.strip()),
+        watch_nodes=given.watch_nodes == "true",
         lease_namespace=namespace,
         lease_name=given.lease_name,
         lease_seconds=int(given.lease_seconds),

@@ -24,6 +24,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.cleanup import cleanup
+from elasticjob_operator.job.drain import is_over, still_draining
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
@@ -121,7 +122,12 @@ class Reconciler:
         memory.keep(report.decision.state)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
-        return agreed, made, await self._expire(view, report), *self._wake(memory, report.decision)
+        return (
+            agreed,
+            made,
+            await self._expire(view, report),
+            *self._wake(memory, report.decision, report.spec.drain.grace_seconds),
+        )
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
@@ -156,7 +162,7 @@ class Reconciler:
         await memory.pods.end(job, swept.end)
 
     async def _make_pods(self, memory: Memory, report: Report) -> Outcome:
-        """And before them the access that they need."""
+        """And before them what they need beside."""
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
         bounds = memory.bounds_of(spec, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
@@ -165,13 +171,23 @@ class Reconciler:
         imports = memory.observer.imports if new else ""
         held_back = bool(spares) and are_held_back(spec, state, imports, self._leadership.clock.now())
         new = tuple(pod_key for pod_key in new if not (held_back and pod_key[0] in spares))
-        if new or (memory.settled and not state.ended):  # an option may have changed with the operator
-            within = GRANTS_SECONDS if new else GRANTS_KEPT_SECONDS
-            given = await memory.grants.give(job, spec, within=within)
-            if isinstance(given, Retry):
-                return given
+        given = await self._give(memory, report, soon=bool(new))
+        if isinstance(given, Retry):
+            return given
         made = await memory.pods.create(job, spec, new, imports, spares)
         return LookAgain(LOOK_SECONDS) if held_back and isinstance(made, Done) else made
+
+    async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry:
+        """The workers' access and budget; `soon`: pods are to be made."""
+        job, spec, ended = report.job, report.spec, report.decision.state.ended
+        now = self._leadership.clock.now()
+        memory.draining = still_draining(memory.draining, report.workers, now)
+        changed = memory.settled and not ended  # an option may have changed with the operator
+        if not (soon or changed or memory.draining):
+            return Done()
+        evictable = ended or is_over(memory.draining, spec.drain.grace_seconds, now)
+        within = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS
+        return await memory.grants.give(job, spec, within=within, evictable=evictable)
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""
@@ -185,12 +201,14 @@ class Reconciler:
         await self._kube.delete_job(meta["namespace"], meta["name"], meta["uid"])
         return Done()
 
-    def _wake(self, memory: Memory, decision: Decision) -> Iterator[LookAgain]:
+    def _wake(self, memory: Memory, decision: Decision, grace: float) -> Iterator[LookAgain]:
         """When time alone may change something, and when the job is to be listed again: no watch tells of what was
         deleted while it was down."""
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
         yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())
+        now = self._leadership.clock.now()
+        yield from (LookAgain(left) for since in memory.draining.values() if (left := since + grace - now) > 0)
 
 
 def _wall_clock() -> str:

@@ -85,9 +85,11 @@ def _made(spec: Spec, state: State, workers: tuple[Worker, ...], new: PodKeys) -
     names = {(worker.index, worker.replacement) for worker in workers}
     yield from (f"pod {index}-{number} is made, and is there already" for index, number in names.intersection(new))
     alive = [w for w in workers if is_current(state, w) and not w.deleting and w.pod not in ENDED and not w.outdated]
-    most = 0 if spec.suspend or state.phase is RendezvousPhase.CLOSED else spec.replicas + spec.spares
+    drain = sum(w.draining for w in alive if w.member in state.participants)
+    most = 0 if spec.suspend or state.phase is RendezvousPhase.CLOSED else spec.replicas + spec.spares + drain
     if new and len(alive) + len(new) > most:
-        yield f"{len(new)} pods are made beside {len(alive)} for {spec.replicas} workers and {spec.spares} spares"
+        wanted = f"{spec.replicas} workers, {spec.spares} spares and {drain} whose nodes are about to go"
+        yield f"{len(new)} pods are made beside {len(alive)} for {wanted}"
 
 
 def _not_too_soon(state: State, now: float, new: PodKeys) -> Iterator[str]:

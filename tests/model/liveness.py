@@ -168,6 +168,8 @@ def _must_rest(world: World, calm: Calm) -> None:
             raise Finding(f"round {state.round} is formed, and newcomers wait for ever")
         if calm is Calm.WELL and not state.done and {w.member for w in roster.kept} != set(state.participants):
             raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
+        if calm is Calm.WELL and not state.done and any(worker.draining for worker in roster.kept):
+            raise Finding(f"round {state.round} is formed, and members stay where nodes are about to go")
         if calm is Calm.WELL:
             must_have_spares(spec, state, roster)
     else:

@@ -22,13 +22,14 @@ from typing import NamedTuple
 from model.mutations import MUTATIONS as OF_RULES
 from model.mutations import Mutation
 from model.mutations_challenges import MUTATIONS as OF_CHALLENGES
+from model.mutations_draining import MUTATIONS as OF_DRAINING
 from model.mutations_policy import MUTATIONS as OF_POLICY
 from model.mutations_spares import MUTATIONS as OF_SPARES
 from simulation.mutations_metrics import MUTATIONS as OF_METRICS
 from simulation.mutations_operator import MUTATIONS as OF_OPERATOR
 from simulation.mutations_sidecar import MUTATIONS as OF_SIDECAR
 
-MUTATIONS = (*OF_RULES, *OF_CHALLENGES, *OF_POLICY, *OF_SPARES, *OF_OPERATOR, *OF_SIDECAR, *OF_METRICS)
+MUTATIONS = (*OF_RULES, *OF_CHALLENGES, *OF_SPARES, *OF_DRAINING, *OF_POLICY, *OF_OPERATOR, *OF_SIDECAR, *OF_METRICS)
 ROOT = Path(__file__).parents[2]
 COPIED = (
     "core",

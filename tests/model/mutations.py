@@ -42,8 +42,8 @@ MUTATIONS = (
     Mutation(
         "an end for newcomers is told without a moment to save",
         DECIDE,
-        "    step.open_round(ROUND_REOPENED, cause, reason)\n    step.set(planned=True)\n",
-        "    step.open_round(ROUND_REOPENED, cause, reason)\n",
+        "    step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))\n    step.set(planned=True)\n",
+        "    step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))\n",
         "unit",
     ),
     Mutation(
@@ -238,8 +238,8 @@ MUTATIONS = (
     Mutation(
         "a round forms without those that still stop their processes",
         BARRIER,
-        " and not awaits_members(state, roster)):",
-        "):",
+        " and not awaits_members(state, roster))\n",
+        ")\n",
         "unit",
     ),
     Mutation(
@@ -329,7 +329,7 @@ MUTATIONS = (
     Mutation(
         "finished workers leave their room to others",
         ROSTER,
-        "max(0, spec.replicas - len(done))",
+        "max(0, spec.replicas - len(state.done))",
         "spec.replicas",
         "composed",
     ),
@@ -504,8 +504,8 @@ MUTATIONS = (
     Mutation(
         "a pod of another template is never told to leave",
         ROSTER,
-        "    outdated = (worker for worker in there if worker.outdated)\n",
-        "    outdated = ()\n",
+        "            *(worker for worker in there if worker.outdated),\n",
+        "",
         "unit",
     ),
     Mutation(
@@ -539,8 +539,8 @@ MUTATIONS = (
     Mutation(
         "a replacement is told as a scaling",
         DECIDE,
-        "    if full and step.spec.replicas > state.replicas > 0:\n",
-        "    if full:\n",
+        "    if size == wanted > state.replicas > 0:\n",
+        "    if size == wanted:\n",
         "unit",
     ),
     Mutation(

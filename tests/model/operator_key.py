@@ -42,7 +42,7 @@ def key_of(world: World) -> tuple[Any, ...]:
         workers.append(
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
-                (worker.disrupted, worker.outdated, worker.unready, matched_key(worker.matched)),
+                (worker.disrupted, worker.outdated, worker.draining, worker.unready, matched_key(worker.matched)),
                 min(worker.crashes, spec.max_restarts + 1),
                 names[worker.id],
                 _request(worker.request, last_formed, worker.id in members),

@@ -82,6 +82,10 @@ def is_outdated(world: World, worker: Worker) -> Worker | None:
     return None if worker.outdated else replace(worker, outdated=True)
 
 
+def is_draining(world: World, worker: Worker) -> Worker | None:
+    return replace(worker, draining=not worker.draining)
+
+
 def doubts_the_next(world: World, worker: Worker) -> Worker | None:
     """Or hears of all again."""
     there = (other.member for other in world.workers if is_current(world.state, other))
@@ -129,6 +133,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "ignored": ("the policy says that its failure does not count", matches(PolicyAction.IGNORE, 0)),
     "counted": ("the policy says that its failure counts", matches(PolicyAction.COUNT, 2)),
     "outdated": ("it is of another template than the job's", is_outdated),
+    "draining": ("its node is about to go, or stays after all", is_draining),
     "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),
     "out of memory": ("its trainer runs out of memory", becomes(PodState.OOM_KILLED, PodState.RUNNING)),
     "doubts": ("it hears nothing of the next worker, or hears it again", doubts_the_next),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
 from elasticjob_operator.objects.access import change_of, render_access
+from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.pods import default_account
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
@@ -82,7 +83,8 @@ def _of_access(world: World, job: Object, spec: ElasticJobSpec, name: str) -> It
     if leader is None:
         yield f"{name} has nobody who leads"
         return
-    for path, body in render_access(job, spec, network_policy=leader.options.worker_network_policy):
+    access = render_access(job, spec, network_policy=leader.options.worker_network_policy)
+    for path, body in (*access, render_budget(job, is_open=not spec.drain.grace_seconds)):
         plural = path.rsplit("/", 1)[1]
         found = world.server.get(plural, NAMESPACE, default_account(job["metadata"]["name"]))
         if found is None:

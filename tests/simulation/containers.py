@@ -145,6 +145,8 @@ class Container:
         backoff = 0.0
         while True:
             await self._power()
+            if self._stopping:  # by a kubelet that came back before it
+                return KILLED
             code = await self._once()
             ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
             if code == KILLED and self._dice.random() < 0.3:

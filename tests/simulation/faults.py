@@ -205,7 +205,7 @@ def all_is_well(world: World) -> Any:
         operator.process.thaw()
         operator.network.heal()
     for node in world.cluster.nodes:
-        node.cordoned = False
+        world.cluster.cordon(node, cordoned=False)
         node.capacity += 20
         if node.cut:
             world.cluster.heal_node(node)

@@ -26,7 +26,7 @@ from simulation.world import World
 WOKEN_SECONDS = 13.0  # for which one that was frozen may go on with what it had begun: until its next renewal fails
 CLOCKS_APART_SECONDS = 5.0
 GRANTS_SEEN_SECONDS = 30.0  # for so long the operator may rely on what it has seen of a job's access, and more
-GRANTS = ("serviceaccounts", "roles", "rolebindings", "networkpolicies")
+GRANTS = ("serviceaccounts", "roles", "rolebindings", "networkpolicies", "poddisruptionbudgets")
 BY_HAND = "made-by-hand"  # a label of what people have made, and the operator must leave alone
 
 

@@ -100,6 +100,27 @@ class Cluster:
 
     # --- what happens to nodes
 
+    def add_node(self, name: str, capacity: int, skew: float) -> None:
+        self.nodes.append(Node(name, capacity, skew))
+        meta = {"name": name, "namespace": ""}
+        self.server.create("nodes", {"kind": "Node", "metadata": meta, "spec": {}, "status": {}}, "kubelet")
+
+    def cordon(self, node: Node, cordoned: bool = True) -> None:
+        node.cordoned = cordoned
+        self.server.change("nodes", "", node.name, lambda body: body["spec"].update(unschedulable=cordoned), "people")
+
+    def may_evict(self, run: "PodRun") -> bool:
+        """Whether the budget of its job lets it go."""
+        namespace, name = run.place
+        pod = self.server.get("pods", namespace, name)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return True
+        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
+        labels = pod["metadata"].get("labels") or {}
+        budgets = [one.body["spec"] for one in self.server.store.all("poddisruptionbudgets", namespace)]
+        asked = (one for one in budgets if one["selector"]["matchLabels"].items() <= labels.items())
+        return not ready or all(one["minAvailable"] == 0 for one in asked)
+
     def kill_node(self, node: Node) -> None:
         """Its processes are gone, and nobody says so."""
         node.alive = False

@@ -62,8 +62,8 @@ MUTATIONS = (
     Mutation(
         "what an operator of other options gave is not renewed",
         RECONCILER,
-        "        if new or (memory.settled and not state.ended):",
-        "        if new:",
+        "        if not (soon or changed or memory.draining):\n",
+        "        if not (soon or memory.draining):\n",
         "simulation",
     ),
     Mutation(
@@ -132,7 +132,7 @@ MUTATIONS = (
     Mutation(
         "pods are made before their access",
         RECONCILER,
-        "            if isinstance(given, Retry):\n                return given\n",
+        "        if isinstance(given, Retry):\n            return given\n",
         "",
         "simulation",
     ),

@@ -35,6 +35,7 @@ WATCHED = {
     JOBS: references.Resource(GROUP, VERSION, JOBS, namespaced=True),
     "pods": references.Resource("", "v1", "pods", namespaced=True),
     WORKERS: references.Resource(GROUP, VERSION, WORKERS, namespaced=True),
+    "nodes": references.Resource("", "v1", "nodes", namespaced=False),
 }
 
 for name in ("kopf", "kopf._cogs", "kopf._core"):
@@ -64,6 +65,7 @@ class Operator:
             sidecar_resources={},
             worker_network_policy=network_policy,
             namespaces=(),
+            watch_nodes=True,
             lease_namespace=LEASE_NAMESPACE,
             lease_name=LEASE,
             lease_seconds=lease_seconds,

@@ -21,7 +21,15 @@ from simulation.world import NAMESPACE, World
 WHO = "people"
 CUSTOM, CORE, RBAC = f"/apis/{API_VERSION}", "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING = "/apis/networking.k8s.io/v1"
-GROUPS = {"roles": RBAC, "rolebindings": RBAC, "networkpolicies": NETWORKING, "serviceaccounts": CORE, "pods": CORE}
+POLICY = "/apis/policy/v1"
+GROUPS = {
+    "roles": RBAC,
+    "rolebindings": RBAC,
+    "networkpolicies": NETWORKING,
+    "poddisruptionbudgets": POLICY,
+    "serviceaccounts": CORE,
+    "pods": CORE,
+}
 HELD = "example.com/held"
 
 
@@ -74,6 +82,8 @@ def new_job(dice: Random, name: str) -> tuple[Object, Plan]:
         },
         "template": {"spec": pod},
     }
+    if dice.random() < 0.5:
+        spec["drain"] = {"graceSeconds": dice.choice((0, 5, 30))}
     if dice.random() < 0.3:
         spec["rendezvous"]["workerLostSeconds"] = dice.choice((12, 15, 25))
     if dice.random() < 0.5:
@@ -181,15 +191,17 @@ async def hold_pod(world: World, job: Object) -> None:
 
 
 async def drain(world: World, job: Object) -> None:
+    """Until all is gone, or for want of patience; whom the budgets keep is tried again every few seconds."""
     if pod := _pod(world, job):
         run = world.cluster.run_of(pod["metadata"]["uid"])
         if run is not None:
-            run.node.cordoned = True
             world.say(WHO, f"drains {run.node.name}")
-            for one in list(run.node.pods.values()):
-                world.cluster.evict(one)
-            await asyncio.sleep(world.dice.uniform(5, 30))
-            run.node.cordoned = False
+            world.cluster.cordon(run.node)
+            for _ in range(world.dice.choice((1, 4, 20))):
+                for one in filter(world.cluster.may_evict, list(run.node.pods.values())):
+                    world.cluster.evict(one)
+                await asyncio.sleep(world.dice.uniform(4, 6))
+            world.cluster.cordon(run.node, cordoned=False)
 
 
 async def delete_record(world: World, job: Object) -> None:

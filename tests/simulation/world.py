@@ -15,7 +15,7 @@ from simulation.api_server import ApiServer
 from simulation.clocks import Clock
 from simulation.containers import Plan, Programs
 from simulation.garbage import GarbageCollector
-from simulation.kubelets import Cluster, Node
+from simulation.kubelets import Cluster
 from simulation.loop import PROCESS, START_SECONDS, VirtualLoop
 from simulation.network import Network, Weather
 from simulation.operators import Operator, simulated
@@ -70,7 +70,7 @@ class World:
 
     def add_nodes(self, count: int, capacity: int) -> None:
         for number in range(count):
-            self.cluster.nodes.append(Node(f"node-{number}", capacity, self.dice.uniform(-2, 2)))
+            self.cluster.add_node(f"node-{number}", capacity, self.dice.uniform(-2, 2))
 
     def start_operator(self, identity: str, *, network_policy: bool = False) -> Operator:
         """A start of the operator's container in the pod `identity`."""

@@ -63,7 +63,7 @@ class ListingServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         known = {
             "/api": {"versions": ["v1"]},
-            "/api/v1": _resources("pods", "namespaces"),
+            "/api/v1": _resources("pods", "namespaces", "nodes"),
             "/apis": {"groups": [_group("elasticjob.io", "v1alpha1")]},
             CUSTOM: _resources(*self.kinds),
         }

@@ -29,6 +29,7 @@ def pod(index: int = 0, number: int = 0, owner: str = JOB_UID, version: int = 1,
             "labels": {"elasticjob.io/job": "digits", "elasticjob.io/index": str(index)},
             "ownerReferences": [{"uid": owner}],
         },
+        "spec": {},
         "status": status,
     }
 

@@ -5,6 +5,9 @@
 - the last call, from the moment the minimum was there, has run out. Members of the last round that run and have
   not left are waited for longer, until they join or are lost: they may still be stopping their processes.
 
+Whoever it is formed of, it waits while the last round's rank 0, told to leave at a planned end, may still be saving:
+most scripts save there, and the next round is to go on from it.
+
 The join timeout runs only while every missing worker has a running pod: without pods the job waits. It fails when so
 many workers fail before they join, again and again, that the minimum cannot be reached without them. Nobody waits for
 a spare: who joins first has the places.
@@ -17,7 +20,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, min_members, roster_of
-from elasticjob.terms import Outcome, PolicyAction
+from elasticjob.terms import Outcome, PolicyAction, RequestType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +33,16 @@ class Verdict:
     all_running: float | None = None
 
 
-def judge(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Verdict:
+def judge(spec: Spec, state: State, workers: Collection[Worker], now: float) -> Verdict:
     """What a forming round has come to at `now`."""
     roster = roster_of(spec, state, workers)
     least = min_members(spec, state)
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    if roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not awaits_members(state, roster)):
+    late = now - since >= last_call(spec, roster.joined)
+    arrived = roster.all_arrived or (late and not awaits_members(state, roster))
+    if arrived and not _saves(state, workers):
         return Verdict(members=in_rank_order(state, roster.joined))
     return Verdict(min_reached=since)
 
@@ -62,6 +67,16 @@ def awaits_members(state: State, roster: Roster) -> bool:
     return any(
         worker.member in members and (is_stopping(state, worker) or lacks_last_word(state, worker))
         for worker in roster.missing
+    )
+
+
+def _saves(state: State, workers: Iterable[Worker]) -> bool:
+    """Whether rank 0 of the last round may still be saving before it leaves, as it was told at a planned end."""
+    first = state.participants[0] if state.planned else None
+    return first in state.leaving and any(
+        worker.member == first and worker.pod is PodState.RUNNING
+        for worker in workers
+        if not worker.deleting and not worker.asks(RequestType.LEAVE)
     )
 
 

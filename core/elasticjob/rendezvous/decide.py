@@ -226,7 +226,13 @@ def reopen_for_newcomers(step: Step) -> None:
         return
     step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))
     step.set(planned=True)
-    send_away_excess(step)  # those in whose places others come learn at once that they are to leave
+
+
+def relieve_draining(step: Step) -> None:
+    """When a round has ended, members whose nodes are about to go are told to leave at once, as far as others have
+    joined in their places (rule 8)."""
+    if step.state.phase is FORMING:
+        send_away_excess(step)
 
 
 def _why_reopened(step: Step, newcomers: list[Worker]) -> tuple[str, str]:
@@ -364,6 +370,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     policy.note_matched,
     policy.fail_by_policy,
     reopen_for_newcomers,
+    relieve_draining,
     hurry_after_loss,
     form_round,
     challenge_doubted,

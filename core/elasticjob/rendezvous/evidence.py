@@ -3,7 +3,7 @@
 If one of two accounts of who counts is wrong they differ; a shared one would be wrong in silence.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.model import (
@@ -92,7 +92,7 @@ class Step:
         is not: in the next round, so that both are counted while one stands."""
         joined = self.joined(state.last_formed)
         members = [one for one in self.kept() if self.keeps_its_place(state, one)]
-        members.sort(key=lambda one: (one.draining, state.participants.index(one.member)))  # type: ignore[arg-type]
+        members.sort(key=lambda one: (one.draining, state.participants.index(one.member)))
         members = members[: self.room]
         others = sorted((one for one in joined if one not in members), key=lambda one: (one.draining, one.index))
         free = self.room - len(members)
@@ -101,6 +101,15 @@ class Step:
         if state.phase is RendezvousPhase.FORMING:
             members = members[: len(members) - len(relief)]
         return [one for one in (*members, *others[:free], *relief) if one in joined]
+
+    def next_members(self) -> list[Worker]:
+        """Who is to be in the round after the last one, or has just come into it; nobody while that one stands."""
+        after, forming = self.after, RendezvousPhase.FORMING
+        if after.round == self.before.round and self.before.phase is not forming:
+            return []
+        if after.phase is RendezvousPhase.FORMED:
+            return [one for one in self.kept() if one.member in after.participants]
+        return self.have_places(replace(after, phase=forming))
 
     def keeps_its_place(self, state: State, worker: Worker) -> bool:
         """Whether it is a member of the last round of `state` that has not left it for good: it does not ask to leave,

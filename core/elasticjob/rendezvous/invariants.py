@@ -72,6 +72,17 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
             yield f"round {after.round} was formed without worker {member.index}, which nobody knows to be lost"
 
 
+def formed_of_what_was_saved(step: Step) -> Iterator[str]:
+    """No round follows a planned end while rank 0 of the last one, told to leave, runs on: it may still be saving."""
+    before, after = step.before, step.after
+    if not newly_formed(before, after) or not before.planned:
+        return
+    for worker in step.workers:
+        runs = worker.pod is PodState.RUNNING and not worker.deleting and not worker.asks(RequestType.LEAVE)
+        if runs and worker.member == before.participants[0] and worker.member in before.leaving and not step.deserted():
+            yield f"round {after.round} was formed while worker {worker.index} may still save"
+
+
 def formed_between_the_bounds(step: Step) -> Iterator[str]:
     """A round has `minReplicas` to `replicas` members, both less the finished, and none is formed while suspended."""
     size = len(step.after.participants)
@@ -193,13 +204,13 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
 
 
 def _has_no_room(step: Step, worker: Worker) -> bool:
-    """A member whose node is about to go has none either once the round has ended and others have all places."""
+    """One whose node is about to go is no spare; as a member it has no room either once the round has ended and others
+    have all places."""
     kept, members = step.kept(), _members(step)
     if not step.keeps_its_place(step.before, worker):
-        return len(kept) >= step.room_with_spares
-    relieved = worker.draining and step.after.phase is FORMING
-    taken = [one for one in step.have_places(step.after) if not one.draining] if relieved else []
-    return len({one.pod_key for one in (*members, *taken)}) >= step.room
+        return len(kept) >= (step.room if worker.draining else step.room_with_spares)
+    come = step.next_members() if worker.draining else []
+    return len({one.pod_key for one in (*members, *(one for one in come if not one.draining))}) >= step.room
 
 
 def _members(step: Step) -> list[Worker]:
@@ -325,6 +336,7 @@ STEP = (
     moves_are_in_the_table,
     formed_of_who_joined,
     formed_without_the_lost,
+    formed_of_what_was_saved,
     formed_between_the_bounds,
     waiting_is_counted,
     rounds_end_for_a_cause,

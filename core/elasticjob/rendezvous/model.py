@@ -91,10 +91,10 @@ class Worker:
     `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started
     again in place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts
     for nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `outdated`: the pod was made from
-    another template than the job's. `draining`: its node is about to go. `unready`: the cluster does not hear of its node
-    any more. `doubts` are members of which it hears nothing, and `answer` is the number of the last challenge that it answered, 0 before the first, None
-    where its sidecar knows no challenges. `matched`: what the job's policy for failures says of it, once
-    it has stopped.
+    another template than the job's. `draining`: its node is about to go. `unready`: the cluster does not hear of its
+    node any more. `doubts` are members of which it hears nothing, and `answer` is the number of the last challenge that
+    it answered, 0 before the first, None where its sidecar knows no challenges. `matched`: what the job's policy for
+    failures says of it, once it has stopped.
     """
 
     index: int

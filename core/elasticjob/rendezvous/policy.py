@@ -17,7 +17,7 @@ STOPPED = ENDED | {PodState.CRASH_LOOP}
 
 def note_matched(step: Step) -> None:
     """While a failure waits, the first rule of `spec.podFailurePolicy` that matches what failed in the round is noted;
-    it goes with the failure (rule 16)."""
+    it goes with the failure (rule 17)."""
     state = step.state
     found = [state.matched, *_matched_members(state, step.workers)] if state.failure else []
     step.set(matched=_first(one for one in found if one is not None))
@@ -25,7 +25,7 @@ def note_matched(step: Step) -> None:
 
 def fail_by_policy(step: Step) -> None:
     """A failure that a rule with `FailJob` matches ends the job: that of a round as soon as nothing can explain it any
-    more, that of a worker that was in none at once, while no round is formed (rule 16)."""
+    more, that of a worker that was in none at once, while no round is formed (rule 17)."""
     state = step.state
     if state.phase is not RendezvousPhase.FORMING or step.spec.suspend:
         return

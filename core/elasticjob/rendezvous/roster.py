@@ -111,48 +111,58 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     """
     if state.phase is RendezvousPhase.CLOSED:
         return Roster()
-    done, stands = state.done, state.phase is RendezvousPhase.FORMED
-    room = 0 if spec.suspend else max(0, spec.replicas - len(done))
-    there = [
-        worker
-        for worker in current(state, workers).values()
-        if worker.index not in done
-        and not worker.deleting
-        and (worker.pod not in ENDED or lacks_last_word(state, worker))
-    ]
-    outdated = (worker for worker in there if worker.outdated)
+    stands = state.phase is RendezvousPhase.FORMED
+    room = 0 if spec.suspend else max(0, spec.replicas - len(state.done))
+    there = _present(state, workers)
     arrived = {worker.pod_key for worker in there if has_joined(state, worker)}
-    members, others = _in_turn(state, (worker for worker in there if not worker.outdated), arrived)
-    draining = sum(worker.draining for worker in members[:room])
-    free = max(0, room - len(members))
+    members, others = _in_turn(state, there, arrived)
+    staying, free = members[:room], room - min(room, len(members))
+    draining = sum(worker.draining for worker in staying)
     relief = [one for one in others[free:] if not one.draining and (stands or one.pod_key in arrived)][:draining]
-    staying = room if stands else min(room, len(members)) - len(relief)
-    kept = (*members[:staying], *others[:free], *relief)
-    draining -= 0 if stands else len(relief)
-    places = room + draining if stands else room
+    if not stands:  # those whose nodes drain come last among the members
+        staying, draining = staying[: len(staying) - len(relief)], draining - len(relief)
+    kept = (*staying, *others[:free], *relief)
     beside = room + draining + spec.spares - len(kept) if room else 0
     left = [worker for worker in others[free:] if worker not in relief]
-    spares = tuple(left[:beside])
-    taken = done | {worker.index for worker in (*kept, *spares)}
+    able = [worker for worker in left if not worker.draining]
+    spares = tuple(able[:beside])
+    taken = state.done | {worker.index for worker in (*kept, *spares)}
     unused = (index for index in count() if index not in taken)
+    places = room + draining if stands else room
     owed = tuple(islice(unused, min(places - len(kept), beside - len(spares))))
     return Roster(
         kept=kept,
         owed=owed,
         spares=spares,
         owed_spares=tuple(islice(unused, beside - len(spares) - len(owed))),
-        excess=(*members[staying:], *left[beside:], *outdated),
+        excess=(
+            *members[len(staying) :],
+            *(worker for worker in left if worker not in spares),
+            *(worker for worker in there if worker.outdated),
+        ),
         joined=tuple(worker for worker in kept if worker.pod_key in arrived),
         missing=tuple(worker for worker in kept if worker.pod_key not in arrived),
     )
 
 
+def _present(state: State, workers: Iterable[Worker]) -> list[Worker]:
+    """Those that count and whose pods have not ended, as far as is known."""
+    return [
+        worker
+        for worker in current(state, workers).values()
+        if worker.index not in state.done
+        and not worker.deleting
+        and (worker.pod not in ENDED or lacks_last_word(state, worker))
+    ]
+
+
 def _in_turn(state: State, workers: Iterable[Worker], arrived: Collection[PodKey]) -> tuple[list[Worker], list[Worker]]:
-    """Members of the last round that keep their places, and all others, each as they come into the next."""
+    """Members of the last round that keep their places, and all others, each as they come into the next, but for the
+    outdated."""
     ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
     members: list[Worker] = []
     others: list[Worker] = []
-    for worker in workers:
+    for worker in (one for one in workers if not one.outdated):
         keeps = worker.member in ranks and keeps_its_place(state, worker)
         (members if keeps else others).append(worker)
     members.sort(key=lambda worker: (worker.draining, ranks[worker.member]))

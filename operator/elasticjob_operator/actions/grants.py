@@ -1,4 +1,4 @@
-"""Gives a job's workers the access that `access` renders, and mends what others delete or edit of it."""
+"""Gives a job's workers the access and the budget that `objects` has, and mends what others delete or edit of it."""
 
 import math
 import time
@@ -10,6 +10,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, Retry
 from elasticjob_operator.objects.access import change_of, render_access
+from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import default_account, service_account
 
@@ -23,26 +24,27 @@ class Obstacle(Exception):
 
 
 class Grants:
-    """The access of one job's workers, as far as this operator knows it. `problem`: what is in its way."""
+    """The access and the budget of one job's workers, as far as this operator knows. `problem`: what is in the way."""
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
-        self._account = ""
+        self._asked: tuple[str, bool] = ("", False)  # the account, and whether the budget is open
         self._looked_at, self._going_since = -math.inf, math.inf
         self._came: Done | Retry = Done()  # of the last look
         self.problem: str | None = None
 
-    async def give(self, job: Object, spec: ElasticJobSpec, *, within: float) -> Done | Retry:
+    async def give(self, job: Object, spec: ElasticJobSpec, *, within: float, evictable: bool = False) -> Done | Retry:
         """Make what is missing, and mend what is the job's own and differs; done once the workers have their access.
 
-        To be called before pods are made: they are refused, even in a dry run, before their service account is there.
-        What was found in order less than `within` seconds ago is not looked at again.
+        `evictable`: whether others may evict them. To be called before pods are made: they are refused, even in a dry
+        run, before their service account is there. What was found in order less than `within` seconds ago is not looked
+        at again.
         """
-        account, now = service_account(job["metadata"]["name"], spec), time.monotonic()
+        asked, now = (service_account(job["metadata"]["name"], spec), evictable), time.monotonic()
         left = self._looked_at + (self._came.seconds if isinstance(self._came, Retry) else within) - now
-        if account == self._account and left > 0:
+        if asked == self._asked and left > 0:
             return Retry(left) if isinstance(self._came, Retry) else Done()
-        self._account, self._looked_at = account, -math.inf  # until it is known, whatever is raised
+        self._asked, self._looked_at = asked, -math.inf  # until it is known, whatever is raised
         try:
             given, problem = await self._all_given(job, spec), None
         except Obstacle as obstacle:
@@ -56,10 +58,14 @@ class Grants:
 
     async def _all_given(self, job: Object, spec: ElasticJobSpec) -> bool:
         meta = job["metadata"]
-        own = self._account == default_account(meta["name"])
+        account, evictable = self._asked
+        own = account == default_account(meta["name"])
         secrets = await self._pull_secrets(meta["namespace"]) if own else []
         wanted = render_access(job, spec, pull_secrets=secrets, network_policy=self._network_policy)
-        for path, body in wanted:  # one after the other: a binding is refused before its role is there
+        for path, body in (
+            *wanted,
+            render_budget(job, is_open=evictable),
+        ):  # one after the other: a binding is refused before its role is there
             if not await self._is_given(path, body, job):
                 return False
         self._going_since = math.inf

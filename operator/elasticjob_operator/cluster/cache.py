@@ -8,6 +8,7 @@ from typing import NamedTuple
 from elasticjob.api import JOB_LABEL
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Listing
+from elasticjob_operator.job.drain import Taint, taints_of
 from elasticjob_operator.job.view import JobView
 
 
@@ -20,7 +21,8 @@ class Key(NamedTuple):
 
 class Cache:
     def __init__(self) -> None:
-        self._views: dict[Key, JobView] = defaultdict(JobView)
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        self._views: dict[Key, JobView] = defaultdict(lambda: JobView(taints=self._taints))
 
     def view(self, key: Key) -> JobView:
         return self._views[key]
@@ -68,6 +70,17 @@ class Cache:
             _heard(view)
         return key, is_news
 
+    def note_node(self, node: Object, *, deleted: bool = False) -> list[Key]:
+        """Returns the jobs with pods there, if its taints have changed: all else of a node changes often."""
+        name, taints = node["metadata"]["name"], () if deleted else taints_of(node)
+        if self._taints.get(name, ()) == taints:
+            return []
+        if taints:
+            self._taints[name] = taints
+        else:
+            del self._taints[name]
+        return [key for key, view in self._views.items() if any(_is_on(name, pod) for pod in view.pods.values())]
+
     def begin_listing(self, key: Key) -> None:
         """To be called before a listing is asked for: what ends meanwhile may still be in it."""
         self._views[key].gone.clear()
@@ -89,6 +102,10 @@ def _words(worker: Object) -> tuple[object, ...]:
     """What the operator goes by: the request, and what is said of other sidecars and to a challenge."""
     status = worker.get("status", {})
     return worker["spec"], status.get("doubts"), status.get("answer")
+
+
+def _is_on(node: str, pod: Object) -> bool:
+    return bool(pod["spec"].get("nodeName") == node)
 
 
 def owner_key(body: Object) -> Key:

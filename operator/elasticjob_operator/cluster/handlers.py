@@ -1,4 +1,4 @@
-"""kopf's part: three watches that fill the cache and wake the queue. Handlers decide, write and return nothing.
+"""kopf's part: watches that fill the cache and wake the queue. Handlers decide, write and return nothing.
 
 Only `on.event` is used: kopf then adds no annotation, finalizer or status of its own. It does not retry such a
 handler and runs those of two objects at the same time, so retries and order are the queue's.
@@ -22,8 +22,10 @@ WATCH_SECONDS, SILENT_SECONDS = 10, 12
 LONGEST_BACKOFF_SECONDS = 10.0
 
 
-def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key], watches: WatchTimes) -> None:
-    """Put the handlers into `registry`."""
+def register(
+    registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key], watches: WatchTimes, *, nodes: bool
+) -> None:
+    """Put the handlers into `registry`; `nodes`: also that of the cluster's nodes."""
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup(**_: Any) -> None:
@@ -47,6 +49,13 @@ def register(registry: kopf.OperatorRegistry, cache: Cache, queue: WorkQueue[Key
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
         key, is_news = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
         queue.add(key, 0.0 if is_news else HEARTBEAT_SECONDS)
+
+    if nodes:
+
+        @kopf.on.event("", "v1", "nodes", registry=registry)
+        async def node_event(event: kopf.RawEvent, **_: Any) -> None:
+            for key in cache.note_node(dict(event["object"]), deleted=event["type"] == "DELETED"):
+                queue.add(key)
 
 
 class Backoffs:

@@ -20,6 +20,7 @@ from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob.text import plain
+from elasticjob_operator.job.drain import Taint, draining_by
 from elasticjob_operator.job.failure_policy import matched_rule
 from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.view import JobView
@@ -31,11 +32,12 @@ OUT = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED, PodSt
 
 
 class ObservedPod(NamedTuple):
-    """A pod with its record, and what was read of them; no worker where the pod is none of the job's. `wait`: why it
-    is not there yet."""
+    """A pod with its record and the taints of its node, and what was read of them; no worker where the pod is none of
+    the job's. `wait`: why it is not there yet, or is not to stay."""
 
     pod: Object
     record: Object | None
+    taints: tuple[Taint, ...]
     reading: Reading
     worker: Worker | None
     ready: bool
@@ -44,13 +46,21 @@ class ObservedPod(NamedTuple):
 
 class Observer:
     """Observes one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
-    `made_from`; `hint` says what is odd about its command, `policy` what its failures mean. Reads again only what has
-    changed: objects in a view are replaced, never changed."""
+    `made_from`; `hint` says what is odd about its command, `drained` are the taints of nodes that are about to go, and
+    `policy` says what failures mean. Reads again only what has changed: objects in a view are replaced, never
+    changed."""
 
     def __init__(
-        self, trainer: str, made_from: str = "", *, hint: str = "", policy: PodFailurePolicy | None = None
+        self,
+        trainer: str,
+        made_from: str = "",
+        *,
+        hint: str = "",
+        drained: tuple[str, ...] = (),
+        policy: PodFailurePolicy | None = None,
     ) -> None:
-        self.trainer, self.made_from, self.hint, self.policy = trainer, made_from, hint, policy
+        self.trainer, self.made_from, self.hint = trainer, made_from, hint
+        self.drained, self.policy = drained, policy
         self._seen: dict[str, ObservedPod] = {}
 
     @property
@@ -60,7 +70,7 @@ class Observer:
 
     @property
     def waits(self) -> Mapping[PodKey, Wait]:
-        """Why those of the workers that were seen last are not there yet."""
+        """Why those of the workers that were seen last are not there yet, or are not to stay."""
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
 
     @property
@@ -89,20 +99,25 @@ class Observer:
 
     def _look(self, name: str, pod: Object, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
-        if known is not None and known.pod is pod and known.record is record:
+        node = pod["spec"].get("nodeName", "")
+        taints = view.taints.get(node, ())
+        if known is not None and known.pod is pod and known.record is record and known.taints == taints:
             return known
         assert view.job is not None
         job = view.job["metadata"]
         pod_key = pod_key_of(job["name"], name)
         if pod_key is None or not is_owned_by(pod, job["uid"]):
-            return ObservedPod(pod, record, Reading(), None, False)
+            return ObservedPod(pod, record, taints, Reading(), None, False)
         reading = read_record(record, pod, pod_key[0], job["name"])
         asked = reading.record is not None and reading.record.spec.request is not None
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
         worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait, self.policy)
-        return ObservedPod(pod, record, reading, worker, is_ready(pod), wait)
+        if taint := draining_by(taints, pod, self.drained):
+            worker = replace(worker, draining=True)
+            wait = wait or Wait(Reason.NODE_DRAINING, f"its node {node} is about to go ({taint})")
+        return ObservedPod(pod, record, taints, reading, worker, is_ready(pod), wait)
 
 
 def is_owned_by(body: Object, uid: str) -> bool:

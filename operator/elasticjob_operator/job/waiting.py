@@ -1,4 +1,4 @@
-"""Why a worker is not there yet: each cause with its word, and what to do about it. Pure.
+"""Why a worker is not there yet, or is not to stay: each cause with its word, and what to do about it. Pure.
 
 A pod's status is all that is read, so what the kubelet tells in events alone (a volume that cannot be mounted) shows as
 `PodStarting`, whose sentence says where to look.
@@ -49,6 +49,7 @@ class Reason(StrEnum):
     SCHEDULING_GATED = "SchedulingGated"
     UNSCHEDULABLE = "Unschedulable"
     INVALID_RECORD = "InvalidRecord"
+    NODE_DRAINING = "NodeDraining"
     POD_STARTING = "PodStarting"
     INSUFFICIENT_MEMBERS = "InsufficientMembers"
     FORMING = "Forming"
@@ -80,6 +81,9 @@ KINDS: Mapping[Reason, Kind] = {
         PodState.UNSCHEDULABLE, "it waits until its scheduling gates are removed; the others go on without it"
     ),
     Reason.UNSCHEDULABLE: Kind(PodState.UNSCHEDULABLE, "make room or add nodes, or ask for less in the template"),
+    Reason.NODE_DRAINING: Kind(
+        PodState.RUNNING, "another starts elsewhere and takes its place; then it saves and leaves"
+    ),
     Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why"),
 }
 
@@ -91,8 +95,8 @@ BLOCKED: Mapping[str, Reason] = {
 
 
 class Wait(NamedTuple):
-    """Why a worker is not there: what Kubernetes says of it; how often what crashes was started again; whether it would
-    be a spare, which the others do not wait for."""
+    """Why a worker is not there, or is not to stay: what Kubernetes says of it; how often what crashes was started
+    again; whether it would be a spare, which the others do not wait for."""
 
     reason: Reason
     said: str

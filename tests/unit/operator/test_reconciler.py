@@ -19,7 +19,7 @@ from support.operator_objects import ID, JOB_UID, Object, job, pod, record, trai
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
 
-FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "pod", "pod"]
+FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "PodDisruptionBudget", "pod", "pod"]
 
 
 class Cluster:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.api import ElasticJobSpec, RendezvousSpec
+from elasticjob.spec import DRAIN_TAINTS, DrainSpec
 
 ROOT = Path(__file__).parents[3]
 ROW = re.compile(r"^\| `([\w.]+)` \| `?(\w+)`?", re.M)
@@ -18,10 +19,11 @@ def test_the_defaults_in_the_api_page_are_the_models() -> None:
     section = (ROOT / "docs" / "api.md").read_text().split("## ")[1]
     told = dict(ROW.findall(section))
     found = {f"rendezvous.{field.alias}": field.default for field in RendezvousSpec.model_fields.values()}
+    found |= {f"drain.{field.alias}": field.default for field in DrainSpec.model_fields.values()}
     for field in ElasticJobSpec.model_fields.values():
-        if field.alias != "rendezvous":
+        if field.alias not in ("rendezvous", "drain"):
             found[str(field.alias)] = "required" if field.is_required() else field.default
-    words = {"None": "none", "False": "false"}
+    words = {"None": "none", "False": "false", str(DRAIN_TAINTS): "ten"}
     assert told == {name: words.get(str(value), str(value)) for name, value in found.items()}
 
 

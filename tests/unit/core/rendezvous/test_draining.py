@@ -1,9 +1,9 @@
-"""Nodes that are about to go, story by story: members there train on until others have joined, and then leave as told."""
+"""Nodes that are about to go, story by story: members there train on until others have joined, and leave as told."""
 
 from dataclasses import replace
 
-from elasticjob.rendezvous import PodState
-from elasticjob.terms import Cause, RoundCause
+from elasticjob.rendezvous import PodState, Request
+from elasticjob.terms import Cause, RequestType, RoundCause
 from support.rendezvous_world import World, formed
 
 
@@ -95,6 +95,44 @@ class TestReplacement:
         assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 3, 2], 0)
         assert sorted(world.workers) == [(0, 0), (2, 0), (3, 0)]
 
+    def test_rank_0_saves_before_others_go_on_from_what_it_saved(self) -> None:
+        world = formed(2)
+        drain(world, 0)
+        world.up(2)
+        world.rejoin(1)
+        assert world.phase == "2 Forming"
+        world.exit(0)
+        assert (world.phase, world.ranks) == ("2 Formed", [2, 1])
+
+    def test_so_it_does_when_the_template_was_changed(self) -> None:
+        world = formed(2)
+        world.change(0, outdated=True)
+        world.change(1, outdated=True)
+        world.up(0, 1)
+        assert world.phase == "2 Forming"
+        old = world.workers[0, 0]
+        world.workers[0, 0] = replace(old, pod=PodState.SUCCEEDED)
+        world.step()
+        assert world.phase == "2 Formed"
+
+    def test_rank_0_is_not_waited_for_once_it_has_left(self) -> None:
+        world = formed(2)
+        drain(world, 0)
+        world.up(2)
+        world.rejoin(1)
+        world.change(0, request=Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING))
+        assert world.phase == "2 Formed"
+
+    def test_rank_0_that_does_not_leave_is_waited_for_as_long_as_one_that_does_not_join(self) -> None:
+        world = formed(2)
+        drain(world, 0)
+        world.up(2)
+        world.rejoin(1)
+        world.wait(world.spec.rejoin - 1, living=(0, 1, 2))
+        assert world.phase == "2 Forming"
+        world.wait(10, living=(1, 2))
+        assert (world.phase, world.ranks) == ("2 Formed", [2, 1])
+
 
 class TestBeside:
     def test_a_spare_relieves_it_at_once_and_a_new_pod_becomes_the_spare(self) -> None:
@@ -106,21 +144,24 @@ class TestBeside:
         assert (world.phase, world.ranks) == ("2 Formed", [0, 2])
         assert sorted(world.workers) == [(0, 0), (1, 0), (1, 1), (2, 0)]
 
-    def test_a_spare_of_the_same_node_relieves_nobody(self) -> None:
+    def test_a_spare_of_the_same_node_relieves_nobody_and_is_replaced_too(self) -> None:
         world = World(replicas=2, spares=1)
         world.up(0, 1, 2)
         drain(world, 2, 1)
-        assert (world.phase, sorted(world.workers)) == ("1 Formed", [(0, 0), (1, 0), (2, 0), (3, 0)])
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("1 Formed", [2])
+        assert sorted(world.workers) == [(0, 0), (1, 0), (2, 0), (2, 1), (3, 0)]
         world.up(3)
-        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [1])
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [2, 1])
 
-    def test_a_replacement_whose_node_goes_too_ends_no_round_and_is_not_replaced_for_ever(self) -> None:
+    def test_a_replacement_whose_node_goes_too_is_replaced_and_ends_no_round(self) -> None:
         world = formed(2)
         drain(world, 1)
+        world.start(2)
         drain(world, 2)
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("1 Formed", [2])
+        assert (2, 1) in world.workers
         world.up(2)
-        world.wait(3000, living=(0, 1, 2))
-        assert (world.phase, sorted(world.workers)) == ("1 Formed", [(0, 0), (1, 0), (2, 0)])
+        assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [2, 1])
 
     def test_a_newcomer_of_such_a_node_has_a_place_that_is_free(self) -> None:
         world = formed(2)

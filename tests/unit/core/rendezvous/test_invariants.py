@@ -188,6 +188,7 @@ b_lost = replace(forming, replacements={1: 1})
 c_told = replace(formed, leaving=(C,), replacements={2: 1})
 a_done = replace(formed, finished=(A,))
 planned = replace(forming, planned=True)
+a_saves = replace(planned, leaving=(A,), replacements={0: 1})
 b_told = replace(planned, leaving=(B,), replacements={1: 1})
 ended = replace(failed, round=3, restarts=1)
 no_round = replace(new, phase=CLOSED, outcome=Outcome.FAILED, reason="not torchrun")
@@ -245,6 +246,12 @@ STEPS = {
     ],
     invariants.formed_without_the_lost: [
         (step(forming, only_a, joins(A), b), NOT_KNOWN),
+    ],
+    invariants.formed_of_what_was_saved: [
+        (
+            step(a_saves, replace(again, leaving=(A,)), a, joins(B), c),
+            "round 3 was formed while worker 0 may still save",
+        ),
     ],
     invariants.formed_between_the_bounds: [
         (step(forming, again, replicas=1), "a round of 2 was formed, and 1 to 1 may"),

@@ -155,6 +155,11 @@ class JobLife(RuleBasedStateMachine):
         self.set(self.some(number), outdated=True)
 
     @has_pods
+    @rule(number=NUMBER, goes=st.booleans())
+    def node_drains(self, number: int, goes: bool) -> None:
+        self.set(self.some(number), draining=goes)
+
+    @has_pods
     @rule(number=NUMBER, ahead=st.integers(1, 2))
     def somebody_makes_a_pod(self, number: int, ahead: int) -> None:
         """By the name of one that may come next, and it joins."""

@@ -15,7 +15,7 @@ from support.operator_objects import JOB_UID, Object, job
 
 pytestmark = pytest.mark.looptime
 
-KINDS = ("serviceaccounts", "roles", "rolebindings")
+KINDS = ("serviceaccounts", "roles", "rolebindings", "poddisruptionbudgets")
 WELL = 10.0
 
 
@@ -104,6 +104,15 @@ async def test_it_makes_what_is_missing_and_looks_no_more_for_a_while(server: Se
     server.asked.clear()
     assert await made.give(job(), spec(), within=WELL) == Done()
     assert server.asked == []
+
+
+async def test_the_budget_opens_and_closes_at_once(server: Server) -> None:
+    made = await given(server)
+    seen = []
+    for evictable in (False, True, True, False):
+        assert await made.give(job(), spec(), within=WELL, evictable=evictable) == Done()
+        seen.append(server.objects["poddisruptionbudgets/digits-worker"]["spec"]["minAvailable"] == 0)
+    assert seen == [False, True, True, False]
 
 
 async def test_what_an_earlier_job_of_the_name_left_is_replaced(server: Server) -> None:

@@ -90,3 +90,19 @@ def test_who_wrote_which_field_is_not_kept() -> None:
     cache.note_pod(noted)
     cache.replace(KEY, job(), Listing([listed], "6"), Listing([], "6"))
     assert cache.view(KEY).pods == {"digits-0-0": pod(0, version=7), "digits-1-0": pod(1, version=5)}
+
+
+def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there() -> None:
+    cache = Cache()
+    here, there = pod(0), pod(1)
+    here["spec"]["nodeName"], there["spec"]["nodeName"] = "n", "m"
+    there["metadata"]["labels"]["elasticjob.io/job"] = "other"
+    cache.note_pod(here)
+    cache.note_pod(there)
+    node = {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
+    assert cache.note_node({"metadata": {"name": "n"}, "spec": {}}) == []
+    assert cache.note_node(node) == [KEY]
+    assert cache.note_node(node) == []
+    assert [one.key for one in cache.view(KEY).taints["n"]] == ["node.kubernetes.io/unschedulable"]
+    assert cache.note_node(node, deleted=True) == [KEY]
+    assert "n" not in cache.view(KEY).taints

@@ -54,13 +54,13 @@ async def test_a_watch_that_falls_silent_is_opened_again(api: ListingServer, mon
 
     watches = SeenWatches()
     watches.start()
-    handlers.register(registry, Cache(), WorkQueue(work), watches)
+    handlers.register(registry, Cache(), WorkQueue(work), watches, nodes=True)
     stop = threading.Event()
     options = {"settings": handlers.settings(), "standalone": True, "clusterwide": True, "stop_flag": stop}
     # in a loop of its own: at its end kopf waits for all tasks of the loop
     watching = asyncio.create_task(asyncio.to_thread(kopf.run, registry=registry, **options))
     try:
-        await until(lambda: len(api.watches) == 3 and min(api.watches.values()) >= 2)
+        await until(lambda: len(api.watches) == 4 and min(api.watches.values()) >= 2)
     finally:
         stop.set()
         await watching
@@ -75,11 +75,11 @@ async def test_kopf_ends_and_begins_again_in_one_process(api: ListingServer) -> 
     for _ in range(2):
         registry, settings = kopf.OperatorRegistry(), handlers.settings()
         assert settings.process.ultimate_exiting_timeout is None  # or kopf would kill this process, too late for pytest
-        handlers.register(registry, Cache(), WorkQueue(work), WatchTimes())
+        handlers.register(registry, Cache(), WorkQueue(work), WatchTimes(), nodes=True)
         watching = asyncio.create_task(
             kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True)
         )
-        await until(lambda: len(api.watches) == 3)
+        await until(lambda: len(api.watches) == 4)
         watching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await watching

@@ -1,0 +1,119 @@
+"""A node that is about to go: its workers are replaced before they are killed, and `kubectl drain` waits for that."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from e2e.conftest import scripts
+from e2e.disruption import cordoned, worker_nodes
+from e2e.job import Job
+from e2e.kube import Object, kubectl, run, wait_until
+from e2e.trainer_log import Step
+
+pytestmark = [pytest.mark.disruptive("nodes"), pytest.mark.on_workers]
+
+# enough for the scheduler to put the two workers of a job on two nodes
+SPREAD: dict[str, Any] = {"resources": {"requests": {"cpu": "300m"}}}
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=elasticjob.io/job=train")
+GRACE_SECONDS = 5
+TOLD_SECONDS = 30
+
+
+@pytest.fixture
+def saving(job: Job) -> Job:
+    """The job `train`, whose script is saving_train.py."""
+    job.namespace.apply(scripts(train="saving_train.py"))
+    return job
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize("rank", [0, 1])
+def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
+    saving.apply(replicas=2, trainer=SPREAD)
+    first, before = saving.wait_for_round(2), saving.wait_for_training(2)
+    saving.wait_for_steps(before, 10)
+    pods = saving.member_pods()
+    node, survivor = node_of(pods[rank]), pods[1 - rank]
+    assert node != node_of(survivor), "the scheduler put both workers on one node"
+    with draining(node) as drained:
+        saving.wait_for_round(2, after=first)
+        after = saving.wait_for_training(2, other_than=before)
+        wait_until("kubectl drain to end", drained.is_set, TOLD_SECONDS)
+        assert {node_of(pod) for pod in saving.member_pods()} == {node_of(survivor)}
+    log = saving.log(survivor)
+    last, next_one = log.steps(before.group)[-1], log.steps(after.group)[0]
+    assert next_one == Step(after.group, 2, 1 - rank, last.step + 1), "steps were lost, or ranks have changed"
+    assert saving.status["restarts"] == 0
+    assert "whose node is about to go" in saving.rounds()[-1].reason
+    assert "WorkerLost" not in {event["reason"] for event in saving.namespace.list("events.events.k8s.io")}
+
+
+def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
+    """There is no room elsewhere: meanwhile the group trains on, and says why it is about to change."""
+    job.apply(replicas=2, trainer=SPREAD, drain={"graceSeconds": GRACE_SECONDS})
+    first, before = job.wait_for_round(2), job.wait_for_training(2)
+    node = node_of(job.member_pods()[0])
+    with cordoned(worker_nodes()), draining(node) as drained:
+        wait_until("the reason", lambda: "NodeDraining" in said(job), TOLD_SECONDS, lambda: said(job))
+        wait_until("kubectl drain to end", drained.is_set, GRACE_SECONDS + TOLD_SECONDS, job.summary)
+        job.wait_for_round(1, after=first)
+    job.wait_for_round(2, after=first)
+    job.wait_for_training(2, other_than=before)
+    assert job.status["restarts"] == 0, "the loss of a pod is no failure"
+    wait_until("the budget to be closed", lambda: budget(job)["spec"]["minAvailable"] > 0, TOLD_SECONDS)
+
+
+def test_nobody_evicts_a_worker_whose_node_stays(job: Job) -> None:
+    job.apply(replicas=1)
+    job.wait_for_round(1)
+    wait_until("the budget to refuse", lambda: budget(job).get("status", {}).get("expectedPods"), TOLD_SECONDS)
+    assert evicted(job, job.member_pods()[0]) == "429 TooManyRequests"
+    job.namespace.kubectl(
+        "patch", "elasticjob", job.name, "--type=merge", '--patch={"spec":{"drain":{"graceSeconds":0}}}'
+    )
+    wait_until("an eviction", lambda: evicted(job, job.member_pods()[0]) == "201", TOLD_SECONDS)
+
+
+def said(job: Job) -> str:
+    conditions: list[Object] = job.status["conditions"]
+    return f"{job.status.get('reason')}: {[one['message'] for one in conditions if one['type'] == 'Rendezvoused']}"
+
+
+def node_of(pod: Object) -> str:
+    return str(pod["spec"]["nodeName"])
+
+
+def budget(job: Job) -> Object:
+    [found] = job.namespace.list("poddisruptionbudgets")
+    return found
+
+
+def evicted(job: Job, pod: Object) -> str:
+    """The answer to an eviction."""
+    meta = {"name": pod["metadata"]["name"], "namespace": job.namespace.name}
+    body: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+    answer = run("kubectl", "create", "--raw", path, "--filename=-", stdin=json.dumps(body))
+    return "201" if not answer.code else "429 TooManyRequests" if "TooManyRequests" in answer.errors else answer.errors
+
+
+@contextmanager
+def draining(node: str) -> Iterator[threading.Event]:
+    """`kubectl drain` goes on meanwhile; what is given is set when it has ended well."""
+    ended = threading.Event()
+
+    def drain() -> None:
+        kubectl("drain", node, *DRAIN)
+        ended.set()
+
+    at_work = threading.Thread(target=drain, daemon=True)
+    at_work.start()
+    try:
+        yield ended
+    finally:
+        kubectl("uncordon", node)
+        at_work.join(TOLD_SECONDS)
