@@ -1,9 +1,9 @@
 """An ElasticJob as the state machine takes it: the limits that its spec sets, and the state that its status tells."""
 
-from elasticjob.rendezvous import Clocks, Spec, State
+from elasticjob.rendezvous import Clocks, Matched, Spec, State
 from elasticjob.signs import MISSED_HEARTBEATS, backstop_seconds, default_worker_lost
 from elasticjob.spec import ElasticJobSpec
-from elasticjob.status import ElasticJobStatus
+from elasticjob.status import ElasticJobStatus, MatchedRule
 
 
 def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:
@@ -42,6 +42,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks, *, answered: int = 0) -> 
         leaving=tuple(agreed.leaving),
         finished=tuple(agreed.finished),
         failure=agreed.failure,
+        matched=_matched(agreed.matched_rule),
         given_up=tuple(agreed.given_up),
         planned=agreed.planned,
         challenge=agreed.challenge.number if agreed.challenge else answered,
@@ -55,3 +56,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks, *, answered: int = 0) -> 
         reason=agreed.reason,
         cause=agreed.cause,
     )
+
+
+def _matched(rule: MatchedRule | None) -> Matched | None:
+    return None if rule is None else Matched(rule.index, rule.action, rule.message)

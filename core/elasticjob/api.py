@@ -5,9 +5,12 @@ A docstring or `Field(description=...)` here is what `kubectl explain` prints. N
 anything: rules live in `elasticjob.rendezvous`, CEL rules are checked by the API server.
 """
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field
 
 from elasticjob.admission import TRANSITIONS
+from elasticjob.failure_policy import MAX_EXIT_CODE, PodFailurePolicy
 from elasticjob.fields import (
     DETAIL_LENGTH,
     DOUBTS_LENGTH,
@@ -30,7 +33,15 @@ from elasticjob.fields import (
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import ElasticJobSpec, RendezvousSpec
-from elasticjob.status import Challenge, Condition, ElasticJobStatus, Progress, RendezvousStatus, RoundRecord
+from elasticjob.status import (
+    Challenge,
+    Condition,
+    ElasticJobStatus,
+    MatchedRule,
+    Progress,
+    RendezvousStatus,
+    RoundRecord,
+)
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 
 __all__ = [
@@ -51,10 +62,12 @@ __all__ = [
     "MAX_METRICS",
     "MAX_REPLICAS",
     "METRIC_NAME_LENGTH",
+    "MatchedRule",
     "Member",
     "Members",
     "JOB_NAME_LENGTH",
     "Outcome",
+    "PodFailurePolicy",
     "ProcessState",
     "Progress",
     "RendezvousPhase",
@@ -90,6 +103,11 @@ class WorkerRequest(Model):
         None,
         max_length=DETAIL_LENGTH,
         description="Join: what failed, where the cause is WorkerFailed, for people.",
+    )
+    exit_code: Annotated[int, Field(ge=1, le=MAX_EXIT_CODE)] | None = Field(
+        None,
+        description="Join, Leave: the exit code of the worker's training process that failed first in the last round, "
+        "whatever the cause; 128 and the number of the signal that ended it. For spec.podFailurePolicy.",
     )
     last_call_seconds: Seconds | None = Field(
         None,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from elasticjob.admission import POD_TEMPLATE
+from elasticjob.failure_policy import PodFailurePolicy
 from elasticjob.fields import MAX_REPLICAS, ProgressDeadline, Replicas, Seconds, SmallCount, Spares, TaintKey
 from elasticjob.schema import Model, rule, validations
 
@@ -209,6 +210,11 @@ class ElasticJobSpec(Model):
     max_restarts: SmallCount = Field(
         3,
         description="How many failures of the trainer may be cured before the job fails. Lost pods do not count.",
+    )
+    pod_failure_policy: PodFailurePolicy | None = Field(
+        None,
+        description="Which failures end the job at once, by exit code or condition of the pod, and which do not count "
+        "against maxRestarts; in the shape of a Job's podFailurePolicy.",
     )
     progress_deadline_seconds: ProgressDeadline | None = Field(
         None,

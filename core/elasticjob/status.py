@@ -1,9 +1,10 @@
 """What the operator says: the status of an ElasticJob, with the agreed state of its rendezvous."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from elasticjob.failure_policy import MAX_RULES
 from elasticjob.fields import (
     MAX_CONDITIONS,
     MAX_HISTORY,
@@ -21,7 +22,7 @@ from elasticjob.fields import (
 )
 from elasticjob.members import Members
 from elasticjob.schema import MembersField, Model, Replacements
-from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase
 
 
 class Challenge(Model):
@@ -32,6 +33,14 @@ class Challenge(Model):
         default_factory=Members,
         description="Who is asked, as index/id: who is doubted, and as controls others that are believed to live.",
     )
+
+
+class MatchedRule(Model):
+    """A rule of spec.podFailurePolicy that matches a failure."""
+
+    index: Annotated[int, Field(ge=0, le=MAX_RULES - 1)] = Field(description="Its place among the rules, from 0.")
+    action: PolicyAction = Field(description="What it says: FailJob, Ignore or Count.")
+    message: Sentence = Field("", description="Which worker it matches, and why, in a sentence.")
 
 
 class RendezvousStatus(Model):
@@ -68,6 +77,11 @@ class RendezvousStatus(Model):
         "",
         description="What failed in the last formed round, while it is not known whether it counts against "
         "spec.maxRestarts: that is judged when the group forms again.",
+    )
+    matched_rule: MatchedRule | None = Field(
+        None,
+        description="The first rule of spec.podFailurePolicy that matches what failed in the last formed round, while "
+        "that is not judged.",
     )
     given_up: MembersField = Field(
         default_factory=Members,

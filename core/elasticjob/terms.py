@@ -27,6 +27,14 @@ class RequestType(StrEnum):
     CLOSE = "Close"
 
 
+class PolicyAction(StrEnum):
+    """What a rule of `spec.podFailurePolicy` says of a failure that it matches."""
+
+    FAIL_JOB = "FailJob"
+    IGNORE = "Ignore"
+    COUNT = "Count"
+
+
 class Cause(StrEnum):
     """Why a worker joins or leaves."""
 
@@ -90,4 +98,5 @@ class RoundCause(StrEnum):
     SIDECAR_RESTARTED = "SidecarRestarted"
     INVALID_RECORD = "InvalidRecord"
     RECORD_REPLACED = "RecordReplaced"
+    POD_FAILURE_POLICY = "PodFailurePolicy"
     OTHER = "Other"

@@ -76,10 +76,11 @@ class Memory:
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The one that pods made from `spec` are read by."""
-        made_from, drained = template_hash(spec), spec.drain.taints
-        if (self.observer.made_from, self.observer.drained) != (made_from, drained):
+        read_by = template_hash(spec), spec.drain.taints, spec.pod_failure_policy
+        if (self.observer.made_from, self.observer.drained, self.observer.policy) != read_by:
             hint = None if self.template.problem else template.hint(spec)
-            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "", drained=drained)
+            made_from, drained, policy = read_by
+            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "", drained=drained, policy=policy)
         return self.observer
 
     def bounds_of(self, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> Spec:

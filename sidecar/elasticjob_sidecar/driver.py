@@ -76,12 +76,19 @@ class Driver:
         self._settle()
 
     async def join(
-        self, trainer: str, after: int, cause: Cause, patience: float, limits: Limits = NO_LIMITS, detail: str = ""
+        self,
+        trainer: str,
+        after: int,
+        cause: Cause,
+        patience: float,
+        limits: Limits = NO_LIMITS,
+        detail: str = "",
+        exit_code: int | None = None,
     ) -> Handed:
         """Wait for the trainer's next round. Raises Refused."""
         began = self._now()
         ticket: asyncio.Future[Handed] = asyncio.get_running_loop().create_future()
-        self._machine.join(trainer, after, cause, patience, ticket, began, limits, detail)
+        self._machine.join(trainer, after, cause, patience, ticket, began, limits, detail, exit_code)
         self.metrics.first_step.joined(began)
         self.metrics.joins.labels(cause.value).inc()
         self._settle()
@@ -99,8 +106,8 @@ class Driver:
         log.info("this agent serves the store of round %d on loopback port %d", round, port)
         self._settle()
 
-    async def leave(self, trainer: str, cause: Cause, seconds: float) -> None:
-        self._machine.leave(trainer, cause)
+    async def leave(self, trainer: str, cause: Cause, seconds: float, exit_code: int | None = None) -> None:
+        self._machine.leave(trainer, cause, exit_code)
         await self._settled(trainer, RequestType.LEAVE, seconds)
 
     async def finish(self, trainer: str, round: int, seconds: float) -> None:

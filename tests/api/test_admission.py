@@ -79,6 +79,54 @@ def test_a_template_of_another_shape_is_refused(jobs: Jobs, template: Any, sente
     assert sentence in str(refused.value)
 
 
+def rule(**rest: Any) -> dict[str, Any]:
+    return {"action": "FailJob", **rest}
+
+
+def codes(*values: int, operator: str = "In") -> dict[str, Any]:
+    return {"operator": operator, "values": list(values)}
+
+
+WHOLE = {
+    "rules": [
+        rule(onExitCodes={**codes(1, 42, 255), "containerName": "trainer"}),
+        rule(onExitCodes=codes(0, 42, operator="NotIn")),
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}, {"type": "a.b/C", "status": "False"}]},
+        {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "Unknown"}]},
+    ]
+}
+
+
+@pytest.mark.parametrize("policy", [WHOLE, {"rules": []}, {"rules": [rule(onExitCodes=codes(*range(1, 256)))] * 20}])
+def test_a_policy_for_failures_within_the_bounds_is_taken(jobs: Jobs, policy: Any) -> None:
+    jobs.change(jobs.make(podFailurePolicy=policy), podFailurePolicy=None)
+
+
+@pytest.mark.parametrize(
+    ("rules", "sentence"),
+    [
+        ([rule()], "a rule has exactly one of onExitCodes and onPodConditions"),
+        ([rule(onExitCodes=codes(1), onPodConditions=[{"type": "A"}])], "a rule has exactly one of onExitCodes and"),
+        ([rule(onExitCodes=codes(0, 1))], "values must not have 0 with the operator In: exit code 0 is no failure"),
+        ([rule(onExitCodes=codes(2, 1))], "values must be in ascending order"),
+        ([rule(onExitCodes=codes(1, 1))], "spec.podFailurePolicy.rules[0].onExitCodes.values[1]: Duplicate value: 1"),
+        ([rule(onExitCodes=codes())], "onExitCodes.values in body should have at least 1 items"),
+        ([rule(onExitCodes=codes(256))], "should be less than or equal to 255"),
+        ([rule(onExitCodes=codes(1, operator="Is"))], "onExitCodes.operator: Unsupported value"),
+        ([rule(onPodConditions=[])], "onPodConditions in body should have at least 1 items"),
+        ([rule(onPodConditions=[{"type": "A"}] * 21)], "onPodConditions: Too many: 21: must have at most 20 items"),
+        ([rule(onPodConditions=[{"status": "True"}])], "onPodConditions[0].type: Required value"),
+        ([{"onExitCodes": codes(1)}], "rules[0].action: Required value"),
+        ([rule(onExitCodes=codes(1)) | {"action": "FailIndex"}], "rules[0].action: Unsupported value"),
+        ([rule(onExitCodes=codes(1))] * 21, "spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items"),
+    ],
+)
+def test_a_wrong_policy_for_failures_is_refused(jobs: Jobs, rules: Any, sentence: str) -> None:
+    with pytest.raises(Refused) as refused:
+        jobs.make(podFailurePolicy={"rules": rules})
+    assert sentence in str(refused.value)
+
+
 def test_what_tools_write_into_a_template_is_no_slip(jobs: Jobs) -> None:
     metadata = {"creationTimestamp": None, "labels": None, "annotations": {"a": "b"}, "name": "worker"}
     jobs.make(template={"metadata": metadata, "spec": {**POD, "initContainers": None}})

@@ -103,9 +103,9 @@ def cases_of(plural: str) -> Iterator[Case]:
 def with_value(plural: str, path: Path_, value: Any) -> dict[str, Any]:
     whole = copy.deepcopy(WHOLE[plural])
     place: Any = whole
-    for step, following in pairwise(path):
-        empty: Any = [None] if isinstance(following, int) else {}
-        place = place.setdefault(step, empty) if isinstance(place, dict) else place[step]
+    for step, within in pairwise(path):
+        empty: Any = [{}] if isinstance(within, int) else {}
+        place = place.setdefault(step, empty) if isinstance(place, dict) and isinstance(step, str) else place[step]
     place[path[-1]] = value
     return whole
 

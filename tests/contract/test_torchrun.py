@@ -76,6 +76,18 @@ def test_what_failed_reaches_the_jobs_reason(new_job: NewJob, tmp_path: Path) ->
         assert job.closed("Failed")["reason"] == f"{failed}: failure 2, and maxRestarts is 1"
 
 
+def test_the_exit_code_of_a_script_may_end_the_job(new_job: NewJob, tmp_path: Path) -> None:
+    """torchrun itself ends with 1, whatever its script ended with."""
+    rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}
+    job = new_job(replicas=2, podFailurePolicy={"rules": [rule]})
+    with trainers(job, tmp_path) as runs:
+        one, _ = runs.group(2)
+        runs.order(f"fail-{one}")
+        said = "worker 0's training process failed with exit code 3: on node: local rank 0, exit code 3"
+        assert job.closed("Failed")["reason"] == f"{said}: spec.podFailurePolicy.rules[0] says FailJob"
+        assert job.view()["job"]["status"]["restarts"] == 0
+
+
 def test_a_killed_torchrun_starts_again_in_its_pod(new_job: NewJob, tmp_path: Path) -> None:
     """With c10d the loss of an agent is not announced at all."""
     job = new_job(replicas=2)

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from group import SUMS
 
@@ -77,6 +78,13 @@ class Caller(socketserver.StreamRequestHandler):
         self.server.members.discard(self)
 
 
+class Failure(NamedTuple):
+    """What failed, and its exit code; empty where the group has changed."""
+
+    said: str = ""
+    exit_code: int | None = None
+
+
 class Script:
     """The training process of one round."""
 
@@ -116,16 +124,16 @@ class Script:
             self._process.kill()
             self._process.wait()
 
-    def failure(self) -> str:
+    def failure(self) -> Failure:
         """As the plug-in tells of one."""
         code = self._process.returncode
         how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
         said = json.loads(self._said.read_text())["message"]["message"] if self._said.exists() else ""
-        return f"rank {self.rank}, {how}" + (f": {said}" if said else "")
+        return Failure(f"rank {self.rank}, {how}" + (f": {said}" if said else ""), code if code >= 0 else 128 - code)
 
 
-def train(membership: Membership, handed: Round, command: list[str], stop_seconds: float) -> str | None:
-    """One round, from its store to its end; what failed, empty where the group has changed, None after success."""
+def train(membership: Membership, handed: Round, command: list[str], stop_seconds: float) -> Failure | None:
+    """One round, from its store to its end; what failed, None after success."""
     store = Store(handed.world_size) if handed.rank == 0 else None
     try:
         if store:
@@ -138,7 +146,7 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
         try:
             while script.code is None:
                 if membership.notice_change():
-                    return ""
+                    return Failure()
                 stalls.look(membership.view, [script.pid])
                 time.sleep(LOOK_SECONDS)
         finally:
@@ -157,10 +165,10 @@ def train(membership: Membership, handed: Round, command: list[str], stop_second
 
 def run(membership: Membership, command: list[str], stop_seconds: float) -> int | str:
     """Round after round; returns what to exit with."""
-    failure: str | None = ""
+    failure: Failure | None = Failure()
     while failure is not None:
         try:
-            handed = membership.join(None, failure)
+            handed = membership.join(None, *failure)
         except Leaving as error:
             log.info("this worker ends: %s", error)
             return 0
@@ -171,7 +179,7 @@ def run(membership: Membership, command: list[str], stop_seconds: float) -> int 
         except (RoundBroken, NoTrainer) as error:
             log.info("round %d is passed over: %s", handed.number, error)
             membership.give_up(handed)
-            failure = ""
+            failure = Failure()
     return 0
 
 

@@ -22,6 +22,7 @@ STEP_SECONDS = 0.2
 STEPS = int(os.environ.get("STEPS", "1000000"))
 SAVE_EVERY = 5
 FAIL_AT_STEP = int(os.environ.get("FAIL_AT_STEP", "0"))
+EXIT_CODE = int(os.environ.get("EXIT_CODE", "0"))  # with which the highest rank, and no other, ends at that step
 FINISH_SECONDS = [float(seconds) for seconds in os.environ.get("FINISH_SECONDS", "0").split(",")]
 FINISH, GROW, SPIN = Path("/tmp/finish"), Path("/tmp/grow"), Path("/tmp/spin")
 CHECKPOINT = Path("/checkpoints", os.environ["TORCHELASTIC_RUN_ID"])
@@ -39,8 +40,10 @@ def main() -> None:
         print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
         if elasticjob_torch:
             elasticjob_torch.report(step=step, total=STEPS)
-        if step == FAIL_AT_STEP:
+        if step == FAIL_AT_STEP and not EXIT_CODE:
             raise RuntimeError(f"FAIL_AT_STEP is {step}")
+        if step == FAIL_AT_STEP and rank == workers - 1:
+            raise SystemExit(EXIT_CODE)
         if rank == 0 and step % SAVE_EVERY == 0:
             save(step)
         if GROW.exists():

@@ -38,6 +38,10 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
         (*each("up", 0), ("scale", 3, True), *each("record", 1)),
     ),
     "one failure was counted": (JOB, (*each("up", 0, 1, 2), *each("failed", 1), *each("rejoin", 0, 2))),
+    "one of three has failed by what ends the job": (
+        JOB,
+        (*each("up", 0, 1, 2), *each("failed", 1), *each("fails the job", 1), *each("rejoin", 0)),
+    ),
     "the pod of rank 0 was deleted": (JOB, (*each("up", 0, 1, 2), *each("deleted", 0))),
     "one of three has finished": (JOB, (*each("up", 0, 1, 2), *each("finish", 0))),
     "three are scaled to two": (JOB, (*each("up", 0, 1, 2), ("scale", 2, True), *each("rejoin", 0))),

@@ -238,7 +238,7 @@ MUTATIONS = (
     Mutation(
         "a round forms without those that still stop their processes",
         BARRIER,
-        " and not _awaited(state, roster))\n",
+        " and not awaits_members(state, roster))\n",
         ")\n",
         "unit",
     ),
@@ -420,15 +420,15 @@ MUTATIONS = (
     Mutation(
         "a pod that failed explains the failure of its own training",
         LOSSES,
-        "training_failed=failed_by_itself and was_member and worker.pod in AT_FAULT,",
+        "training_failed=was_member and _training_failed(spec, state, worker),",
         "training_failed=False,",
         "unit",
     ),
     Mutation(
         "rank 0 that serves no store explains nothing",
         LOSSES,
-        "training_failed=failed_by_itself and was_member and worker.pod in AT_FAULT,",
-        "training_failed=failed_by_itself and was_member,",
+        "    return worker.pod in AT_FAULT and _failed_by_itself(",
+        "    return _failed_by_itself(",
         "unit",
     ),
     Mutation(
@@ -441,15 +441,15 @@ MUTATIONS = (
     Mutation(
         "a trainer that is no torchrun is started as often as others",
         BARRIER,
-        "worker.crashes > spec.max_crashes:\n",
-        "worker.crashes > spec.max_restarts:\n",
+        "worker.crashes > spec.max_crashes and",
+        "worker.crashes > spec.max_restarts and",
         "unit",
     ),
     Mutation(
         "the failures of members are counted twice",
         BACKOFF,
-        "0 if was_member else before_any_round + 1",
-        "before_any_round + 1",
+        "0 if was_member else before_any_round + (",
+        "before_any_round + (",
         "unit",
     ),
     Mutation(

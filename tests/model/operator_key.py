@@ -15,7 +15,7 @@ from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_world import World
-from model.state_key import asked_key, failures_key, must_know, stood_key
+from model.state_key import asked_key, failures_key, matched_key, must_know, stood_key
 
 # the models' joins name no limits of their own; `detail` is for people, and no rule reads it
 must_know(Request, "type after round cause detail last_call worker_lost")
@@ -43,6 +43,7 @@ def key_of(world: World) -> tuple[Any, ...]:
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
                 (worker.disrupted, worker.outdated, worker.draining, worker.unready, worker.hung != ""),
+                matched_key(worker.matched),
                 min(worker.crashes, spec.max_restarts + 1),
                 names[worker.id],
                 _request(worker.request, last_formed, worker.id in members),
@@ -55,7 +56,7 @@ def key_of(world: World) -> tuple[Any, ...]:
     return (
         (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.suspend, world.unseen),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
-        (bool(state.reason), bool(state.failure), state.planned),
+        (bool(state.reason), bool(state.failure), matched_key(state.matched), state.planned),
         _named(state.participants, names),
         _named(state.leaving, names),
         _named(state.finished, names),

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from elasticjob.agreed import state_of
-from elasticjob.rendezvous import Clocks, PodState, Request, Worker
+from elasticjob.rendezvous import Clocks, Matched, PodState, Request, Worker
+from elasticjob.rendezvous.losses import AT_FAULT
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
-from elasticjob.terms import Cause, RequestType
+from elasticjob.terms import Cause, PolicyAction, RequestType
 from model.api import stored
 from model.operator_key import SETTLE_SECONDS, address_of
 from model.operator_world import World, after_seconds, looked
@@ -73,6 +74,18 @@ def is_evicted(world: World, worker: Worker) -> Worker | None:
     return replace(worker, pod=PodState.FAILED, disrupted=True) if worker.pod not in ENDED else None
 
 
+def matches(action: PolicyAction, rule: int) -> Change:
+    """What the job's policy says of who has failed."""
+    found = Matched(rule, action, f"rule {rule} says {action}")
+
+    def change(world: World, worker: Worker) -> Worker | None:
+        stopped = worker.deleting or worker.pod in AT_FAULT or worker.asks(RequestType.LEAVE)
+        fails = stopped or (worker.request is not None and worker.request.cause == Cause.WORKER_FAILED)
+        return replace(worker, matched=found) if fails and worker.matched != found else None
+
+    return change
+
+
 def is_outdated(world: World, worker: Worker) -> Worker | None:
     return None if worker.outdated else replace(worker, outdated=True)
 
@@ -129,6 +142,9 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "close": ("its trainer closes the rendezvous", asks(RequestType.CLOSE)),
     "pod failed": ("its pod fails", becomes(PodState.FAILED, PodState.PENDING, PodState.RUNNING)),
     "evicted": ("its pod is evicted", is_evicted),
+    "fails the job": ("the policy says that its failure ends the job", matches(PolicyAction.FAIL_JOB, 1)),
+    "ignored": ("the policy says that its failure does not count", matches(PolicyAction.IGNORE, 0)),
+    "counted": ("the policy says that its failure counts", matches(PolicyAction.COUNT, 2)),
     "outdated": ("it is of another template than the job's", is_outdated),
     "draining": ("its node is about to go, or stays after all", is_draining),
     "hangs": ("its training hangs, and is to be restarted", hangs),
@@ -144,7 +160,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "gone": ("its pod is gone", is_gone),
 }
 # what matters of pods that are on their way out, and of all after the end
-LEFT = ("join", "finish", "gone")
+LEFT = ("join", "finish", "fails the job", "counted", "gone")
 # seconds that pass, and who beats and answers meanwhile: all or nobody; SILENT, all but one
 TIMES = ((10.0, "all"), (10.0, "none"), (20.0, "all"), (60.0, "all"))
 SILENT, HEARTBEAT = 20.0, 5.0

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from elasticjob.rendezvous import Clocks, Failures, Member, Spec, State, Worker
+from elasticjob.rendezvous import Clocks, Failures, Matched, Member, Spec, State, Worker
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, delay_of
 from elasticjob.rendezvous.limits import AGAIN_SECONDS, ALONE_SECONDS
 from elasticjob.rendezvous.model import Asked
@@ -21,7 +21,7 @@ def must_know(kind: Any, names: str) -> None:
 
 must_know(
     State,
-    "clocks round phase participants replicas leaving finished replacements restarts failure given_up planned "
+    "clocks round phase participants replicas leaving finished replacements restarts failure matched given_up planned "
     "waiting spares challenge challenged store outcome reason cause",
 )
 must_know(Clocks, "opened formed min_reached all_running newcomer settled beats asked leaving invalid failures")
@@ -30,7 +30,7 @@ must_know(Failures, "in_a_row before_any_round since why")
 must_know(
     Worker,
     "index replacement pod deleting crashes id address request heartbeat doubts answer detail invalid disrupted "
-    "outdated draining unready hung",
+    "outdated draining unready hung matched",
 )
 must_know(
     Spec,
@@ -61,9 +61,15 @@ def _state(state: State) -> tuple[Any, ...]:
         state.store,
         state.outcome and state.outcome._value_,
         bool(state.failure),
+        matched_key(state.matched),
         state.planned,
         bool(state.reason),
     )
+
+
+def matched_key(matched: Matched | None) -> tuple[Any, ...]:
+    """But for its text."""
+    return () if matched is None else (matched.rule, matched.action._value_)
 
 
 def _ids(members: Iterable[Member]) -> tuple[str, ...]:

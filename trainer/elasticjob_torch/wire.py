@@ -16,6 +16,7 @@ PORT = 29401  # on the pod's loopback
 
 NAME_LENGTH = 64  # of a trainer's or script's name
 DETAIL_LENGTH = 300  # characters of what failed; the rest is cut off
+MAX_EXIT_CODE = 255
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
 MAX_IMPORTS, IMPORT_LENGTH, IMPORTS_LENGTH = 256, 128, 8192  # the last: characters of all, with a comma between two
 IMPORT_NAME = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"
@@ -151,6 +152,13 @@ Script = Annotated[str, "The script's name: new for each process, the same in al
 Recorded = Annotated[float, "Seconds to wait for the API server to take it. It is sent all the same."]
 
 
+ExitCode = Annotated[
+    int,
+    "Of the training process that failed first since the last round was handed out, whatever the cause; 128 and the "
+    "number of the signal that ended it; left out if none failed.",
+]
+
+
 class _OfATrainer(TypedDict):
     trainer: Trainer
 
@@ -167,6 +175,7 @@ class Join(_OfATrainer, total=False):
     after: Annotated[int, "The last round that this process has used or given up, 0 for none."]
     cause: Annotated[str, "Why: the first join of a process, its training has failed, or `changed` was told."]
     detail: Annotated[str, f"What failed, for people; {DETAIL_LENGTH} characters of it are kept."]
+    exitCode: ExitCode
     timeout: Annotated[float, "Seconds to wait; by default the job's `joinTimeoutSeconds`."]
     lastCall: Annotated[int, "In place of the job's `lastCallSeconds`; the longest that a worker names applies."]
     workerLost: Annotated[int, "In place of the job's `workerLostSeconds`, for this worker."]
@@ -193,6 +202,7 @@ class Leave(_OfATrainer, total=False):
     """Leaves the group."""
 
     cause: Annotated[str, "Why: by itself, a failure of the training; or it was told to go."]
+    exitCode: ExitCode
     timeout: Recorded
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from elasticjob.terms import Loss, Outcome
+from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.times import length
@@ -16,6 +16,12 @@ ACCESS = re.compile(r"^the (ServiceAccount|Role|RoleBinding|NetworkPolicy) ")
 
 def complete(look: Look) -> str | None:
     return look.status.rendezvous.reason if look.status.rendezvous.outcome is Outcome.COMPLETE else None
+
+
+def failed_by_policy(look: Look) -> str | None:
+    agreed = look.status.rendezvous
+    ruled = agreed.outcome is Outcome.FAILED and agreed.cause == RoundCause.POD_FAILURE_POLICY
+    return agreed.reason if ruled else None
 
 
 def failed(look: Look) -> str | None:

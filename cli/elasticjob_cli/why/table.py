@@ -19,6 +19,7 @@ class Cause(StrEnum):
     """The word for a cause, in `-o json`."""
 
     COMPLETE = "Complete"
+    POLICY = "PodFailurePolicy"
     FAILED = "Failed"
     NO_OPERATOR = "NoOperator"
     NO_RIGHTS = "OperatorWithoutRights"
@@ -75,6 +76,12 @@ class WorkerRow(NamedTuple):
 
 OF_JOB = (
     JobRow(Cause.COMPLETE, job.complete, "It is complete: {said}."),
+    JobRow(
+        Cause.POLICY,
+        job.failed_by_policy,
+        "It has failed, and no other try was made: {said}.",
+        "Make a new job once that is mended, or change the rule.",
+    ),
     JobRow(Cause.FAILED, job.failed, "It has failed: {said}.", "Make a new job once that is mended."),
     JobRow(
         Cause.NO_OPERATOR,

@@ -30,7 +30,10 @@ def forgotten(failures: Failures) -> float:
     return failures.since + 2 * LONGEST_SECONDS
 
 
-def after_one_more(known: Failures | None, why: str, *, was_member: bool, now: float) -> Failures:
-    """The count after another failure; `was_member`: the pod was in the last formed round."""
+def after_one_more(
+    known: Failures | None, why: str, *, was_member: bool, now: float, ignored: bool = False
+) -> Failures:
+    """The count after another failure; `was_member`: the pod was in the last formed round; `ignored`: the job's policy
+    says that it does not count, and yet the next pod waits."""
     in_a_row, before_any_round = (known.in_a_row, known.before_any_round) if known is not None else (0, 0)
-    return Failures(in_a_row + 1, 0 if was_member else before_any_round + 1, now, why)
+    return Failures(in_a_row + 1, 0 if was_member else before_any_round + (not ignored), now, why)

@@ -23,7 +23,7 @@ from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, roster_of
 from elasticjob.rendezvous.sizes import largest_size, min_members
-from elasticjob.terms import Outcome, RequestType
+from elasticjob.terms import Outcome, PolicyAction, RequestType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,8 @@ def judge(spec: Spec, state: State, workers: Collection[Worker], now: float) -> 
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)
     since = now if state.clocks.min_reached is None else state.clocks.min_reached
-    arrived = roster.all_arrived or (now - since >= last_call(spec, roster.joined) and not _awaited(state, roster))
+    late = now - since >= last_call(spec, roster.joined)
+    arrived = roster.all_arrived or (late and not awaits_members(state, roster))
     if arrived and not _saves(state, workers):
         size = largest_size(spec, state, len(roster.joined))
         return Verdict(members=in_rank_order(state, roster.joined[:size]))
@@ -64,7 +65,7 @@ def in_rank_order(state: State, joined: Collection[Worker]) -> tuple[Worker, ...
     return tuple(stay[rank] if rank in stay else next(others) for rank in range(size))
 
 
-def _awaited(state: State, roster: Roster) -> bool:
+def awaits_members(state: State, roster: Roster) -> bool:
     """Whether a member of the last round has still to join, to leave, to say its last word, or to be known as lost."""
     members = set(state.participants)
     return any(
@@ -102,7 +103,8 @@ def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:
     failing, bound = {}, f"and maxRestarts is {spec.max_restarts}"
     missing = (*roster.missing, *(worker for worker in roster.spares if not has_joined(state, worker)))
     for worker in missing:
-        if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes:
+        ignored = worker.matched is not None and worker.matched.action is PolicyAction.IGNORE
+        if worker.pod is PodState.CRASH_LOOP and worker.crashes > spec.max_crashes and not ignored:
             ended = f"worker {worker.index} ended before it joined"
             if spec.starts_torchrun:
                 ended = f"worker {worker.index} ended {worker.crashes} times before it joined, {bound}"

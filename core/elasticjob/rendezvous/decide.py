@@ -1,4 +1,5 @@
-"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module.
+"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module, but for
+what the job's policy for failures says, in `policy`.
 
 The rules are functions, applied in the order of `RULES`; the first line of each says what it does, and `make docs`
 copies it into docs/protocol.md. The phase changes only by the moves of `transitions`.
@@ -9,7 +10,7 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 from collections.abc import Callable, Iterable
 
 from elasticjob.members import Member
-from elasticjob.rendezvous import barrier, challenges
+from elasticjob.rendezvous import barrier, challenges, policy
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import (
@@ -295,7 +296,7 @@ def form_round(step: Step) -> None:
 def _within_budget(step: Step) -> bool:
     """Counts a failure that nothing has explained; False when it is one too many and has ended the job."""
     failure, restarts = step.state.failure, step.state.restarts + 1
-    if not failure:
+    if not failure or policy.is_ignored(step):
         return True
     step.set(restarts=restarts)
     if restarts <= step.spec.max_restarts:
@@ -385,6 +386,8 @@ RULES: tuple[Callable[[Step], None], ...] = (
     close_on_request,
     break_round,
     explain_failure,
+    policy.note_matched,
+    policy.fail_by_policy,
     reopen_for_newcomers,
     hurry_after_loss,
     form_round,

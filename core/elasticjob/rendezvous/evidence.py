@@ -6,8 +6,18 @@ If one of two accounts of who counts is wrong they differ; a shared one would be
 from dataclasses import dataclass, replace
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.model import COUNTED_CAUSES, Asked, Decision, PodState, Request, Spec, State, Worker
-from elasticjob.terms import Cause, RendezvousPhase, RequestType
+from elasticjob.rendezvous.model import (
+    COUNTED_CAUSES,
+    Asked,
+    Decision,
+    Matched,
+    PodState,
+    Request,
+    Spec,
+    State,
+    Worker,
+)
+from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
 
 ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
 CRASHED = (*ENDED, PodState.CRASH_LOOP)
@@ -182,11 +192,50 @@ class Step:
         return worker.member in before.participants and self.lived_on(worker)
 
     def training_failed(self, worker: Worker) -> bool:
-        """Whether the training of a member that is given up is at fault."""
-        if worker.deleting or worker.disrupted or (self.suspended and worker.pod is PodState.SUCCEEDED):
+        """Whether the training of a member that is given up is at fault, or the job's policy counts its loss."""
+        if self.suspended and worker.pod is PodState.SUCCEEDED:
+            return False
+        if worker.matched and worker.matched.action is not PolicyAction.IGNORE and self.at_fault(worker):
+            return True
+        if worker.deleting or worker.disrupted:
             return False
         hangs = self.hangs(worker) and not self.at_fault(worker) and not self.unanswered(worker)
         return worker.pod in CRASHED or hangs
+
+    def ruling(self) -> Matched | None:
+        """The lowest rule of the job's policy that matches the failure of the last round, as far as it has come out."""
+        before, after = self.before, self.after
+        found = [before.matched] if before.phase is RendezvousPhase.FORMING else []
+        formed = before.round - (before.phase is RendezvousPhase.FORMING)
+        for worker in self.workers:
+            if worker.member not in before.participants or worker.member in after.leaving or worker.index in after.done:
+                continue
+            match worker.request:
+                case Request(type=RequestType.LEAVE):
+                    stopped = True
+                case Request(type=RequestType.JOIN, after=after_round):
+                    stopped = after_round >= formed
+                case _:
+                    stopped = False
+            found += [worker.matched] if stopped or worker.deleting or worker.pod in CRASHED else []
+        return min((one for one in found if one), default=None)
+
+    def awaited(self) -> bool:
+        """While a round forms: whether a member of the last one may still join, or has its last word to say."""
+        members = [one for one in self.kept() if one.member in self.before.participants]
+        joined = self.joined(self.after.round - 1)
+        return any(
+            self.keeps_its_place(self.before, one) and one.pod is not PodState.PENDING
+            for one in members
+            if one not in joined
+        )
+
+    def failed_alone(self) -> list[Matched]:
+        """What the policy says of failed workers that were not in the last round."""
+        had, has = self.current(self.before), self.current(self.after)
+        out = [one for one in had.values() if has.get(one.index) != one]
+        out += [one for one in has.values() if one.pod is PodState.CRASH_LOOP]
+        return [one.matched for one in out if one.matched and one.member not in self.before.participants]
 
     def invalid(self, worker: Worker) -> bool:
         """Whether its record makes no sense, and made none when this step began."""

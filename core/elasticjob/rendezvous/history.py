@@ -140,6 +140,16 @@ def failures_wait(before: State, after: State) -> Iterator[str]:
         yield f"workers {found} of the last round were given up while a failure waits, and {kept} are noted"
 
 
+def rules_go_with_failures(before: State, after: State) -> Iterator[str]:
+    """What the job's policy says of a failure is kept as long as that waits; only a rule before it takes its place."""
+    if after.matched and not after.failure:
+        yield f"rule {after.matched.rule} matches, and no failure waits"
+    if not (before.matched and before.phase is FORMING and after.failure):
+        return
+    if after.matched is None or after.matched.rule > before.matched.rule:
+        yield f"rule {before.matched.rule} has matched, and {after.matched and after.matched.rule} is noted"
+
+
 def challenges_count_up(before: State, after: State) -> Iterator[str]:
     """A challenge has a number of its own: it never falls, and nobody else is asked by the same one."""
     if not before.challenge <= after.challenge <= before.challenge + 1:
@@ -208,6 +218,7 @@ HISTORY = (
     finished_once,
     one_failure_a_round,
     failures_wait,
+    rules_go_with_failures,
     challenges_count_up,
     planned_while_forming,
     closed_with_an_outcome,

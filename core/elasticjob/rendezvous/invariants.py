@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from elasticjob.members import Member
 from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.history import history_violations, newly_formed
-from elasticjob.rendezvous.model import Decision, PodState, Spec, State, Worker
+from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
-from elasticjob.terms import Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 EVENTS = {move.event for move in MOVES}
@@ -146,17 +146,36 @@ def plans_hold_while_all_live(step: Step) -> Iterator[str]:
 
 def failures_are_the_trainings(step: Step) -> Iterator[str]:
     """A failure waits, and is counted when the next round is to be formed, exactly when the training itself broke the
-    last one, and no member was lost to anything else."""
+    last one, no member was lost to anything else, and the job's policy does not ignore it."""
     before, after = step.before, step.after
     judged = newly_formed(before, after) or step.failures > 0
     if after.phase is FORMING and after.failure and not step.pending():
         yield f"a failure waits, and round {after.round - 1} had none, or it is explained"
     if after.phase is FORMING and not after.failure and step.pending():
         yield f"a failure of round {after.round - 1} was dropped, and nothing explains it"
-    if judged and step.failures != step.pending():
-        yield f"counted {step.failures} failures, and {int(step.pending())} waited"
+    counts = step.pending() and not _says(step.ruling(), PolicyAction.IGNORE)
+    if judged and step.failures != counts:
+        yield f"counted {step.failures} failures, and {int(counts)} waited"
     if step.failures > 0 and after.restarts > step.spec.max_restarts and after.outcome is not Outcome.FAILED:
         yield f"failure {after.restarts} was survived, and maxRestarts is {step.spec.max_restarts}"
+
+
+def the_first_rule_decides(step: Step) -> Iterator[str]:
+    """What is noted of a failure is the lowest rule of the job's policy that matches a member that has stopped. With
+    `FailJob` no round is formed any more, and nobody is waited for once all members have joined again, left or are
+    lost."""
+    before, after, ruling = step.before, step.after, step.ruling() if step.pending() else None
+    if after.phase is FORMING and (after.matched and after.matched.rule) != (ruling and ruling.rule):
+        yield f"rule {after.matched and after.matched.rule} is noted, and {ruling and ruling.rule} matches"
+    ends = _says(ruling, PolicyAction.FAIL_JOB)
+    if ends and newly_formed(before, after):
+        yield f"round {after.round} was formed after a failure that ends the job"
+    if ends and after.phase is FORMING and not (step.suspended or step.awaited()):
+        yield "a failure that ends the job waits, and nothing can explain it any more"
+
+
+def _says(matched: Matched | None, action: PolicyAction) -> bool:
+    return matched is not None and matched.action is action
 
 
 def finished_in_success(step: Step) -> Iterator[str]:
@@ -301,8 +320,16 @@ def _failed(step: Step) -> Iterator[bool]:
         yield 0 < len(training) == len(step.breaks())
     elif before.phase is FORMING:
         yield from _closed(step)
+    yield step.pending() and _says(step.ruling(), PolicyAction.FAIL_JOB) and not step.awaited()
+    yield any(_says(matched, PolicyAction.FAIL_JOB) for matched in step.failed_alone())
     joined = len(step.joined(after.round - 1))
-    failing = {one.index for one in step.kept() if one.pod is PodState.CRASH_LOOP and one.crashes > spec.max_crashes}
+    failing = {
+        one.index
+        for one in step.kept()
+        if one.pod is PodState.CRASH_LOOP
+        and one.crashes > spec.max_crashes
+        and not _says(one.matched, PolicyAction.IGNORE)
+    }
     failing |= {index for index, known in after.clocks.failures.items() if known.before_any_round > spec.max_restarts}
     yield joined < step.least and bool(failing) and step.room_with_spares - len(failing) < step.least
 
@@ -323,6 +350,7 @@ STEP = (
     rounds_end_for_a_cause,
     plans_hold_while_all_live,
     failures_are_the_trainings,
+    the_first_rule_decides,
     finished_in_success,
     given_up_for_a_cause,
     asked_in_doubt,

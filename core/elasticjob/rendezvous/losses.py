@@ -8,7 +8,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.challenges import lived_on, unanswered_for
 from elasticjob.rendezvous.model import COUNTED_CAUSES, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import ENDED, current, is_current, is_stopping, lacks_last_word
-from elasticjob.terms import Cause, Loss, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import Cause, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 # pods of members whose training is at fault; a rank 0 that merely served no store is none of them, and explains what
 # befell its peers
@@ -28,7 +28,8 @@ class Lost:
     """A pod that is given up: its index and replacement number, and why, in a word and in a sentence.
 
     `was_member`: it was in the last formed round. `training_failed`: the fault is the training's own.
-    `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not.
+    `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not. `ignored`: the job's policy
+    says that it does not count.
     """
 
     index: int
@@ -38,6 +39,7 @@ class Lost:
     was_member: bool = False
     training_failed: bool = False
     failed_by_itself: bool = False
+    ignored: bool = False
 
 
 class Break(NamedTuple):
@@ -63,8 +65,9 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
                 *pod_key,
                 *fault,
                 was_member,
-                training_failed=failed_by_itself and was_member and worker.pod in AT_FAULT,
+                training_failed=was_member and _training_failed(spec, state, worker),
                 failed_by_itself=failed_by_itself,
+                ignored=worker.matched is not None and worker.matched.action is PolicyAction.IGNORE,
             )
         elif (silence := unanswered_for(spec, state, worker, now)) is not None:
             yield Lost(*pod_key, Loss.NO_ANSWER, f"no answer for {silence:g} s", was_member)
@@ -121,6 +124,14 @@ def _ended_as_suspended(spec: Spec, state: State, worker: Worker) -> bool:
 def _failed_by_itself(spec: Spec, state: State, worker: Worker) -> bool:
     """Whether nobody and nothing else has ended the pod of a worker that is at fault."""
     return not (worker.deleting or worker.disrupted or _ended_as_suspended(spec, state, worker))
+
+
+def _training_failed(spec: Spec, state: State, worker: Worker) -> bool:
+    """Whether the loss of a member counts as the training's failure: what the job's policy counts does, whoever has
+    ended the pod. What it ignores waits as any failure, as it may be the cause of others."""
+    if worker.matched is not None and worker.matched.action is not PolicyAction.IGNORE:
+        return not _ended_as_suspended(spec, state, worker)
+    return worker.pod in AT_FAULT and _failed_by_itself(spec, state, worker)
 
 
 def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:

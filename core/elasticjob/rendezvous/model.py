@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from elasticjob.members import Member
-from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType
 
 PodKey = tuple[int, int]  # index and replacement: they name a pod
 PATIENCE_SECONDS = 15.0
@@ -65,6 +65,14 @@ class Request:
     worker_lost: float | None = None
 
 
+class Matched(NamedTuple):
+    """The first rule of the job's policy for failures that matches: its place, what it says, and in a sentence why."""
+
+    rule: int
+    action: PolicyAction
+    why: str
+
+
 class PodState(StrEnum):
     """What the pod says of its trainer container."""
 
@@ -88,7 +96,8 @@ class Worker:
     another template than the job's. `draining`: its node is about to go. `unready`: the cluster does not hear of its
     node any more. `hung`: how the training hangs, where the round is to be restarted for this member. `doubts` are
     members of which it hears nothing, and `answer` is the number of the last challenge that it answered, 0 before the
-    first, None where its sidecar knows no challenges.
+    first, None where its sidecar knows no challenges. `matched`: what the job's policy for failures says of it, once it
+    has stopped.
     """
 
     index: int
@@ -109,6 +118,7 @@ class Worker:
     draining: bool = False
     unready: bool = False
     hung: str = ""
+    matched: Matched | None = None
 
     @property
     def pod_key(self) -> PodKey:
@@ -181,7 +191,8 @@ class State:
     holds, by index, the number of the one pod that counts: those before it were given up, later ones nobody has made.
 
     `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
-    group forms again. `given_up` are the members that were given up meanwhile for a cause that does not explain it.
+    group forms again. `matched` is what the job's policy says of it. `given_up` are the members that were given up
+    meanwhile for a cause that does not explain it.
 
     `waiting` and `spares` count who has joined and is no member: those that have a place, and those that have none.
 
@@ -204,6 +215,7 @@ class State:
     replacements: Mapping[int, int] = field(default_factory=dict)
     restarts: int = 0
     failure: str = ""
+    matched: Matched | None = None
     given_up: tuple[Member, ...] = ()
     planned: bool = False
     waiting: int = 0

@@ -64,7 +64,9 @@ class Step:
         message = f"worker {lost.index} lost: {lost.why}"
         if lost.failed_by_itself:
             known = self.state.clocks.failures
-            failures = after_one_more(known.get(lost.index), lost.why, was_member=lost.was_member, now=self.now)
+            failures = after_one_more(
+                known.get(lost.index), lost.why, was_member=lost.was_member, now=self.now, ignored=lost.ignored
+            )
             self.clock(failures={**known, lost.index: failures})
             if delay := delay_of(failures):
                 message += f"; it is failure {failures.in_a_row} in a row, and the next pod is made in {delay:g} s"
@@ -73,7 +75,9 @@ class Step:
     def move(self, event: str, cause: str, reason: str, message: str, *, warning: bool = False) -> None:
         """The one way to another phase; a failure is judged before it."""
         agreed = moved(self.state, event)
-        self.state = replace(agreed, reason=reason, cause=str(cause), failure="", given_up=(), planned=False)
+        self.state = replace(
+            agreed, reason=reason, cause=str(cause), failure="", matched=None, given_up=(), planned=False
+        )
         self.announce(event, message, warning=warning, cause=str(cause))
 
     def open_round(self, event: str, cause: str, reason: str, *, warning: bool = False) -> None:
@@ -82,8 +86,9 @@ class Step:
         self.set(store=None)
         self.clock(opened=self.now, min_reached=None, all_running=None, newcomer=None)
 
-    def close(self, outcome: Outcome, reason: str) -> None:
-        self.move(outcome, outcome, reason, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
+    def close(self, outcome: Outcome, reason: str, cause: str = "") -> None:
+        """`cause`: in one word, where that is another than the outcome."""
+        self.move(outcome, cause or outcome, reason, reason, warning=outcome in (Outcome.FAILED, Outcome.TIMEOUT))
 
     def count_waiting(self) -> None:
         # none of them is a member: one that joins again has broken the round by now

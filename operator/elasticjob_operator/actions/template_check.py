@@ -3,7 +3,7 @@
 It judges the form only: this cluster may allow later what it refuses now, and `worker_pods` tries that again.
 """
 
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, PodFailurePolicy
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
@@ -20,12 +20,12 @@ class TemplateCheck:
 
     def __init__(self, kube: Kube, announcer: Announcer, image: SidecarImage) -> None:
         self._kube, self._announcer, self._image = kube, announcer, image
-        self._checked: str | None = None
+        self._checked: tuple[str, PodFailurePolicy | None] | None = None
         self.problem: str | None = None
 
     async def check(self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus) -> None:
         """Does nothing for a template that this operator has judged, or that another leader has found valid."""
-        given = template_hash(spec)
+        given = (template_hash(spec), spec.pod_failure_policy)
         if given == self._checked:
             return
         if self._checked is None and _was_valid(job, before):

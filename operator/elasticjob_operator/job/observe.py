@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from elasticjob.api import DETAIL_LENGTH, INDEX_LABEL, ElasticWorkerSpec, ElasticWorkerStatus, WorkerRequest
+from elasticjob.api import (
+    DETAIL_LENGTH,
+    INDEX_LABEL,
+    ElasticWorkerSpec,
+    ElasticWorkerStatus,
+    PodFailurePolicy,
+    WorkerRequest,
+)
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.objects import Object
 from elasticjob.pods import condition, container, ended, has_started, pod_key_of
@@ -14,10 +21,14 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob.text import plain
 from elasticjob_operator.job.drain import Taint, draining_by
+from elasticjob_operator.job.failure_policy import matched_rule
 from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
 from elasticjob_operator.objects.pods import hash_of
+
+# whose conditions say why the worker was lost
+OUT = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP})
 
 
 class ObservedPod(NamedTuple):
@@ -35,11 +46,21 @@ class ObservedPod(NamedTuple):
 
 class Observer:
     """Observes one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
-    `made_from`; `hint` says what is odd about its command, and `drained` are the taints of nodes that are about to go.
-    Reads again only what has changed: objects in a view are replaced, never changed."""
+    `made_from`; `hint` says what is odd about its command, `drained` are the taints of nodes that are about to go, and
+    `policy` says what failures mean. Reads again only what has changed: objects in a view are replaced, never
+    changed."""
 
-    def __init__(self, trainer: str, made_from: str = "", *, hint: str = "", drained: tuple[str, ...] = ()) -> None:
-        self.trainer, self.made_from, self.hint, self.drained = trainer, made_from, hint, drained
+    def __init__(
+        self,
+        trainer: str,
+        made_from: str = "",
+        *,
+        hint: str = "",
+        drained: tuple[str, ...] = (),
+        policy: PodFailurePolicy | None = None,
+    ) -> None:
+        self.trainer, self.made_from, self.hint = trainer, made_from, hint
+        self.drained, self.policy = drained, policy
         self._seen: dict[str, ObservedPod] = {}
 
     @property
@@ -98,7 +119,7 @@ class Observer:
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
-        worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait)
+        worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait, self.policy)
         if taint := draining_by(taints, pod, self.drained):
             worker = replace(worker, draining=True)
             wait = wait or Wait(Reason.NODE_DRAINING, f"its node {node} is about to go ({taint})")
@@ -119,20 +140,29 @@ def nodes_of_indices(view: JobView) -> dict[str, set[str]]:
 
 
 def worker_of(
-    pod: Object, pod_key: PodKey, reading: Reading, trainer: str, made_from: str, wait: Wait | None
+    pod: Object,
+    pod_key: PodKey,
+    reading: Reading,
+    trainer: str,
+    made_from: str,
+    wait: Wait | None,
+    policy: PodFailurePolicy | None = None,
 ) -> Worker:
     """One pod and what its record says."""
     record = reading.record
     state, crashes, detail = pod_state(pod, trainer, wait)
+    deleting, asked = "deletionTimestamp" in pod["metadata"], record.spec.request if record else None
+    request = _request(asked, record.spec.node) if record and asked else None
+    is_out = deleting or state in OUT
     return Worker(
         index=pod_key[0],
         replacement=pod_key[1],
         pod=state,
-        deleting="deletionTimestamp" in pod["metadata"],
+        deleting=deleting,
         crashes=crashes,
         id=record.spec.id if record else None,
         address=store_of(record.spec) if record else "",
-        request=_request(record.spec.request, record.spec.node) if record and record.spec.request else None,
+        request=request,
         heartbeat=reading.signs,
         detail=detail,
         invalid=reading.problem,
@@ -141,6 +171,7 @@ def worker_of(
         disrupted=is_disrupted(pod),
         unready=is_unheard_of(pod),
         outdated=hash_of(pod) not in (None, made_from),
+        matched=matched_rule(policy, pod, trainer, pod_key[0], asked, request.detail if request else "", is_out=is_out),
     )
 
 
@@ -150,7 +181,9 @@ def store_of(spec: ElasticWorkerSpec) -> str:
 
 
 def _unbelieved(worker: Worker, problem: str) -> Worker:
-    return replace(worker, id=None, address="", request=None, heartbeat=None, doubts=(), answer=0, invalid=problem)
+    return replace(
+        worker, id=None, address="", request=None, heartbeat=None, doubts=(), answer=0, invalid=problem, matched=None
+    )
 
 
 def _answer(said: ElasticWorkerStatus) -> int | None:

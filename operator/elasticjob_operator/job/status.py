@@ -11,18 +11,19 @@ from elasticjob.api import (
     Condition,
     ElasticJobSpec,
     ElasticJobStatus,
+    MatchedRule,
     Members,
     Progress,
     RendezvousStatus,
     RoundRecord,
 )
 from elasticjob.objects import Object
-from elasticjob.rendezvous import Decision, Failures, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous import Decision, Failures, Matched, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, has_joined
 from elasticjob.rendezvous.sizes import min_members
-from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
@@ -92,6 +93,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             leaving=Members(state.leaving),
             finished=Members(state.finished),
             failure=state.failure,
+            matched_rule=_matched_rule(state.matched),
             given_up=Members(state.given_up),
             planned=state.planned,
             stalled=report.hang.stalled if report.hang.stalled == state.round else 0,
@@ -105,6 +107,10 @@ def status_of(report: Report) -> ElasticJobStatus:
         progress=report.progress,
         history=_history(report),
     )
+
+
+def _matched_rule(matched: Matched | None) -> MatchedRule | None:
+    return matched and MatchedRule(index=matched.rule, action=matched.action, message=matched.why)
 
 
 def _spares(report: Report) -> frozenset[PodKey]:
@@ -149,8 +155,7 @@ def _findings(report: Report) -> Iterator[Finding]:
         yield _progressing(report.hang)
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
-        reason = ALL_FINISHED if complete else str(state.outcome)
-        yield Finding("Complete" if complete else "Failed", "True", reason, state.reason)
+        yield Finding("Complete" if complete else "Failed", "True", _how_it_ended(state), state.reason)
     if report.spec.suspend and state.phase is RendezvousPhase.CLOSED:
         yield Finding("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
     elif report.spec.suspend:
@@ -207,12 +212,18 @@ def _held_back(failures: Failures) -> Wait | None:
 
 def _reason(report: Report, rendezvoused: Finding) -> str:
     """Why the job waits, or has ended, in one word; empty while all wanted workers train."""
-    outcome = report.decision.state.outcome
-    if outcome is not None:
-        return ALL_FINISHED if outcome is Outcome.COMPLETE else str(outcome)
+    if report.decision.state.outcome is not None:
+        return _how_it_ended(report.decision.state)
     if rendezvoused.status != "True":
         return rendezvoused.reason
     return EXCEEDED if report.hang.sentence else _obstacle(report) or ""
+
+
+def _how_it_ended(state: State) -> str:
+    """In one word; that of the policy for failures is batch/v1's."""
+    if state.cause == RoundCause.POD_FAILURE_POLICY:
+        return state.cause
+    return ALL_FINISHED if state.outcome is Outcome.COMPLETE else str(state.outcome)
 
 
 def _obstacle(report: Report) -> Reason | None:

@@ -39,6 +39,7 @@ def _problems(spec: ElasticJobSpec) -> Iterator[str]:
     if pod.get("hostNetwork"):
         yield "spec.template.spec.hostNetwork must be left out: workers on one node would share the rendezvous ports"
     yield from _names(pod)
+    yield from _failure_policy(spec, pod)
     yield from _environment(trainer)
     yield from launchers.problems(trainer)
 
@@ -50,6 +51,17 @@ def _names(pod: Object) -> Iterator[str]:
     for volume in pod.get("volumes") or ():
         if volume.get("name") in VOLUMES:
             yield f"spec.template.spec.volumes: the name {volume['name']} is taken by the operator: choose another"
+
+
+def _failure_policy(spec: ElasticJobSpec, pod: Object) -> Iterator[str]:
+    names = [str(one.get("name")) for kind in ("containers", "initContainers") for one in pod.get(kind) or ()]
+    for place, rule in enumerate(spec.pod_failure_policy.rules if spec.pod_failure_policy else ()):
+        name = rule.on_exit_codes.container_name if rule.on_exit_codes else None
+        if name is not None and name not in names:
+            yield (
+                f"spec.podFailurePolicy.rules[{place}].onExitCodes.containerName: spec.template has no container named "
+                f"{name!r} (it has: {', '.join(names)}): name one of them, or leave it out"
+            )
 
 
 def _environment(trainer: Object) -> Iterator[str]:

@@ -83,11 +83,13 @@ class Membership:
         now: float,
         limits: Limits = NO_LIMITS,
         detail: str = "",
+        exit_code: int | None = None,
     ) -> None:
-        """The trainer waits for a round after `after`, the last one that it was handed; `detail` says what failed."""
+        """The trainer waits for a round after `after`, the last one that it was handed; `detail` says what failed, and
+        `exit_code` how it ended."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "a newer join of the same trainer took this one's place"))
-        self._waiter = Waiter(ticket, after, cause, now, limits, detail)
+        self._waiter = Waiter(ticket, after, cause, now, limits, detail, exit_code)
         self._timers["join"] = now + timeout
         self._settle(now)
 
@@ -111,12 +113,12 @@ class Membership:
         self._check(trainer)
         self._standing().check_round(round)
 
-    def leave(self, trainer: str, cause: Cause) -> None:
-        """The trainer says that it leaves the group."""
+    def leave(self, trainer: str, cause: Cause, exit_code: int | None = None) -> None:
+        """The trainer says that it leaves the group; `exit_code`: that of what failed before."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has left"))
         if self.mode in (Mode.JOINING, Mode.HANDED):
-            self._leave(Cause.TRAINER_LEFT, cause)
+            self._leave(Cause.TRAINER_LEFT, cause, exit_code)
 
     def finish(self, trainer: str, round: int) -> None:
         """The trainer ended in success."""
@@ -188,7 +190,8 @@ class Membership:
         last_formed = job.round if job.phase is FORMED else max(job.round - 1, 0)
         if self.mode is not Mode.JOINING:
             before = self.handed.round if self.handed else 0
-            self._announce(JOINED, max(last_formed, waiter.after, before), waiter.cause, waiter.limits, waiter.detail)
+            failure = (waiter.detail, waiter.exit_code)
+            self._announce(JOINED, max(last_formed, waiter.after, before), waiter.cause, waiter.limits, *failure)
         if self._formed_for_me():
             self._hand(job, now)
         elif last_formed > self._joined_after:
@@ -211,13 +214,22 @@ class Membership:
         job = self.job
         return job is not None and job.phase is FORMED and self._rank is not None and job.round > self._joined_after
 
-    def _announce(self, event: str, after: int, cause: Cause, limits: Limits, detail: str = "") -> None:
+    def _announce(
+        self,
+        event: str,
+        after: int,
+        cause: Cause,
+        limits: Limits,
+        detail: str = "",
+        exit_code: int | None = None,
+    ) -> None:
         self._joined_after, self.store_port = after, None
         self._move(
             event,
             after=after,
             cause=cause,
             detail=detail or None,
+            exit_code=exit_code,
             last_call_seconds=limits.last_call,
             worker_lost_seconds=limits.worker_lost,
         )
@@ -239,10 +251,10 @@ class Membership:
         if self._rank == 0:
             self._timers["store"] = now + self.store_ready_seconds
 
-    def _leave(self, event: Cause, cause: Cause | None = None) -> None:
+    def _leave(self, event: Cause, cause: Cause | None = None, exit_code: int | None = None) -> None:
         """`cause`: the trainer's own word for it."""
         self.store_port = None
-        self._move(event, cause=cause or event)
+        self._move(event, cause=cause or event, exit_code=exit_code)
         self._timers.clear()
 
     def _lose_trainer(self, why: Refused, now: float) -> None:

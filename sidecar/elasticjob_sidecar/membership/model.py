@@ -45,6 +45,7 @@ class Waiter:
     since: float
     limits: Limits = NO_LIMITS
     detail: str = ""
+    exit_code: int | None = None
 
 
 Answer: TypeAlias = Handed | Refused

@@ -16,6 +16,7 @@ Round = Annotated[int, Field(ge=1, le=wire.MAX_JSON_INTEGER)]
 Name = Annotated[str, Field(min_length=1, max_length=wire.NAME_LENGTH)]
 MetricName = Annotated[str, Field(min_length=1, max_length=wire.METRIC_NAME_LENGTH)]
 ImportName = Annotated[str, Field(max_length=wire.IMPORT_LENGTH, pattern=wire.IMPORT_NAME)]
+ExitCode = Annotated[int | None, Field(ge=1, le=wire.MAX_EXIT_CODE, alias="exitCode")]
 Wait = Annotated[float, Field(gt=0, le=wire.LONGEST_SECONDS)]
 
 
@@ -35,6 +36,7 @@ class Join(OfATrainer):
     after: Count = 0
     cause: wire.JoinCause = wire.JoinCause.STARTED
     detail: str = ""
+    exit_code: ExitCode = None
     timeout: Wait | None = None
     last_call: Annotated[Seconds | None, Field(alias="lastCall")] = None
     worker_lost: Annotated[KeepAlive | None, Field(alias="workerLost")] = None
@@ -58,6 +60,7 @@ class Recorded(OfATrainer):
 
 class Leave(Recorded):
     cause: wire.LeaveCause = wire.LeaveCause.TRAINER_LEFT
+    exit_code: ExitCode = None
 
 
 class Finish(Recorded):

@@ -124,7 +124,8 @@ class TrainerApi:
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
         detail = plain(asked.detail, wire.DETAIL_LENGTH)
-        handed = await self._driver.join(asked.trainer, asked.after, Cause(asked.cause), timeout, limits, detail)
+        failure = (detail, asked.exit_code)
+        handed = await self._driver.join(asked.trainer, asked.after, Cause(asked.cause), timeout, limits, *failure)
         answer: wire.Handed = {
             "round": handed.round,
             "rank": handed.rank,
@@ -152,7 +153,7 @@ class TrainerApi:
 
     async def leave(self, request: web.Request) -> web.Response:
         asked = await _body(bodies.Leave, request)
-        await self._driver.leave(asked.trainer, Cause(asked.cause), asked.timeout)
+        await self._driver.leave(asked.trainer, Cause(asked.cause), asked.timeout, asked.exit_code)
         return web.Response(status=204)
 
     async def finish(self, request: web.Request) -> web.Response:

@@ -42,6 +42,14 @@ def test_a_full_group_has_no_cause() -> None:
     assert reply.paragraph == "Round 4 trains at full size, with 2 workers; it formed 3 min 20 s ago."
 
 
+def test_an_end_by_a_rule_for_failures_is_told_as_one() -> None:
+    why = "worker 1's training process failed with exit code 42: spec.podFailurePolicy.rules[0] says FailJob"
+    closed = {"phase": "Closed", "outcome": "Failed", "cause": "PodFailurePolicy", "reason": why}
+    reply = answer(formed([0, 1], rendezvous=closed))
+    assert [one.cause for one in reply.findings] == [Cause.POLICY]
+    assert f"It has failed, and no other try was made: {why}. Make a new job once " in reply.paragraph
+
+
 def test_the_issues_example() -> None:
     """Three have joined and the last call runs since five seconds; who is missing may yet come, as its pod is new."""
     seen = forming(joined=[0, 1, 2], last=[0, 1, 2, 3], spec={"minReplicas": 2}, pods=[unscheduled(3)])

@@ -143,9 +143,18 @@ async def test_a_sidecar_that_restarts_is_told_again(scene: Scene) -> None:
 @played
 async def test_a_failure_is_told_as_one(scene: Scene) -> None:
     pod = await in_round(scene)
-    pod.agent.do(pod.agent.course.joining(None, "exit code 1"))
-    await scene.until(lambda: pod.record["spec"]["request"].get("detail") == "exit code 1", "the cause")
-    assert pod.record["spec"]["request"]["cause"] == "WorkerFailed"
+    pod.agent.do(pod.agent.course.joining(None, "exit code 42", 42))
+    await scene.until(lambda: pod.record["spec"]["request"].get("detail") == "exit code 42", "the cause")
+    told = pod.record["spec"]["request"]
+    assert (told["cause"], told["exitCode"]) == ("WorkerFailed", 42)
+
+
+@played
+async def test_a_trainer_that_gives_up_tells_the_exit_code_of_its_script(scene: Scene) -> None:
+    pod = await in_round(scene)
+    await pod.agent.do(pod.agent.course.ending(exit_code=42))
+    told = pod.record["spec"]["request"]
+    assert (told["cause"], told["exitCode"]) == ("TrainerLeft", 42)
 
 
 @played

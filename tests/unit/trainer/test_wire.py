@@ -102,10 +102,10 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 29400})]
     client = SidecarClient("127.0.0.1", sidecar.port, NAME, patience=5)
     client.view()
-    client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits={"lastCall": 5, "workerLost": 20}, detail="exit code 1")
+    client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits={"lastCall": 5, "workerLost": 20}, detail="a", exit_code=1)
     client.post_store(3, 40001)
     client.await_store(3, 20)
-    client.leave(wire.LeaveCause.TRAINER_LEFT, 5)
+    client.leave(wire.LeaveCause.TRAINER_LEFT, 5, exit_code=42)
     client.finish(3, 5)
     client.close(5)
     client.tell_imports(["torch", "torch.distributed"])

@@ -120,7 +120,7 @@ class Course(ABC):
         view = self._events.view
         return view is not None and view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED)
 
-    def joining(self, deadline: float | None, failure: str = "") -> Steps[Round]:
+    def joining(self, deadline: float | None, failure: str = "", exit_code: int | None = None) -> Steps[Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
         detail = failure if cause is wire.JoinCause.WORKER_FAILED else ""
@@ -129,9 +129,8 @@ class Course(ABC):
             yield from self._stream_opens()
             left = wire.LONGEST_SECONDS if deadline is None else max(0.1, deadline - self._clock())
             seconds = min(left, wire.LONGEST_SECONDS)
-            ask = partial(
-                self._client.join, self._used, cause, seconds, self._still_waiting, self._settings.limits, detail
-            )
+            limits = self._settings.limits
+            ask = partial(self._client.join, self._used, cause, seconds, self._still_waiting, limits, detail, exit_code)
             try:
                 handed: Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
@@ -211,21 +210,21 @@ class Course(ABC):
         seconds = self._settings.close_timeout
         yield from self._telling(partial(self._client.close, seconds), seconds)
 
-    def ending(self, *, stopped: bool = False) -> Steps[bool]:
+    def ending(self, *, stopped: bool = False, exit_code: int | None = None) -> Steps[bool]:
         if self._ended is None:
             try:
-                self._ended = stopped or (yield from self._telling_end())
+                self._ended = stopped or (yield from self._telling_end(exit_code))
             finally:
                 self._events.stop()
         return self._ended
 
-    def _telling_end(self) -> Steps[bool]:
+    def _telling_end(self, exit_code: int | None) -> Steps[bool]:
         if self._used and self._succeeded == self._used:
             return (yield from self.finishing(_FINISH_SECONDS))
         cause = wire.LeaveCause.POD_STOPPING if self._departed else wire.LeaveCause.TRAINER_LEFT
         seconds = self._settings.close_timeout
         try:
-            yield from self._telling(partial(self._client.leave, cause, seconds), seconds)
+            yield from self._telling(partial(self._client.leave, cause, seconds, exit_code), seconds)
         except (SidecarError, CannotRunHere) as error:
             log.warning("could not record the leave: %s", error)
             return False

@@ -6,10 +6,22 @@ file. Hearing of those is all that is done to torch here.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from elasticjob_torch import wire
+
 _NO_FILE = "<N/A>"
+_SIGNALLED = 128  # and the signal's number: the exit code of a process that a signal has ended, as shells say it
 _LENGTH = 1000
+
+
+class Failure(NamedTuple):
+    """What failed, in words, and its exit code; empty when nothing did."""
+
+    said: str = ""
+    exit_code: int | None = None
 
 
 class Failures:
@@ -29,10 +41,18 @@ class Failures:
 
         ProcessFailure.__post_init__ = make
 
-    def take(self) -> str:
+    def take(self) -> Failure:
         """Say what failed first; empty when nothing did. Forgets it. Its beginning is enough, and no more is sent."""
         first, self._first = self._first, None
-        return "" if first is None else describe(first)[:_LENGTH].encode(errors="replace").decode()
+        if first is None:
+            return Failure()
+        return Failure(describe(first)[:_LENGTH].encode(errors="replace").decode(), exit_code_of(first.exitcode))
+
+
+def exit_code_of(code: int) -> int | None:
+    """As a container's: torch has a signal's number, below zero, in place of the code. ``None``: it is no failure's."""
+    code = _SIGNALLED - code if code < 0 else code
+    return code if 0 < code <= wire.MAX_EXIT_CODE else None
 
 
 def describe(failure: ProcessFailure) -> str:

@@ -193,7 +193,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         ``close_timeout`` seconds (30) for a leave and 300 for a finish, which is lost with this process.
         """
         kind = sys.exc_info()[0]
-        recorded = self._membership.end(stopped=kind is not None and issubclass(kind, SignalException))
+        stopped = kind is not None and issubclass(kind, SignalException)
+        recorded = self._membership.end(stopped=stopped, exit_code=self._failures.take().exit_code)
         self._drop_store()
         if self._warm is not None:
             self._warm.close()
@@ -217,7 +218,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
 
     def _join(self, deadline: float | None) -> Round:
         try:
-            return self._membership.join(deadline, self._failures.take())
+            return self._membership.join(deadline, *self._failures.take())
         except Leaving as error:
             log.info("this worker ends: %s", error)
             raise SystemExit(0) from None

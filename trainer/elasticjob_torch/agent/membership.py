@@ -51,10 +51,11 @@ class Membership(Course):
         """
         self._go(self.opening())
 
-    def join(self, deadline: float | None, failure: str = "") -> Round:
+    def join(self, deadline: float | None, failure: str = "", exit_code: int | None = None) -> Round:
         """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
 
-        ``failure`` says what failed in this worker's processes, if that is why it joins again.
+        ``failure`` says what failed in this worker's processes, if that is why it joins again; ``exit_code`` is of the
+        one that failed first, also where the round was over by then.
 
         Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
         are pods to wait for. What a join waits for is logged once a minute.
@@ -67,7 +68,7 @@ class Membership(Course):
             SidecarUnavailable: the sidecar stayed away.
             CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """
-        return self._go(self.joining(deadline, failure))
+        return self._go(self.joining(deadline, failure, exit_code))
 
     def post_store(self, handed: Round, port: int) -> None:
         """Tell that this agent serves the round's store; raises `RoundBroken` when it came too late."""
@@ -93,15 +94,16 @@ class Membership(Course):
         over."""
         self._go(self.closing())
 
-    def end(self, *, stopped: bool = False) -> bool:
+    def end(self, *, stopped: bool = False, exit_code: int | None = None) -> bool:
         """End the membership in the way that fits; return whether it is recorded. Never raises.
 
         Only what `finish` told is a success. The second call and later ones do nothing.
 
         Args:
             stopped: the agent was stopped by a signal; the sidecar sees the pod's end by itself.
+            exit_code: of the training process that failed first, if one has.
         """
-        return self._go(self.ending(stopped=stopped))
+        return self._go(self.ending(stopped=stopped, exit_code=exit_code))
 
     def tell_imports(self, names: Sequence[str]) -> bool:
         """Tell what the script imports, in its order, for the job's next pods. Never raises; any thread may call it.

@@ -194,15 +194,16 @@ class Calls(ABC):
         still_waiting: Callable[[float], None] = lambda _: None,
         limits: Mapping[str, int] = MappingProxyType({}),
         detail: str = "",
+        exit_code: int | None = None,
     ) -> Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
         ``after`` is the last round that this trainer has used (0: none). ``still_waiting`` is told once a minute
         for how long the answer has been awaited, and may raise to give up. ``limits`` (``lastCall``, ``workerLost``)
-        are seconds in place of the job's. ``detail`` says what failed, for people.
+        are seconds in place of the job's. ``detail`` says what failed, for people, and ``exit_code`` how it ended.
         """
         body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
-        body |= {"detail": detail} if detail else {}
+        body |= ({"detail": detail} if detail else {}) | _told(exit_code)
         within = timeout + wire.MARGIN_SECONDS
         return self._make(Call("POST", wire.JOIN.path, body, _round, within, self.patience), still_waiting)
 
@@ -218,9 +219,9 @@ class Calls(ABC):
         within = timeout + wire.MARGIN_SECONDS
         return self._make(Call("GET", f"{wire.ASK_STORE.path}?{query}", None, _store, within, self.patience))
 
-    def leave(self, cause: str, timeout: float) -> None:
+    def leave(self, cause: str, timeout: float, exit_code: int | None = None) -> None:
         """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
-        return self._record(wire.LEAVE.path, {"cause": cause}, timeout)
+        return self._record(wire.LEAVE.path, {"cause": cause, **_told(exit_code)}, timeout)
 
     def finish(self, round_number: int, timeout: float) -> None:
         """Tell that this agent's work of the round is done; return when it is recorded."""
@@ -302,6 +303,10 @@ def _fitting(names: Iterable[str]) -> list[str]:
     while len(",".join(found)) > wire.IMPORTS_LENGTH:
         found.pop()
     return found
+
+
+def _told(exit_code: int | None) -> dict[str, Any]:
+    return {} if exit_code is None else {"exitCode": exit_code}
 
 
 def _anything(answer: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from elasticjob.rendezvous import (
     Decision,
     Event,
     Failures,
+    Matched,
     Member,
     PodState,
     Request,
@@ -24,7 +25,7 @@ from elasticjob.rendezvous import (
 )
 from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.model import Asked, Beat
-from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 JOIN, LEAVE, FINISH, CLOSE = RequestType
@@ -40,6 +41,9 @@ closing = replace(formed, phase=CLOSED, outcome=Outcome.CLOSED)
 complete = replace(formed, phase=CLOSED, outcome=Outcome.COMPLETE, finished=(A, B))
 failed = replace(formed, phase=CLOSED, outcome=Outcome.FAILED, restarts=2)
 timeout = replace(forming, phase=CLOSED, outcome=Outcome.TIMEOUT)
+
+RULE = Matched(1, PolicyAction.FAIL_JOB, "it matches")
+IGNORES, COUNTS = (RULE._replace(action=action) for action in (PolicyAction.IGNORE, PolicyAction.COUNT))
 
 DISORDER = "the free ranks of round 3 are out of order: survivors as they were, then newcomers by index"
 MOVED = "worker {} stays in round 3, and has lost its rank {}"
@@ -105,6 +109,15 @@ HISTORY = {
         (replace(waits, given_up=(B,)), waits, GIVEN_UP.format([1], [])),
         (waits, replace(waits, given_up=(B,)), GIVEN_UP.format([], [1])),
         (replace(waits, given_up=(B,)), replace(again, given_up=(B,)), GIVEN_UP.format([], [1])),
+    ],
+    history.rules_go_with_failures: [
+        (forming, replace(forming, matched=RULE), "rule 1 matches, and no failure waits"),
+        (replace(waits, matched=RULE), waits, "rule 1 has matched, and None is noted"),
+        (
+            replace(waits, matched=RULE),
+            replace(waits, matched=RULE._replace(rule=2)),
+            "rule 1 has matched, and 2 is noted",
+        ),
     ],
     history.planned_while_forming: [
         (formed, replace(formed, planned=True), "an end is planned, and round 2 is Formed"),
@@ -181,6 +194,7 @@ ended = replace(failed, round=3, restarts=1)
 no_round = replace(new, phase=CLOSED, outcome=Outcome.FAILED, reason="not torchrun")
 pending, failing = replace(b, pod=PodState.PENDING), replace(b, pod=PodState.FAILED)
 evicted = replace(failing, disrupted=True)
+b_failed = joins(B, Cause.WORKER_FAILED)
 ended_well = replace(a, pod=PodState.SUCCEEDED)
 missed = replace(formed, clocks=replace(new.clocks, invalid={(0, 0): 0.0}))  # A's last word, for a while
 crashed = replace(b, pod=PodState.CRASH_LOOP, crashes=1)
@@ -201,6 +215,8 @@ NO_MORE = "the end of round 2 was planned, and nobody is lost, and it is called 
 DROPPED = "a failure of round 2 was dropped, and nothing explains it"
 NO_FAILURE = "a failure waits, and round 2 had none, or it is explained"
 NOT_COUNTED = "counted 0 failures, and 1 waited"
+UNMATCHED = "rule 1 is noted, and None matches"
+ENDS = "a failure that ends the job waits, and nothing can explain it any more"
 MISCOUNTED = "counted 1 failures, and 0 waited"
 SURVIVED = "failure 2 was survived, and maxRestarts is 1"
 FORGOTTEN = "worker 0 ended in success, and has not finished"
@@ -288,6 +304,11 @@ STEPS = {
         (step(b_told, replace(b_told, planned=False), a, replace(b, pod=PodState.SUCCEEDED, deleting=True)), NO_MORE),
     ],
     invariants.failures_are_the_trainings: [
+        (
+            step(replace(waits, matched=IGNORES), replace(again, restarts=2), joins(A), joins(B), max_restarts=2),
+            MISCOUNTED,
+        ),
+        (step(formed, replace(forming, replacements={1: 1}), a, replace(b, deleting=True, matched=COUNTS)), DROPPED),
         (step(formed, forming, a, joins(B, Cause.WORKER_FAILED)), DROPPED),
         (step(formed, forming, a, joins(B, Cause.STARTED)), DROPPED),
         (step(formed, forming, a, worker(B, LEAVE, Cause.AGENT_LOST)), DROPPED),
@@ -309,6 +330,15 @@ STEPS = {
         (step(waits, replace(again, restarts=2), joins(A), joins(X), max_restarts=2), MISCOUNTED),
         (step(forming, replace(again, restarts=2), joins(A), joins(B), max_restarts=2), MISCOUNTED),
         (step(waits, replace(again, restarts=2), joins(A), joins(B)), SURVIVED),
+    ],
+    invariants.the_first_rule_decides: [
+        (step(formed, waits, a, replace(b_failed, matched=RULE)), "rule None is noted, and 1 matches"),
+        (step(waits, replace(waits, matched=RULE), joins(A), replace(b, matched=RULE)), UNMATCHED),
+        (
+            step(replace(waits, matched=RULE), again, joins(A), b_failed),
+            "round 3 was formed after a failure that ends the job",
+        ),
+        (step(replace(waits, matched=RULE), replace(waits, matched=RULE), joins(A), b_failed), ENDS),
     ],
     invariants.finished_in_success: [
         (step(formed, formed, worker(A, FINISH), b), FORGOTTEN),

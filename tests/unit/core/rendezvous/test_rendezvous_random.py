@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from elasticjob.rendezvous import Clocks, PodState, Request, State, Worker, decide
-from elasticjob.terms import Cause, RendezvousPhase, RequestType
+from elasticjob.rendezvous import Clocks, Matched, PodState, Request, State, Worker, decide
+from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
 from support.rendezvous_world import World
 
 MAX_WORKERS = 8
@@ -18,6 +18,8 @@ LEAVES = st.sampled_from([Cause.AGENT_LOST, Cause.STORE_NOT_READY, Cause.TRAINER
 FAULTS = st.sampled_from([state for state in PodState if state is not PodState.RUNNING])
 MENDED: dict[str, object] = {"request": None, "heartbeat": 0, "invalid": ""}
 SENSELESS: dict[str, object] = {"id": None, "request": None, "heartbeat": None, "invalid": "spec.id is no id"}
+ACTIONS = [PolicyAction.IGNORE, PolicyAction.COUNT, PolicyAction.FAIL_JOB, PolicyAction.IGNORE, PolicyAction.COUNT]
+MATCHED = st.sampled_from([None, *(Matched(place, action, "it matches") for place, action in enumerate(ACTIONS))])
 SPARES = st.sampled_from([0, 0, 1, 2])
 NUMBER = st.integers(0, 3 * MAX_WORKERS)
 
@@ -156,6 +158,11 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=NUMBER)
     def pod_evicted(self, number: int) -> None:
         self.set(self.some(number), pod=PodState.FAILED, disrupted=True)
+
+    @has_pods
+    @rule(number=NUMBER, matched=MATCHED)
+    def policy_matches(self, number: int, matched: Matched | None) -> None:
+        self.set(self.some(number), matched=matched)
 
     @has_pods
     @rule(number=NUMBER)

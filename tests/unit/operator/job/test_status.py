@@ -7,8 +7,8 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
-from elasticjob.rendezvous import Failures, Member, PodState, Request, Spec, State, Worker
-from elasticjob.terms import Outcome, RendezvousPhase, RequestType
+from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
+from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from elasticjob_operator.job.status import waits_of
 from elasticjob_operator.job.waiting import Reason, Wait
 from support.statuses import CLOCKS, FORMED, NOW, status
@@ -24,7 +24,8 @@ def test_a_state_survives_the_way_through_the_status() -> None:
 
 def test_a_failure_that_waits_survives_it_too() -> None:
     waits = replace(FORMED, phase=RendezvousPhase.FORMING, store=None, failure="worker 0's processes failed")
-    waits = replace(waits, given_up=(Member(1, "b"),), planned=True)
+    matched = Matched(2, PolicyAction.IGNORE, "it says so")
+    waits = replace(waits, given_up=(Member(1, "b"),), planned=True, matched=matched)
     assert state_of(ElasticJobStatus.parse(status(waits).dump()), CLOCKS) == waits
 
 
@@ -138,6 +139,14 @@ def test_complete_and_failed() -> None:
     assert (status(done).phase, condition(status(done), "Complete").status) == ("Complete", "True")
     late = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.TIMEOUT)
     assert (status(late).phase, condition(status(late), "Failed").reason) == ("Failed", "RendezvousTimeout")
+
+
+def test_an_end_by_the_policy_for_failures_has_its_word() -> None:
+    ended = replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.FAILED, reason="rule 0 says FailJob")
+    found = status(replace(ended, cause=RoundCause.POD_FAILURE_POLICY))
+    told = condition(found, "Failed")
+    assert (found.phase, found.reason) == ("Failed", "PodFailurePolicy")
+    assert (told.status, told.reason, told.message) == ("True", "PodFailurePolicy", "rule 0 says FailJob")
 
 
 def test_a_transition_keeps_its_time_until_the_next() -> None:

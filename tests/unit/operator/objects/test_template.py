@@ -32,8 +32,17 @@ def spec(trainer: dict[str, Any] | None = None, pod: dict[str, Any] | None = Non
     return ElasticJobSpec.parse(job(template={"spec": {"containers": [container], **(pod or {})}}, **rest)["spec"])
 
 
+def fails_on(*values: int, **rest: Any) -> Object:
+    return {"action": "FailJob", "onExitCodes": {"operator": "In", "values": values, **rest}}
+
+
 def test_a_plain_template_is_good() -> None:
     assert problem(spec()) is None
+
+
+def test_a_policy_for_failures_may_name_any_container() -> None:
+    rules = [fails_on(1), fails_on(2, containerName="trainer"), fails_on(3, containerName="data")]
+    assert problem(spec(pod={"initContainers": [{"name": "data"}]}, podFailurePolicy={"rules": rules})) is None
 
 
 @pytest.mark.parametrize(
@@ -46,6 +55,11 @@ def test_a_plain_template_is_good() -> None:
         ({"pod": {"volumes": [{"name": "elasticjob-token"}]}}, "elasticjob-token"),
         ({"trainer": {"env": [{"name": "PET_RDZV_ID", "value": "x"}]}}, "PET_RDZV_ID is set by the operator"),
         ({"trainer": {"env": [{"name": "PYTHONPATH", "valueFrom": {}}]}}, "PYTHONPATH must be a plain value"),
+        (
+            {"podFailurePolicy": {"rules": [fails_on(42, containerName="loader")]}},
+            "spec.podFailurePolicy.rules[0].onExitCodes.containerName: spec.template has no container named 'loader' "
+            "(it has: trainer): name one of them, or leave it out",
+        ),
         ({"trainer": {"command": ["torchrun", "--standalone", "x.py"]}}, "remove --standalone"),
         ({"trainer": {"command": ["sh", "-c", "torchrun --rdzv-backend=c10d x.py"]}}, "remove --rdzv-backend"),
     ],

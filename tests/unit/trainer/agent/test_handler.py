@@ -261,6 +261,35 @@ def test_a_join_after_a_failure_says_what_failed_first(sidecar, handler):
     enter(sidecar, handler, 4)
     told = [body.get("detail") for body in sidecar.said(JOIN)]
     assert told == [None, "rank 3, exit code 1: ValueError: no data", "local rank 1, SIGSEGV", None]
+    assert [body.get("exitCode") for body in sidecar.said(JOIN)] == [None, 1, 139, None]
+
+
+def test_the_exit_code_is_told_also_where_the_round_was_over_by_then(sidecar, handler):
+    enter(sidecar, handler, 1)
+    failed(0, 42)
+    sidecar.tell(round=2, phase="Forming", changed=True)
+    give_up = time.monotonic() + 10
+    while not handler.num_nodes_waiting():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+    enter(sidecar, handler, 2)
+    told = sidecar.said(JOIN)[-1]
+    assert (told["cause"], told.get("detail"), told["exitCode"]) == ("MembershipChanged", None, 42)
+
+
+def test_a_leave_after_a_failure_tells_the_exit_code(sidecar, handler):
+    enter(sidecar, handler, 1)
+    failed(0, 42)
+    assert handler.shutdown()
+    assert [body.get("exitCode") for body in sidecar.said("POST /v1/leave")] == [42]
+
+
+@pytest.mark.parametrize("code", [0, 256])
+def test_what_is_no_containers_exit_code_is_not_told(sidecar, handler, code):
+    enter(sidecar, handler, 1)
+    failed(0, code)
+    enter(sidecar, handler, 2)
+    assert "exitCode" not in sidecar.said(JOIN)[-1]
 
 
 def test_a_failure_with_a_long_and_broken_message_spoils_no_join(sidecar, handler):

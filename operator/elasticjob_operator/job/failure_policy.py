@@ -1,0 +1,94 @@
+"""Which rule of `spec.podFailurePolicy` matches what has happened to a worker. Pure; when that counts say the rules.
+
+Conditions are those of a pod that is on its way out. Exit codes of a pod that was deleted, or that the cluster has
+ended, are those of its stop, and say nothing of the training.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from elasticjob.api import PodFailurePolicy, RequestType, WorkerRequest
+from elasticjob.failure_policy import OnExitCodes, PolicyRule
+from elasticjob.objects import Object
+from elasticjob.pods import SIDECAR, condition, container, containers, crash_before, ended, how_it_ended, waiting
+from elasticjob.rendezvous import Matched
+from elasticjob.terms import Cause
+from elasticjob_operator.job.waiting import joined
+
+
+class Failed(NamedTuple):
+    """How a container has failed, or the training processes in it."""
+
+    code: int
+    said: str
+
+
+def matched_rule(
+    policy: PodFailurePolicy | None,
+    pod: Object,
+    trainer: str,
+    index: int,
+    request: WorkerRequest | None,
+    detail: str,
+    *,
+    is_out: bool,
+) -> Matched | None:
+    """The first rule that matches the worker `index`, whose record has `request` and of whose failure it says `detail`.
+
+    `is_out`: the pod has ended, or is about to.
+    """
+    if policy is None:
+        return None
+    stopped = "deletionTimestamp" in pod["metadata"] or condition(pod, "DisruptionTarget").get("status") == "True"
+    failed = {} if stopped else failures_of(pod, trainer, request, detail)
+    for place, rule in enumerate(policy.rules):
+        if why := _of_exit_codes(rule.on_exit_codes, failed) or (_of_conditions(rule, pod) if is_out else ""):
+            says = f"spec.podFailurePolicy.rules[{place}] says {rule.action}"
+            return Matched(place, rule.action, f"worker {index}'s {why}: {says}")
+    return None
+
+
+def failures_of(pod: Object, trainer: str, request: WorkerRequest | None, detail: str) -> dict[str, Failed]:
+    """By container, those that have failed; the trainer first."""
+    found = {trainer: _of_trainer(container(pod, trainer), request, detail)}
+    for status in containers(pod):
+        if status["name"] not in (trainer, SIDECAR):
+            found[status["name"]] = _of_container(ended(status) or (waiting(status) and crash_before(status)))
+    return {name: failed for name, failed in found.items() if failed and failed.code}
+
+
+def _of_trainer(status: Object, request: WorkerRequest | None, detail: str) -> Failed | None:
+    """What torchrun has told of its training processes, unless its container has ended after that; else how that has
+    ended, if no round was joined since."""
+    told = None
+    if request is not None and request.exit_code is not None:
+        told = Failed(request.exit_code, joined(f"training process failed with exit code {request.exit_code}", detail))
+    if told and request and request.type is RequestType.LEAVE:
+        return told
+    if "running" not in status.get("state", {}):
+        return _of_container(ended(status) or (waiting(status) and crash_before(status)))
+    starts = request is None or request.type is RequestType.LEAVE or request.cause == Cause.STARTED
+    return told or (_of_container(crash_before(status)) if starts else None)
+
+
+def _of_container(end: Object | None) -> Failed | None:
+    return Failed(end["exitCode"], joined(how_it_ended(end))) if end else None
+
+
+def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, Failed]) -> str:
+    """What of it matches, in words; empty if nothing does."""
+    if wanted is None:
+        return ""
+    for name, one in failed.items():
+        if wanted.container_name in (None, name) and (one.code in wanted.values) is (wanted.operator == "In"):
+            return one.said if one.said.startswith("training process") else f"container {name} failed: {one.said}"
+    return ""
+
+
+def _of_conditions(rule: PolicyRule, pod: Object) -> str:
+    for wanted in rule.on_pod_conditions or ():
+        found = condition(pod, wanted.type)
+        if found.get("status") == wanted.status:
+            said = joined(found.get("reason"), found.get("message"))
+            return f"pod has the condition {wanted.type}={wanted.status}" + (f" ({said})" if said else "")
+    return ""
