@@ -113,7 +113,7 @@ def _after_a_while(world: World) -> World:
 
 def _calmed(world: World, calm: Calm) -> World:
     """With all that the cluster and the workers owe."""
-    there = (replace(worker, doubts=(), unready=False) for worker in world.workers if not worker.deleting)
+    there = (replace(worker, doubts=(), unready=False, hung="") for worker in world.workers if not worker.deleting)
     workers = tuple(_calm(world, worker, calm) for worker in there)
     if workers == world.workers and not world.unseen:
         return world

@@ -255,9 +255,12 @@ class Step:
         return found
 
     def unanswered(self, worker: Worker) -> bool:
-        """Whether it was asked, its clock ran when the step began, and still there is no answer."""
+        """Whether it was asked, its clock ran when the step began, as that of who is asked alone does from the first,
+        and still there is no answer."""
         asked = self._asked(worker)
-        if asked is None or asked.counting is None or asked.answered is not None or worker.pod in ENDED:
+        if asked is None or asked.answered is not None or worker.pod in ENDED:
+            return False
+        if asked.counting is None and self.before.challenged != (worker.member,):
             return False
         if worker.answer is not None:
             return worker.answer < asked.number
