@@ -101,15 +101,20 @@ class DrainSpec(Model):
     )
 
 
+Size = Annotated[Replicas, Field(description="A number of workers.")]
+
+
 class SizesSpec(Model):
     """Which sizes a round may have: those that the model can be split over. One of the two is given."""
 
     model_config = ConfigDict(
-        json_schema_extra=validations(rule("has(self.step) != has(self.allowed)", "give either step or allowed"))
+        json_schema_extra=validations(
+            rule("has(self.step) != has(self.allowed)", "give either step or allowed", ".step")
+        )
     )
 
     step: Replicas | None = Field(None, description="Rounds have a multiple of so many workers.")
-    allowed: tuple[Replicas, ...] | None = Field(
+    allowed: tuple[Size, ...] | None = Field(
         None,
         min_length=1,
         max_length=64,

@@ -86,12 +86,14 @@ def test_an_old_crd_becomes_the_charts_and_no_job_is_touched(own_plane: ControlP
 
 
 BOUNDS = {"minLength", "maxLength", "pattern", "format", "maximum", "maxItems", "maxProperties"}
+LATER = {"podFailurePolicy", "sizes", "drain"}  # of which that version knew nothing, and whose rules need the bounds
 
 
 def without_bounds(schema: dict[str, Any]) -> dict[str, Any]:
     """Of a version before there were any but those of numbers, whose counts were larger."""
     kept = {key: value for key, value in schema.items() if key not in BOUNDS}
-    kept["properties"] = {name: without_bounds(field) for name, field in schema.get("properties", {}).items()}
+    fields = schema.get("properties", {}).items()
+    kept["properties"] = {name: field if name in LATER else without_bounds(field) for name, field in fields}
     if "items" in schema:
         kept["items"] = without_bounds(schema["items"])
         kept["items"]["required"] = ["type"] if "type" in kept["items"].get("properties", {}) else []

@@ -16,8 +16,6 @@ from e2e.trainer_log import Step
 
 pytestmark = [pytest.mark.disruptive("nodes"), pytest.mark.on_workers]
 
-# enough for the scheduler to put the two workers of a job on two nodes
-SPREAD: dict[str, Any] = {"resources": {"requests": {"cpu": "300m"}}}
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=elasticjob.io/job=train")
 GRACE_SECONDS = 5
 TOLD_SECONDS = 30
@@ -33,12 +31,11 @@ def saving(job: Job) -> Job:
 @pytest.mark.torchrun
 @pytest.mark.parametrize("rank", [0, 1])
 def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
-    saving.apply(replicas=2, trainer=SPREAD)
+    apply_spread(saving)
     first, before = saving.wait_for_round(2), saving.wait_for_training(2)
     saving.wait_for_steps(before, 10)
     pods = saving.member_pods()
     node, survivor = node_of(pods[rank]), pods[1 - rank]
-    assert node != node_of(survivor), "the scheduler put both workers on one node"
     with draining(node) as drained:
         saving.wait_for_round(2, after=first)
         after = saving.wait_for_training(2, other_than=before)
@@ -49,16 +46,17 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     assert next_one == Step(after.group, 2, 1 - rank, last.step + 1), "steps were lost, or ranks have changed"
     assert saving.status["restarts"] == 0
     assert "whose node is about to go" in saving.rounds()[-1].reason
-    assert "WorkerLost" not in {event["reason"] for event in saving.namespace.list("events.events.k8s.io")}
+    assert "NodeDraining" in told(saving)
+    assert "WorkerLost" not in told(saving)
 
 
 def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     """There is no room elsewhere: meanwhile the group trains on, and says why it is about to change."""
-    job.apply(replicas=2, trainer=SPREAD, drain={"graceSeconds": GRACE_SECONDS})
+    apply_spread(job, drain={"graceSeconds": GRACE_SECONDS})
     first, before = job.wait_for_round(2), job.wait_for_training(2)
     node = node_of(job.member_pods()[0])
     with cordoned(worker_nodes()), draining(node) as drained:
-        wait_until("the reason", lambda: "NodeDraining" in said(job), TOLD_SECONDS, lambda: said(job))
+        wait_until("the event", lambda: "NodeDraining" in told(job), TOLD_SECONDS, lambda: told(job))
         wait_until("kubectl drain to end", drained.is_set, GRACE_SECONDS + TOLD_SECONDS, job.summary)
         job.wait_for_round(1, after=first)
     job.wait_for_round(2, after=first)
@@ -78,9 +76,18 @@ def test_nobody_evicts_a_worker_whose_node_stays(job: Job) -> None:
     wait_until("an eviction", lambda: evicted(job, job.member_pods()[0]) == "201", TOLD_SECONDS)
 
 
-def said(job: Job) -> str:
-    conditions: list[Object] = job.status["conditions"]
-    return f"{job.status.get('reason')}: {[one['message'] for one in conditions if one['type'] == 'Rendezvoused']}"
+def apply_spread(job: Job, **settings: Any) -> None:
+    """With two workers on two nodes, at first: a replacement may be beside the other."""
+    body = job.manifest(replicas=2, **settings)
+    pods = {"labelSelector": {"matchLabels": {"elasticjob.io/job": job.name}}}
+    apart = {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1, **pods}
+    body["spec"]["template"]["spec"]["topologySpreadConstraints"] = [apart | {"nodeTaintsPolicy": "Honor"}]
+    job.namespace.apply(body)
+
+
+def told(job: Job) -> set[str]:
+    """The reasons of the job's events."""
+    return {event["reason"] for event in job.namespace.list("events.events.k8s.io")}
 
 
 def node_of(pod: Object) -> str:

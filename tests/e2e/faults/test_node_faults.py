@@ -160,9 +160,9 @@ def test_node_killed(fault: Fault, operator: Namespace) -> None:
 
 
 @pytest.mark.usefixtures("empty_nodes")
-@pytest.mark.fault("eviction", told=2.0, warm=True)
+@pytest.mark.fault("eviction", told=20.0, warm=True)
 def test_eviction(fault: Fault, operator: Namespace) -> None:
-    """`kubectl drain`: a planned leave, and the replacements start elsewhere."""
+    """`kubectl drain`: the replacements start elsewhere, and only then are the others told."""
     node = a_node_to_lose(fault.start(3, trainer=SPREAD), operator)
     others = set(worker_nodes()) - {node}
     with cordoned([node]):
@@ -190,7 +190,7 @@ def test_replacement_unschedulable(fault: Fault) -> None:
     assert smaller.number == 2
     assert smaller.members == (0, 2)
     whole = fault.job.wait_for_round(3, after=smaller)
-    assert whole.members == (0, 2, 1)
+    assert whole.members[:2] == (0, 2), "all nodes were cordoned: who comes for the others may be first"
     assert whole.number == 3
     fault.job.wait_for_training(3)
     assert [restarts(pod) for pod in fault.job.member_pods()] == [0, 0, 0]
