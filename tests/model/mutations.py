@@ -42,8 +42,8 @@ MUTATIONS = (
     Mutation(
         "an end for newcomers is told without a moment to save",
         DECIDE,
-        "    step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))\n    step.set(planned=True)\n",
-        "    step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))\n",
+        "state, roster, newcomers))\n    step.set(planned=True)\n",
+        "state, roster, newcomers))\n",
         "unit",
     ),
     Mutation(
@@ -538,7 +538,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a replacement is told as a scaling",
-        DECIDE,
+        "core/elasticjob/rendezvous/reasons.py",
         "    if size == wanted > state.replicas > 0:\n",
         "    if size == wanted:\n",
         "unit",

@@ -120,7 +120,7 @@ MUTATIONS = (
     ),
     Mutation(
         "spares: a replacement is told as one",
-        DECIDE,
+        "core/elasticjob/rendezvous/reasons.py",
         "if one not in known and one.index != before.index",
         "if one not in known",
         TESTS,

@@ -9,13 +9,11 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 
 from collections.abc import Callable, Iterable
 
-from elasticjob.members import Member
 from elasticjob.rendezvous import barrier, challenges, policy
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import (
     NOT_TORCHRUN,
-    Break,
     breaks,
     explained,
     lost_workers,
@@ -23,6 +21,7 @@ from elasticjob.rendezvous.losses import (
     stopped_untold,
 )
 from elasticjob.rendezvous.model import Beat, Decision, PodState, Spec, State, Worker
+from elasticjob.rendezvous.reasons import of_spares, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
     STUCK,
     Roster,
@@ -194,20 +193,9 @@ def break_round(step: Step) -> None:
     innocent = explained(step.state, step.workers, step.lost)
     first = next((one for one in broken if one.counted is not innocent), broken[0])
     told = all(one.member in step.state.leaving for one in broken)
-    cause, reason = _why_told(step, first) if told else (first.cause, first.why)
+    cause, reason = why_told(step.spec, step.state, step.workers, first) if told else (first.cause, first.why)
     step.open_round(ROUND_BROKEN, cause, reason, warning=first.counted)
     step.set(failure=first.why if first.counted else "", planned=told)
-
-
-def _why_told(step: Step, first: Break) -> tuple[str, str]:
-    """Why members were told to leave, in a word and in a sentence."""
-    if step.spec.suspend:
-        return RoundCause.SUSPENDED, "suspended"
-    if step.spec.replicas < step.state.replicas:
-        return RoundCause.SCALED, f"scaled from {step.state.replicas} to {step.spec.replicas}"
-    if any(worker.outdated for worker in step.workers if worker.member in step.state.leaving):
-        return RoundCause.TEMPLATE_CHANGED, "spec.template was changed"
-    return first.cause, first.why
 
 
 def explain_failure(step: Step) -> None:
@@ -241,7 +229,7 @@ def reopen_for_newcomers(step: Step) -> None:
     arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
     if not arrived and now - since < last_call(step.spec, newcomers):
         return
-    step.open_round(ROUND_REOPENED, *_why_reopened(step, newcomers))
+    step.open_round(ROUND_REOPENED, *why_reopened(step.spec, state, roster, newcomers))
     step.set(planned=True)
     send_away_excess(step)  # those in whose places others come learn at once that they are to leave
 
@@ -252,24 +240,6 @@ def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
     size = members + len(newcomers)
     grows = size > step.spec.replicas or largest_size(step.spec, step.state, size) > members
     return bool(newcomers) and grows
-
-
-def _why_reopened(step: Step, newcomers: list[Worker]) -> tuple[str, str]:
-    """Why newcomers are taken in, in a word and in a sentence."""
-    state, wanted = step.state, step.spec.replicas
-    reason = f"{_workers(newcomers)} joined"
-    size = len(state.participants) + len(newcomers)
-    if size > wanted:
-        draining = [worker for worker in step.roster.kept if worker.draining and worker.member in state.participants]
-        relieved = draining[wanted - size :]
-        return RoundCause.NODE_DRAINING, f"{reason} for {_workers(relieved)}, whose node is about to go"
-    if size == wanted > state.replicas > 0:
-        return RoundCause.SCALED, f"scaled from {state.replicas} to {wanted}"
-    return RoundCause.WORKERS_JOINED, reason
-
-
-def _workers(those: list[Worker]) -> str:
-    return f"worker{'s' * (len(those) > 1)} {', '.join(str(worker.index) for worker in those)}"
 
 
 def hurry_after_loss(step: Step) -> None:
@@ -311,29 +281,12 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     participants = tuple(worker.member for worker in members if worker.member)
     begins = {"": (RoundCause.FIRST_FORMATION, "first formation"), "suspended": (RoundCause.RESUMED, "resumed")}
     cause, reason = begins.get(state.reason, (state.cause or RoundCause.OTHER, state.reason))
-    reason += _of_spares(step, participants)
+    reason += of_spares(step.spec, state, participants)
     step.formed_after = step.now - state.clocks.opened
     message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
     step.move(ROUND_FORMED, cause, reason, message)
     step.set(participants=participants, replicas=step.spec.replicas, store=members[0].address)
     step.clock(formed=step.now, newcomer=None)
-
-
-def _of_spares(step: Step, members: tuple[Member, ...]) -> str:
-    """Which spares take ranks that were others': a spare had joined before the last round ended."""
-    if not step.spec.spares:
-        return ""
-    known = set(step.state.participants)
-    changed = [
-        (one.index, rank)
-        for rank, (one, before) in enumerate(zip(members, step.state.participants, strict=False))
-        if one not in known and one.index != before.index
-    ]
-    if not changed:
-        return ""
-    indices, ranks = (", ".join(map(str, numbers)) for numbers in zip(*changed, strict=True))
-    many = len(changed) > 1
-    return f"; spare{'s' * many} {indices} take{'s' * (not many)} rank{'s' * many} {ranks}"
 
 
 def reset_restarts(step: Step) -> None:

@@ -52,7 +52,7 @@ class TestReplacement:
         assert world.phase == "1 Formed"
         world.up(5)
         assert (world.phase, [member.index for member in world.state.leaving]) == ("2 Forming", [2, 3])
-        assert world.log[-1] == "round 1 of 4 ended: workers 4, 5 joined for workers 2, 3, whose node is about to go"
+        assert world.log[-1] == "round 1 of 4 ended: workers 4, 5 joined for workers 2, 3, whose nodes are about to go"
         world.rejoin(0, 1)
         assert (world.phase, world.ranks) == ("2 Formed", [0, 1, 4, 5])
 

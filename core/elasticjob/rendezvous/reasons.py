@@ -1,0 +1,56 @@
+"""Why rounds end and are formed, in a word for programs and in a sentence for people (rule 18). No rule reads them."""
+
+from collections.abc import Iterable, Sequence
+
+from elasticjob.members import Member
+from elasticjob.rendezvous.losses import Break
+from elasticjob.rendezvous.model import Spec, State, Worker
+from elasticjob.rendezvous.roster import Roster
+from elasticjob.terms import RoundCause
+
+
+def why_told(spec: Spec, state: State, workers: Iterable[Worker], first: Break) -> tuple[str, str]:
+    """Why members were told to leave, in a word and in a sentence."""
+    if spec.suspend:
+        return RoundCause.SUSPENDED, "suspended"
+    if spec.replicas < state.replicas:
+        return RoundCause.SCALED, f"scaled from {state.replicas} to {spec.replicas}"
+    if any(worker.outdated for worker in workers if worker.member in state.leaving):
+        return RoundCause.TEMPLATE_CHANGED, "spec.template was changed"
+    return first.cause, first.why
+
+
+def why_reopened(spec: Spec, state: State, roster: Roster, newcomers: Sequence[Worker]) -> tuple[str, str]:
+    """Why newcomers are taken in, in a word and in a sentence."""
+    wanted = spec.replicas
+    reason = f"{_workers(newcomers)} joined"
+    size = len(state.participants) + len(newcomers)
+    if size > wanted:
+        draining = [worker for worker in roster.kept if worker.draining and worker.member in state.participants]
+        relieved = draining[wanted - size :]
+        nodes = "nodes are" if len(relieved) > 1 else "node is"
+        return RoundCause.NODE_DRAINING, f"{reason} for {_workers(relieved)}, whose {nodes} about to go"
+    if size == wanted > state.replicas > 0:
+        return RoundCause.SCALED, f"scaled from {state.replicas} to {wanted}"
+    return RoundCause.WORKERS_JOINED, reason
+
+
+def _workers(those: Sequence[Worker]) -> str:
+    return f"worker{'s' * (len(those) > 1)} {', '.join(str(worker.index) for worker in those)}"
+
+
+def of_spares(spec: Spec, state: State, members: tuple[Member, ...]) -> str:
+    """Which spares take ranks that were others': a spare had joined before the last round ended."""
+    if not spec.spares:
+        return ""
+    known = set(state.participants)
+    changed = [
+        (one.index, rank)
+        for rank, (one, before) in enumerate(zip(members, state.participants, strict=False))
+        if one not in known and one.index != before.index
+    ]
+    if not changed:
+        return ""
+    indices, ranks = (", ".join(map(str, numbers)) for numbers in zip(*changed, strict=True))
+    many = len(changed) > 1
+    return f"; spare{'s' * many} {indices} take{'s' * (not many)} rank{'s' * many} {ranks}"
