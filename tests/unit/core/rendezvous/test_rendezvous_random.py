@@ -261,7 +261,7 @@ class JobLife(RuleBasedStateMachine):
         world.ids += 1
         join = Request(type=RequestType.JOIN, after=world.state.last_formed)
         request = worker.request if self.trains(worker) else join
-        self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{world.ids:x}", request=request, invalid="")
+        self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{world.ids:x}", request=request, invalid="", hung="")
 
     def trains(self, worker: Worker) -> bool:
         state = self.world.state
