@@ -17,6 +17,11 @@ def check(name: str, spec: ElasticJobSpec, replicas: int) -> None:
     if replicas > largest:
         bound = f"maxReplicas {largest} of {name}: change spec.maxReplicas first" if spec.max_replicas else f"{largest}"
         raise CliError(f"{replicas} is above {bound}")
+    if spec.sizes and replicas not in spec.sizes.up_to(MAX_REPLICAS):
+        sizes = [size for size in spec.sizes.up_to(largest) if size >= spec.min_replicas]
+        below, above = [size for size in sizes if size < replicas], [size for size in sizes if size > replicas]
+        nearest = " or ".join(map(str, (*below[-1:], *above[:1])))
+        raise CliError(f"{replicas} is none of the sizes that spec.sizes of {name} allows: take {nearest}")
 
 
 def plan(look: Look, replicas: int) -> str:

@@ -1,4 +1,4 @@
-"""Why rounds end and are formed, in a word for programs and in a sentence for people (rule 18). No rule reads them."""
+"""Why rounds end and are formed, in a word for programs and in a sentence for people (rule 19). No rule reads them."""
 
 from collections.abc import Iterable, Sequence
 

@@ -115,6 +115,17 @@ def test_a_size_out_of_bounds_is_refused_before_it_is_asked_for(replicas: int, s
         check("digits", spec, replicas)
 
 
+BOUNDS = {"replicas": 8, "minReplicas": 8, "maxReplicas": 24}
+
+
+def test_a_size_that_the_job_may_not_have_is_refused_with_the_nearest() -> None:
+    spec = ElasticJobSpec.parse({**BOUNDS, "sizes": {"step": 8}, "template": {}})
+    for replicas, nearest in ((12, "8 or 16"), (20, "16 or 24")):
+        with pytest.raises(CliError, match=f"{replicas} is none of the sizes that .* allows: take {nearest}"):
+            check("digits", spec, replicas)
+    check("digits", spec, 16)
+
+
 @pytest.mark.parametrize(
     ("replicas", "sentence"),
     [
