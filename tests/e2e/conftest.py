@@ -15,8 +15,10 @@ from e2e.faults.table import FaultTable
 from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
 from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, WORKER_LOST_SECONDS, Job
 from e2e.kube import Namespace, Object, Watch, kubectl, run
+from e2e.leftovers import sweep
 
 HERE = Path(__file__).parent
+PREFIX = "e2e-"  # of the tests' namespaces
 
 _alive: list[Namespace] = []
 
@@ -46,6 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.e2e)
     schedule.group(here)
     items[:] = [item for item in items if HERE not in item.path.parents] + schedule.longest_first(here)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput") and not session.config.option.collectonly:
+        sweep(PREFIX)
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +111,7 @@ def scripts(train: str = "train.py") -> Object:
 def new_namespace(title: str) -> Iterator[Namespace]:
     """A namespace with the training scripts in it, deleted afterwards without waiting for its end."""
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].rstrip("-")
-    namespace = Namespace(f"e2e-{slug}-{secrets.token_hex(2)}")
+    namespace = Namespace(f"{PREFIX}{slug}-{secrets.token_hex(2)}")
     kubectl("create", "namespace", namespace.name)
     _alive.append(namespace)
     try:

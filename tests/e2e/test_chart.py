@@ -45,8 +45,8 @@ def test_it_renders_everything_that_an_installation_needs() -> None:
         "CustomResourceDefinition": 2,
         "Deployment": 1,
         "ServiceAccount": 1,
-        "ClusterRole": 3,
-        "ClusterRoleBinding": 1,
+        "ClusterRole": 4,
+        "ClusterRoleBinding": 2,
         "Role": 1,
         "RoleBinding": 1,
         "PodDisruptionBudget": 1,
@@ -80,8 +80,12 @@ def test_the_sidecars_resources_are_handed_to_the_operator() -> None:
 
 
 def test_it_can_be_confined_to_namespaces() -> None:
-    objects = render("--no-hooks", "--set", "namespaces={team-a,team-b}")
-    assert not [body for body in objects if body["kind"] == "ClusterRoleBinding"]
+    confined = ("--no-hooks", "--set", "namespaces={team-a,team-b}")
+    objects = render(*confined)
+    assert one(objects, "ClusterRoleBinding")["roleRef"]["name"] == "elasticjob-operator-nodes", "nodes are in none"
+    without = render(*confined, "--set", "nodes.watch=false")
+    assert not [body for body in without if body["kind"] == "ClusterRoleBinding"]
+    assert "--watch-nodes=false" in one(without, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     bound = {body["metadata"]["namespace"] for body in objects if body["kind"] == "RoleBinding"}
     assert bound == {"elasticjob-system", "team-a", "team-b"}
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]

@@ -1,8 +1,8 @@
 """A node that is about to go: its workers are replaced before they are killed, and `kubectl drain` waits for that."""
 
 import json
-import threading
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,12 +11,12 @@ import pytest
 from e2e.conftest import scripts
 from e2e.disruption import cordoned, worker_nodes
 from e2e.job import Job
-from e2e.kube import Object, kubectl, run, wait_until
+from e2e.kube import ENVIRONMENT, Object, kubectl, run, wait_until
 from e2e.trainer_log import Step
 
 pytestmark = [pytest.mark.disruptive("nodes"), pytest.mark.on_workers]
 
-DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=elasticjob.io/job=train")
+DRAINED = "drained"  # the label by which a drain leaves other tests' pods alone
 GRACE_SECONDS = 5
 TOLD_SECONDS = 30
 
@@ -36,10 +36,10 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     saving.wait_for_steps(before, 10)
     pods = saving.member_pods()
     node, survivor = node_of(pods[rank]), pods[1 - rank]
-    with draining(node) as drained:
+    with draining(saving, node) as drained:
         saving.wait_for_round(2, after=first)
         after = saving.wait_for_training(2, other_than=before)
-        wait_until("kubectl drain to end", drained.is_set, TOLD_SECONDS)
+        wait_until("kubectl drain to end", drained, TOLD_SECONDS)
         assert {node_of(pod) for pod in saving.member_pods()} == {node_of(survivor)}
     log = saving.log(survivor)
     last, next_one = log.steps(before.group)[-1], log.steps(after.group)[0]
@@ -55,9 +55,9 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     apply_spread(job, drain={"graceSeconds": GRACE_SECONDS})
     first, before = job.wait_for_round(2), job.wait_for_training(2)
     node = node_of(job.member_pods()[0])
-    with cordoned(worker_nodes()), draining(node) as drained:
+    with cordoned(worker_nodes()), draining(job, node) as drained:
         wait_until("the event", lambda: "NodeDraining" in told(job), TOLD_SECONDS, lambda: told(job))
-        wait_until("kubectl drain to end", drained.is_set, GRACE_SECONDS + TOLD_SECONDS, job.summary)
+        wait_until("kubectl drain to end", drained, GRACE_SECONDS + TOLD_SECONDS, job.summary)
         job.wait_for_round(1, after=first)
     job.wait_for_round(2, after=first)
     job.wait_for_training(2, other_than=before)
@@ -81,7 +81,9 @@ def apply_spread(job: Job, **settings: Any) -> None:
     body = job.manifest(replicas=2, **settings)
     pods = {"labelSelector": {"matchLabels": {"elasticjob.io/job": job.name}}}
     apart = {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1, **pods}
-    body["spec"]["template"]["spec"]["topologySpreadConstraints"] = [apart | {"nodeTaintsPolicy": "Honor"}]
+    template = body["spec"]["template"]
+    template["spec"]["topologySpreadConstraints"] = [apart | {"nodeTaintsPolicy": "Honor"}]
+    template.setdefault("metadata", {}).setdefault("labels", {})[DRAINED] = job.namespace.name
     job.namespace.apply(body)
 
 
@@ -109,18 +111,13 @@ def evicted(job: Job, pod: Object) -> str:
 
 
 @contextmanager
-def draining(node: str) -> Iterator[threading.Event]:
-    """`kubectl drain` goes on meanwhile; what is given is set when it has ended well."""
-    ended = threading.Event()
-
-    def drain() -> None:
-        kubectl("drain", node, *DRAIN)
-        ended.set()
-
-    at_work = threading.Thread(target=drain, daemon=True)
-    at_work.start()
-    try:
-        yield ended
-    finally:
-        kubectl("uncordon", node)
-        at_work.join(TOLD_SECONDS)
+def draining(job: Job, node: str) -> Iterator[Callable[[], bool]]:
+    """`kubectl drain` of the job's pods goes on meanwhile; what is given says whether it has ended well."""
+    only = f"--pod-selector={DRAINED}={job.namespace.name}"
+    command = ["kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", only]
+    with subprocess.Popen(command, env=ENVIRONMENT) as drain:
+        try:
+            yield lambda: drain.poll() == 0
+        finally:
+            drain.kill()
+            kubectl("uncordon", node)

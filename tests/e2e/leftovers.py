@@ -1,0 +1,18 @@
+"""What a run of these tests that was cut off has left in the cluster would be found by the next one: it goes first."""
+
+import json
+
+from e2e.kube import run, succeed
+
+SECONDS = 60  # for all namespaces to go
+
+
+def sweep(prefix: str) -> None:
+    """Remove the namespaces whose names begin so, and the releases in them with what they have outside of them."""
+    found = run("kubectl", "get", "namespaces", "--request-timeout=10s", "--output=name")
+    names = [line.removeprefix("namespace/") for line in found.output.splitlines()]
+    if left := [name for name in names if name.startswith(prefix)]:
+        for release in json.loads(succeed("helm", "list", "--all", "--all-namespaces", "--output=json")):
+            if release["namespace"] in left:
+                run("helm", "uninstall", release["name"], "--namespace", release["namespace"], "--no-hooks")
+        succeed("kubectl", "delete", "namespace", *left, f"--timeout={SECONDS}s", seconds=SECONDS)
