@@ -18,6 +18,11 @@ IMAGE_WORDS = frozenset(
 CONFIG_WORDS = frozenset({"CreateContainerConfigError"})
 START_WORDS = frozenset({"CreateContainerError", "RunContainerError"})
 CRASHES = "CrashLoopBackOff"
+# the scheduling gates of Kueue, and by which label it knows the queue of a pod and the priority there
+KUEUE = "kueue.x-k8s.io/"
+QUEUE_LABEL, QUEUE_PRIORITY_LABEL = f"{KUEUE}queue-name", f"{KUEUE}priority-class"
+# the conditions of a pod that is ended for a reason that is not its own: Kubernetes' and Kueue's
+DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
 # how a container has ended whose command the runtime could not start
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 
@@ -43,6 +48,22 @@ def batch_of(pod: Object) -> str | None:
 def condition(pod: Object, type: str) -> Object:
     """Empty where there is none."""
     return next((one for one in pod.get("status", {}).get("conditions") or () if one["type"] == type), {})
+
+
+def awaited_queue(pod: Object) -> str | None:
+    """The queue in which Kueue keeps the pod until there is quota; None where it does not."""
+    gates = pod.get("spec", {}).get("schedulingGates") or ()
+    if not any(gate["name"].startswith(KUEUE) for gate in gates):
+        return None
+    labels: dict[str, str] = pod["metadata"].get("labels") or {}
+    return labels.get(QUEUE_LABEL)
+
+
+def disruption(pod: Object) -> Object:
+    """The condition by which the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, a
+    preemption. Empty where it does not."""
+    found = (condition(pod, type) for type in DISRUPTIONS)
+    return next((one for one in found if one.get("status") == "True"), {})
 
 
 def init_containers(pod: Object) -> list[Object]:

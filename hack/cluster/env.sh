@@ -12,11 +12,19 @@ cluster=elasticjob
 # kind, helm and Kubernetes' own programs are pinned in programs/go.mod
 kubernetes_version=$(grep -o 'k8s.io/kubernetes v[0-9.]*' "$here/programs/go.mod" | cut -d ' ' -f 2)
 node_image=kindest/node:$kubernetes_version
+kueue_version=$(grep -o 'sigs.k8s.io/kueue v[0-9.]*' "$here/kueue/go.mod" | cut -d ' ' -f 2)
+kueue_chart=$cache/kueue-$kueue_version
 base_image=debian:trixie-slim
 
 # Operator and sidecar carry the chart's version, so that a plain `helm install` finds them.
 version=$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' "$root/charts/elasticjob/Chart.yaml")
-image_name() { case $1 in operator | sidecar) echo "elasticjob/$1:$version" ;; *) echo "elasticjob/$1:dev" ;; esac; }
+image_name() { # NAME
+  case $1 in
+    operator | sidecar) echo "elasticjob/$1:$version" ;;
+    kueue) echo "elasticjob/$1:$kueue_version" ;;
+    *) echo "elasticjob/$1:dev" ;;
+  esac
+}
 
 # Each torch by the name of its lock, the oldest first. The newest is the demo's.
 torch_locks=(torch-2.6 torch-2.10 digits)

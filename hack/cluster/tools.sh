@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
-# kube-apiserver, for tests without a cluster; and Prometheus, for those of the metrics.
-#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus]     the first three when none is named
+# kube-apiserver, for tests without a cluster; Prometheus, for those of the metrics; and Kueue, for those of quotas.
+#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus] [kueue]    the first three when none is named
 # With --check it makes none, and says by its exit code whether they are there.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
@@ -22,6 +22,7 @@ has_kubectl() {
   ((${minor:-0} >= 34 && minor <= 36))
 }
 has_prometheus() { has_image "$(image_name prometheus)"; }
+has_kueue() { has_image "$(image_name kueue)" && [ -d "$kueue_chart" ]; }
 has_apiserver() { [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ]; }
 
 make_actionlint() { say "tools: building actionlint"; build_programs "$cache/bin" github.com/rhysd/actionlint/cmd/actionlint; }
@@ -70,6 +71,24 @@ make_prometheus() {
   local context; context=$(mktemp -d)
   build_image --tag "$(image_name prometheus)" --file "$here/prometheus.Dockerfile" "$context"
   rmdir "$context"
+}
+
+# an image of its controller, and its chart, both from its Go module
+make_kueue() {
+  command -v go >/dev/null || fail "Go 1.26 is needed to build Kueue, or a newer one; install it from go.dev"
+  "$here/engine.sh"
+  say "tools: building Kueue"
+  local context; context=$(mktemp -d)
+  (
+    cd "$here/kueue" || exit
+    CGO_ENABLED=0 quietly go build -trimpath -ldflags "-s -w" -o "$context/" sigs.k8s.io/kueue/cmd/kueue
+    cp -r "$(go list -m -f '{{.Dir}}' sigs.k8s.io/kueue)/charts/kueue" "$context/chart"
+  )
+  build_image --tag "$(image_name kueue)" --file "$here/kueue/Dockerfile" "$context"
+  chmod -R u+w "$context/chart"  # the module's files are read-only
+  rm -rf "$kueue_chart"
+  mv "$context/chart" "$kueue_chart"
+  rm -rf "$context"
 }
 
 check=; [ "${1:-}" != --check ] || { check=yes; shift; }

@@ -53,6 +53,8 @@ if [ "$goal" = tests ]; then
     step oldest-torch 100 "torch" "torch $(torch_version "$oldest_torch") (5.3 GB)" "$here/torch.sh" "$oldest_torch"
   "$here/tools.sh" --check prometheus ||
     step prometheus 20 "base" "Prometheus, from Debian" "$here/tools.sh" prometheus
+  "$here/tools.sh" --check kueue ||
+    step kueue 240 "programs" "Kueue, compiled" "$here/tools.sh" kueue
   examples_are_there ||
     step examples 25 "torch" "the examples' libraries" "$here/torch.sh" examples
 fi

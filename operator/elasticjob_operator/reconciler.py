@@ -144,7 +144,7 @@ class Reconciler:
             self._announcer.announce(job, event.reason, event.message, warning=event.warning, cause=event.cause)
         news = memory.announced.news(decision.state.last_formed, report.before.reason, report.waits)
         for index, wait in news:
-            self._announcer.announce(job, wait.reason, f"{wait.whose} {index}: {wait.sentence}", warning=True)
+            self._announcer.announce(job, wait.reason, f"{wait.whose} {index}: {wait.sentence}", warning=wait.is_fault)
         return [event.reason for event in decision.events] + [wait.reason for _, wait in news]
 
     def _measure(self, memory: Memory, report: Report, announced: list[str]) -> None:

@@ -52,6 +52,16 @@ def pod(**fields: Any) -> Callable[[Object], None]:
     return lambda spec: spec["template"]["spec"].update(fields)
 
 
+def in_queue(name: str) -> Callable[[Object], None]:
+    """As Kueue changes the pods of a queue that has no room."""
+
+    def change(spec: Object) -> None:
+        pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])(spec)
+        spec["template"].setdefault("metadata", {}).setdefault("labels", {})["kueue.x-k8s.io/queue-name"] = name
+
+    return change
+
+
 def trainer(**fields: Any) -> Callable[[Object], None]:
     return lambda spec: spec["template"]["spec"]["containers"][0].update(fields)
 
@@ -122,6 +132,7 @@ CASES = {
         Cause.CLAIM, "the PersistentVolumeClaim unbound is Pending: storageclass", claim("unbound"), there=(UNBOUND,)
     ),
     "gate": Case(Cause.GATED, "example.com/queue", pod(schedulingGates=[{"name": "example.com/queue"}])),
+    "queue": Case(Cause.QUEUED, "in the queue gpus", in_queue("gpus")),
     "image": Case(Cause.IMAGE, NOWHERE, trainer(image=NOWHERE)),
     "pull-secret": Case(
         Cause.PULL_SECRET,

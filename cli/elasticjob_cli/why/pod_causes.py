@@ -11,6 +11,7 @@ from elasticjob.pods import (
     NEVER_RAN,
     SIDECAR,
     START_WORDS,
+    awaited_queue,
     condition,
     container,
     containers,
@@ -61,6 +62,11 @@ def no_pod(worker: WorkerView, look: Look) -> str | None:
         return None
     made = "it is about to be made"
     return made if look.scene.leader.readable else f"{made}, if an operator leads: you may not see its Lease"
+
+
+def queued(worker: WorkerView, look: Look) -> str | None:
+    queue = awaited_queue(worker.pod or {})
+    return None if queue is None else f"in the queue {queue}"
 
 
 def gated(worker: WorkerView, look: Look) -> str | None:

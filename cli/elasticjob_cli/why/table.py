@@ -35,6 +35,7 @@ class Cause(StrEnum):
     INVALID_RECORD = "InvalidRecord"
     BACK_OFF = "PodBackOff"
     NO_POD = "NoPod"
+    QUEUED = "QuotaPending"
     GATED = "SchedulingGated"
     CLAIM = "ClaimNotReady"
     UNSCHEDULABLE = "Unschedulable"
@@ -156,6 +157,13 @@ OF_WORKER = (
         "Each next pod is made later, at most 300 s after the last.",
     ),
     WorkerRow(Cause.NO_POD, pod.no_pod, "which {have} no pod yet: {said}"),
+    WorkerRow(
+        Cause.QUEUED,
+        pod.queued,
+        "which {wait} for quota: {said}",
+        "Kueue starts {this} pod{s} when its queue has room: `kubectl describe workloads.kueue.x-k8s.io` says what is missing.",
+        stuck=True,
+    ),
     WorkerRow(
         Cause.GATED,
         pod.gated,

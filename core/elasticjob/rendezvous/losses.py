@@ -85,9 +85,9 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
 
 
 def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> tuple[Loss, str] | None:
-    if worker.deleting:
-        return Loss.POD_DELETED, "its pod was deleted"
     detail = f" ({worker.detail})" if worker.detail else ""
+    if worker.deleting:
+        return Loss.POD_DELETED, "its pod was deleted" + (detail if worker.disrupted else "")
     if worker.pod in (PodState.FAILED, PodState.OOM_KILLED):
         return Loss.POD_FAILED, "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
@@ -107,7 +107,7 @@ def _unfinished(spec: Spec, state: State, worker: Worker, was_member: bool) -> t
     if lacks_last_word(state, worker):
         return None
     if worker.disrupted:
-        return Loss.POD_DISRUPTED, "its pod was disrupted"
+        return Loss.POD_DISRUPTED, "its pod was disrupted" + (f" ({worker.detail})" if worker.detail else "")
     return Loss.ENDED_UNFINISHED, NOT_FINISHED if was_member else NOT_TORCHRUN
 
 

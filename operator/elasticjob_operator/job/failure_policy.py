@@ -10,7 +10,7 @@ from typing import NamedTuple
 from elasticjob.api import PodFailurePolicy, RequestType, WorkerRequest
 from elasticjob.failure_policy import OnExitCodes, PolicyRule
 from elasticjob.objects import Object
-from elasticjob.pods import SIDECAR, condition, container, containers, crash_before, ended, how_it_ended, waiting
+from elasticjob.pods import SIDECAR, condition, container, containers, crash_before, disruption, ended, how_it_ended, waiting
 from elasticjob.rendezvous import Matched
 from elasticjob.terms import Cause
 from elasticjob_operator.job.waiting import joined
@@ -39,7 +39,7 @@ def matched_rule(
     """
     if policy is None:
         return None
-    stopped = "deletionTimestamp" in pod["metadata"] or condition(pod, "DisruptionTarget").get("status") == "True"
+    stopped = "deletionTimestamp" in pod["metadata"] or disruption(pod)
     failed = {} if stopped else failures_of(pod, trainer, request, detail)
     for place, rule in enumerate(policy.rules):
         if why := _of_exit_codes(rule.on_exit_codes, failed) or (_of_conditions(rule, pod) if is_out else ""):

@@ -15,7 +15,7 @@ from elasticjob.api import (
 )
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.objects import Object
-from elasticjob.pods import condition, container, ended, has_started, pod_key_of
+from elasticjob.pods import condition, container, disruption, ended, has_started, pod_key_of
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
@@ -154,6 +154,7 @@ def worker_of(
     deleting, asked = "deletionTimestamp" in pod["metadata"], record.spec.request if record else None
     request = _request(asked, record.spec.node) if record and asked else None
     is_out = deleting or state in OUT
+    disrupted = disruption(pod)
     return Worker(
         index=pod_key[0],
         replacement=pod_key[1],
@@ -164,11 +165,11 @@ def worker_of(
         address=store_of(record.spec) if record else "",
         request=request,
         heartbeat=reading.signs,
-        detail=detail,
+        detail=detail or plain(disrupted.get("message", ""), DETAIL_LENGTH),
         invalid=reading.problem,
         doubts=tuple(record.status.doubts) if record else (),
         answer=_answer(record.status) if record else 0,
-        disrupted=is_disrupted(pod),
+        disrupted=bool(disrupted),
         unready=is_unheard_of(pod),
         outdated=hash_of(pod) not in (None, made_from),
         matched=matched_rule(policy, pod, trainer, pod_key[0], asked, request.detail if request else "", is_out=is_out),
@@ -237,8 +238,3 @@ def is_unheard_of(pod: Object) -> bool:
     ready = condition(pod, "Ready")
     said = [ready.get("status"), condition(pod, "ContainersReady").get("status")]
     return said == ["False", "True"] and ready.get("reason") != "ReadinessGatesNotReady"
-
-
-def is_disrupted(pod: Object) -> bool:
-    """Whether the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, a preemption."""
-    return condition(pod, "DisruptionTarget").get("status") == "True"

@@ -255,12 +255,18 @@ def _obstacles(report: Report) -> list[str]:
     """What keeps workers away, the worst first, each cause once with the first few that it keeps."""
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
     found += [f"a pod cannot be made: {report.refusal}"] if report.refusal else []
-    kept: dict[tuple[str, str], list[int]] = {}
+    kept: dict[Wait, list[int]] = {}
     for index, wait in sorted(report.waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
         if wait.is_news or report.decision.state.phase is RendezvousPhase.FORMING:
-            kept.setdefault((wait.whose, wait.sentence), []).append(index)
+            kept.setdefault(wait._replace(crashes=0), []).append(index)
     shown = islice(kept.items(), MISSING_SHOWN)
-    return found + [f"{_names(whose, indices)}: {sentence}" for (whose, sentence), indices in shown]
+    return found + [f"{_who(report.spec, wait, indices)}: {wait.sentence}" for wait, indices in shown]
+
+
+def _who(spec: ElasticJobSpec, wait: Wait, indices: list[int]) -> str:
+    if not wait.several:
+        return _names(wait.whose, indices)
+    return f"{len(indices)} of {spec.spare_replicas if wait.spare else spec.replicas} {wait.whose}s {wait.several}"
 
 
 def _names(whose: str, indices: list[int]) -> str:

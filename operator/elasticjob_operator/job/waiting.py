@@ -16,6 +16,7 @@ from elasticjob.pods import (
     IMAGE_WORDS,
     SIDECAR,
     START_WORDS,
+    awaited_queue,
     condition,
     container,
     containers,
@@ -50,16 +51,19 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     INVALID_RECORD = "InvalidRecord"
     NODE_DRAINING = "NodeDraining"
+    QUOTA_PENDING = "QuotaPending"
     POD_STARTING = "PodStarting"
     INSUFFICIENT_MEMBERS = "InsufficientMembers"
     FORMING = "Forming"
 
 
 class Kind(NamedTuple):
-    """What the cause of a pod's wait is to the rendezvous, and to people."""
+    """What the cause of a pod's wait is to the rendezvous, and to people. `several`: what is said of all who wait so by
+    their number; such a wait is no fault."""
 
     state: PodState
     remedy: str
+    several: str = ""
 
 
 KINDS: Mapping[Reason, Kind] = {
@@ -76,6 +80,11 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.POD_BACK_OFF: Kind(PodState.CRASH_LOOP, "each next pod is made later, at most 300 s after the last failed"),
     Reason.CLAIM_NOT_READY: Kind(
         PodState.UNSCHEDULABLE, "make the PersistentVolumeClaim, or see why it is not bound: kubectl describe pvc"
+    ),
+    Reason.QUOTA_PENDING: Kind(
+        PodState.UNSCHEDULABLE,
+        "the others go on meanwhile (kubectl describe workloads.kueue.x-k8s.io says what is missing)",
+        several="wait for quota",
     ),
     Reason.SCHEDULING_GATED: Kind(
         PodState.UNSCHEDULABLE, "it waits until its scheduling gates are removed; the others go on without it"
@@ -111,6 +120,14 @@ class Wait(NamedTuple):
     def is_news(self) -> bool:
         """Whether it is announced: that a pod is about to start is none."""
         return self.reason is not Reason.POD_STARTING
+
+    @property
+    def is_fault(self) -> bool:
+        return not self.several
+
+    @property
+    def several(self) -> str:
+        return KINDS[self.reason].several
 
     @property
     def sentence(self) -> str:
@@ -189,6 +206,8 @@ def _staying(pod: Object) -> set[str]:
 
 
 def _unscheduled(pod: Object) -> Wait | None:
+    if queue := awaited_queue(pod):
+        return Wait(Reason.QUOTA_PENDING, f"in the queue {queue}")
     found = condition(pod, "PodScheduled")
     if found.get("reason") not in ("Unschedulable", "SchedulingGated"):
         return None

@@ -18,7 +18,7 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, SIDECAR, pod_name
+from elasticjob.pods import BATCH, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
@@ -155,12 +155,18 @@ def render_pod(
         "metadata": {
             "name": pod_name(meta["name"], index, replacement),
             "namespace": meta["namespace"],
-            "labels": {**(given.get("labels") or {}), **labels},
+            "labels": {**_queue_labels(meta), **(given.get("labels") or {}), **labels},
             "annotations": {**(given.get("annotations") or {}), TEMPLATE_HASH: template_hash(spec)},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": pod,
     }
+
+
+def _queue_labels(meta: Object) -> dict[str, str]:
+    """Kueue admits pods: what the job says of its queue is theirs, unless the template says something else."""
+    given = meta.get("labels") or {}
+    return {label: given[label] for label in (QUEUE_LABEL, QUEUE_PRIORITY_LABEL) if label in given}
 
 
 def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, imports: str) -> None:

@@ -326,6 +326,12 @@ class TestLosses:
         world.up(1)
         assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 1], 0)
 
+    def test_why_the_cluster_deleted_a_pod_is_told(self) -> None:
+        world = formed(2, max_restarts=0)
+        world.change(1, deleting=True, disrupted=True, detail="Preempted to accommodate a workload")
+        told = "worker 1 lost: its pod was deleted (Preempted to accommodate a workload)"
+        assert (world.state.reason, world.state.restarts) == (told, 0)
+
     def test_a_pod_that_vanished_unseen_is_lost_too(self) -> None:
         world = formed(2)
         del world.workers[0, 0]

@@ -158,12 +158,18 @@ def test_ready_is_the_pods_own_condition() -> None:
     [
         ([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}], True),
         ([{"type": "DisruptionTarget", "status": "False"}], False),
+        ([{"type": "TerminationTarget", "status": "True", "reason": "WorkloadEvictedDueToPreempted"}], True),
         ([{"type": "Ready", "status": "True"}], False),
     ],
 )
 def test_a_pod_that_the_cluster_ends_is_known_by_its_condition(conditions: list[Object], disrupted: bool) -> None:
     worker = seen(pod(phase="Failed", reason="Evicted", conditions=conditions), None)
     assert (worker.pod, worker.disrupted) == (PodState.FAILED, disrupted)
+
+
+def test_what_ends_a_pod_that_ran_well_says_why() -> None:
+    preempted = {"type": "TerminationTarget", "status": "True", "message": "Preempted to accommodate a workload"}
+    assert seen(pod(conditions=[preempted]), None).detail == "Preempted to accommodate a workload"
 
 
 def test_where_the_older_pods_of_an_index_linger() -> None:

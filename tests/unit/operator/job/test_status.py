@@ -69,6 +69,14 @@ def test_of_many_that_wait_for_the_same_the_first_few_are_named() -> None:
     assert "; workers 0, 1, 2 and 997 more: ErrImagePull" in condition(found, "Rendezvoused").message
 
 
+def test_who_waits_for_quota_is_counted() -> None:
+    queued = Wait(Reason.QUOTA_PENDING, "in the queue gpus")
+    found = status(FORMED, waits={2: queued, 3: queued}, spec={"replicas": 4, "maxReplicas": 4})
+    assert (found.phase, found.reason) == ("Running", "QuotaPending")
+    message = condition(found, "Rendezvoused").message
+    assert "; 2 of 4 workers wait for quota: in the queue gpus; the others go on meanwhile" in message
+
+
 def test_a_group_that_trains_without_somebody_says_why() -> None:
     found = status(FORMED, waits={2: NO_IMAGE})
     assert (found.phase, found.reason) == ("Running", "ImagePull")

@@ -88,6 +88,7 @@ def test_every_cause_of_a_pod_is_walked_through() -> None:
     assert {reason for _, reason, _ in CAUSES} == KINDS.keys() - {
         Reason.POD_BACK_OFF,  # there is no pod then
         Reason.NODE_DRAINING,  # its node says so
+        Reason.QUOTA_PENDING,  # its gates say so
     }
 
 
@@ -129,6 +130,16 @@ def test_a_crashing_sidecar_is_told_and_not_counted() -> None:
 
 def test_the_others_do_not_wait_for_a_gated_pod() -> None:
     assert observed(**unscheduled("SchedulingGated", "blocked due to gates"))[0].pod is PodState.UNSCHEDULABLE
+
+
+def test_a_pod_that_kueue_holds_back_waits_for_quota_in_its_queue() -> None:
+    gated = pod(0, **unscheduled("SchedulingGated", "blocked due to gates"))
+    gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "gpus"
+    wait = wait_of(gated, "trainer")
+    assert wait is not None
+    assert (wait.reason, wait.said, wait.is_fault) == (Reason.QUOTA_PENDING, "in the queue gpus", False)
+    assert KINDS[wait.reason].state is PodState.UNSCHEDULABLE, "nobody waits for it"
 
 
 def test_a_trainer_that_runs_again_says_why_it_ended_until_it_asks_for_something() -> None:

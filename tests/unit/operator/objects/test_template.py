@@ -74,6 +74,18 @@ def render(wanted: ElasticJobSpec, index: int = 2, number: int = 1) -> dict[str,
     return render_pod(job(), wanted, index, number, IMAGE, batch="9f3c01d2")
 
 
+def test_the_jobs_queue_is_its_pods_unless_the_template_names_another() -> None:
+    queue, priority = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+    body = job()
+    body["metadata"]["labels"] = {queue: "gpus", priority: "low", "team": "ml"}
+    wanted = spec()
+    labels = render_pod(body, wanted, 0, 0, IMAGE, batch="9f3c01d2")["metadata"]["labels"]
+    assert (labels[queue], labels[priority], "team" in labels) == ("gpus", "low", False)
+    wanted.template["metadata"] = {"labels": {queue: "cpus"}}
+    labels = render_pod(body, wanted, 0, 0, IMAGE, batch="9f3c01d2")["metadata"]["labels"]
+    assert labels[queue] == "cpus"
+
+
 def environment(container: dict[str, Any]) -> dict[str, str]:
     return {variable["name"]: variable.get("value", "") for variable in container["env"]}
 

@@ -1,0 +1,102 @@
+"""A real Kueue on the control plane's node, for the namespaces that have its label; and queues with a quota of pods."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from e2e.disruption import CONTROL_PLANE
+from e2e.kube import CACHE, Namespace, Object, kubectl, run, succeed
+
+MODULE = Path(__file__).resolve().parents[2] / "hack" / "cluster" / "kueue" / "go.mod"
+VERSION = (re.findall(r"sigs.k8s.io/kueue (v\S+)", MODULE.read_text()) or [""])[0]
+IMAGE, CHART = f"elasticjob/kueue:{VERSION}", CACHE / f"kueue-{VERSION}"
+API = "kueue.x-k8s.io/v1beta2"
+QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+OURS = "elasticjob-tests"  # the label of namespaces whose pods Kueue admits
+FLAVOR = "anywhere"
+PRIORITIES = {"low": 10, "high": 100}
+# its own objects, which only Kueue itself can let go
+QUEUES = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
+RELEASE, SECONDS = "kueue", 120
+
+CONFIGURATION = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+    "kind": "Configuration",
+    "health": {"healthProbeBindAddress": ":8081"},
+    "metrics": {"bindAddress": ":8443"},
+    "webhook": {"port": 9443},
+    "leaderElection": {"leaderElect": True, "resourceName": "kueue"},
+    "managedJobsNamespaceSelector": {"matchLabels": {OURS: "queued"}},
+    "integrations": {"frameworks": ["pod"]},
+}
+VALUES = {
+    "controllerManager": {
+        "manager": {
+            "image": {"repository": IMAGE.partition(":")[0], "tag": VERSION, "pullPolicy": "Never"},
+            "resources": {"limits": None, "requests": {"cpu": "50m", "memory": "64Mi"}},
+        },
+        "readinessProbe": {"periodSeconds": 1},
+        # whatever befalls the other nodes, and whoever looks for room there
+        "nodeSelector": {"kubernetes.io/hostname": CONTROL_PLANE},
+        "tolerations": [{"operator": "Exists"}],
+    },
+    "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(CONFIGURATION)},
+}
+
+
+@contextmanager
+def kueue(home: Namespace) -> Iterator[None]:
+    """It runs in the namespace `home`."""
+    succeed("kind", "load", "docker-image", IMAGE, "--name=elasticjob", f"--nodes={CONTROL_PLANE}")
+    here = ["--namespace", home.name, "--wait", f"--timeout={SECONDS}s"]
+    values = yaml.safe_dump(VALUES)
+    succeed("helm", "install", RELEASE, str(CHART), *here, "--values=-", stdin=values, seconds=SECONDS)
+    try:
+        classes = [made("WorkloadPriorityClass", name, {"value": value}) for name, value in PRIORITIES.items()]
+        home.apply(made("ResourceFlavor", FLAVOR, {"spec": {}}), *classes)
+        yield
+    finally:
+        let_go()
+        run("helm", "uninstall", RELEASE, *here, seconds=SECONDS)
+
+
+def let_go() -> None:
+    """Delete what Kueue keeps by finalizers, while it is there; take them away where it is not."""
+    crds = {f"{kind}.{API.partition('/')[0]}" for kind in QUEUES}
+    there = run("kubectl", "get", "crd", "--output=name").output.split()
+    for kind in crds & {name.partition("/")[2] for name in there}:
+        run("kubectl", "delete", kind, "--all", "--all-namespaces", "--timeout=20s")
+        left = "jsonpath={range .items[*]}{.metadata.name} {.metadata.namespace}{'\\n'}{end}"
+        for line in run("kubectl", "get", kind, "--all-namespaces", f"--output={left}").output.splitlines():
+            name, *inside = line.split()
+            where = [f"--namespace={inside[0]}"] if inside else []
+            run("kubectl", "patch", kind, name, *where, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+
+
+def made(kind: str, name: str, fields: Mapping[str, object]) -> Object:
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+@contextmanager
+def queue(name: str, pods: int, *namespaces: Namespace) -> Iterator[None]:
+    """A ClusterQueue with quota for so many pods, in which the higher priority preempts; and its LocalQueue of the same
+    name in each of the namespaces."""
+    quotas = {"cpu": "100", "memory": "100Gi", "pods": pods}
+    resources = [{"name": resource, "nominalQuota": quota} for resource, quota in quotas.items()]
+    group = {"coveredResources": list(quotas), "flavors": [{"name": FLAVOR, "resources": resources}]}
+    spec = {
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [group],
+    }
+    namespaces[0].apply(made("ClusterQueue", name, {"spec": spec}))
+    for namespace in namespaces:
+        kubectl("label", "namespace", namespace.name, f"{OURS}=queued")
+        namespace.apply(made("LocalQueue", name, {"spec": {"clusterQueue": name}}))
+    try:
+        yield
+    finally:
+        run("kubectl", "delete", f"clusterqueues.{API.partition('/')[0]}", name, "--wait=false")

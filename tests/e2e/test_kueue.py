@@ -1,0 +1,76 @@
+"""Kueue's quotas: a job trains with the workers that are admitted, grows when there is quota, and gives it back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.conftest import new_job, new_namespace, runs_on
+from e2e.job import Job
+from e2e.kube import Namespace, wait_until
+from e2e.kueue import PRIORITY, QUEUE, kueue, queue
+
+TOLD_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def queues(operator: Namespace, module_namespace: Namespace) -> Iterator[None]:
+    """Kueue runs."""
+    with kueue(module_namespace):
+        yield
+
+
+@pytest.fixture
+def other(operator: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
+    """Another job, in a namespace of its own."""
+    with new_namespace("other") as namespace, new_job(namespace, "train", *runs_on(request.node)) as made:
+        yield made
+
+
+def apply_queued(job: Job, name: str, priority: str = "low", **settings: Any) -> None:
+    body = job.manifest(**settings)
+    body["metadata"]["labels"] = {QUEUE: name, PRIORITY: priority}
+    job.namespace.apply(body)
+
+
+def test_a_job_trains_with_what_is_admitted_and_grows_when_another_ends(queues: None, job: Job, other: Job) -> None:
+    with queue("shared", 4, job.namespace, other.namespace):
+        apply_queued(other, "shared", replicas=2)
+        other.wait_for_round(2)
+        apply_queued(job, "shared", replicas=4, minReplicas=2)
+        first = job.wait_for_round(2)
+        before = job.wait_for_training(2)
+        told = wait_until("the condition", lambda: waits_for_quota(job), TOLD_SECONDS, job.summary)
+        assert "; 2 of 4 workers wait for quota: in the queue shared; " in told
+        assert job.status["reason"] == "QuotaPending"
+        assert job.wait_for_event("QuotaPending")["type"] == "Normal"
+
+        other.wait_for_training(2)
+        other.finish_training()
+        other.wait_for_condition("Complete")
+        job.wait_for_round(4, after=first)
+        job.wait_for_training(4, other_than=before)
+        assert (job.status["reason"], job.status["restarts"]) == ("", 0)
+        assert job.rounds()[-1].reason.endswith(" joined")
+
+
+def test_a_preempted_worker_is_no_failure_and_comes_back(queues: None, job: Job, other: Job) -> None:
+    with queue("contended", 4, job.namespace, other.namespace):
+        apply_queued(job, "contended", replicas=4, minReplicas=1, maxRestarts=0)
+        full, before = job.wait_for_round(4), job.wait_for_training(4)
+        apply_queued(other, "contended", priority="high", replicas=2)
+        other.wait_for_round(2)
+        smaller = job.wait_for_round(2, after=full)
+        training = job.wait_for_training(2, other_than=before)
+        assert "Preempted to accommodate a workload" in smaller.reason
+        assert job.status["restarts"] == 0
+
+        other.namespace.kubectl("delete", "elasticjob", other.name)
+        job.wait_for_round(4, after=smaller)
+        job.wait_for_training(4, other_than=training)
+        assert job.status["restarts"] == 0
+
+
+def waits_for_quota(job: Job) -> str:
+    message = str(job.condition("Rendezvoused")["message"])
+    return message if "wait for quota" in message else ""
