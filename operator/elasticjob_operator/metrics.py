@@ -73,6 +73,7 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
     ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),
     ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
 )
+REPORTED = "What the job's script reported last, by the name that it gave."
 # not `namespace` and `job`: Prometheus itself gives these to what it scrapes
 JOB_LABELS = ("job_namespace", "job_name")
 
@@ -103,6 +104,19 @@ class Jobs(Collector):
             for one in known:
                 gauge.add_metric([one.namespace, one.name], figure(one))
             yield gauge
+        yield from _reported(known)
+
+
+def _reported(known: Iterable[Figures]) -> Iterator[GaugeMetricFamily]:
+    steps = GaugeMetricFamily(PREFIX + "job_step", "The last step that the job's script reported.", labels=JOB_LABELS)
+    numbers = GaugeMetricFamily(PREFIX + "job_reported", REPORTED, labels=[*JOB_LABELS, "metric"])
+    for one in known:
+        if one.step is not None:
+            steps.add_metric([one.namespace, one.name], one.step)
+        for name, value in one.reported.items():
+            numbers.add_metric([one.namespace, one.name, name], value)
+    yield steps
+    yield numbers
 
 
 JOBS = Jobs()

@@ -61,6 +61,7 @@ def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Job
             "phase": "Running",
             "restarts": 2,
             "spares": 1,
+            "progress": {"step": 40, "metrics": {"loss": 0.5, "queued": 300}},
             "rendezvous": {"round": 7, "worldSize": 3, "waiting": 1},
             "conditions": [{"type": "WorkersValid", "status": "False"}],
         }
@@ -84,6 +85,9 @@ def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Job
         "max_restarts": 3,
         "invalid_records": 1,
     }
+    assert samples("elasticjob_job_step") == [({**named}, 40.0)]
+    reported = [({**named, "metric": "loss"}, 0.5), ({**named, "metric": "queued"}, 300.0)]
+    assert samples("elasticjob_job_reported") == reported
     assert samples("elasticjob_job_phase") == [({**named, "phase": "Running"}, 1.0)]
     jobs.known = tuple  # it is gone, and nothing of it stays
     assert samples("elasticjob_job_world_size") == []
