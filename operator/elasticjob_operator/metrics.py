@@ -73,7 +73,7 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
     ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),
     ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
 )
-# not `namespace` and `job`: Prometheus itself gives these to what it scrapes
+# not `namespace`, `job` and `node`: Prometheus itself gives these to what it scrapes
 JOB_LABELS = ("job_namespace", "job_name")
 
 
@@ -92,6 +92,12 @@ class Jobs(Collector):
         for phase, count in sorted(Tally(one.phase for one in known).items()):
             jobs.add_metric([phase], count)
         yield jobs
+        avoided = GaugeMetricFamily(
+            PREFIX + "avoided_nodes", "Jobs whose new pods keep off the node.", labels=["node_name"]
+        )
+        for node, count in sorted(Tally(node for one in known for node in one.avoided_nodes).items()):
+            avoided.add_metric([node], count)
+        yield avoided
         if not self.each:
             return
         phases = GaugeMetricFamily(PREFIX + "job_phase", "1 for the job's phase.", labels=[*JOB_LABELS, "phase"])

@@ -23,6 +23,7 @@ class Figures(NamedTuple):
     restarts: int
     max_restarts: int
     invalid_records: int
+    avoided_nodes: tuple[str, ...]
 
 
 def figures_of(job: Object) -> Figures:
@@ -48,7 +49,16 @@ def figures_of(job: Object) -> Figures:
         restarts=status.get("restarts", 0),
         max_restarts=spec.get("maxRestarts", 3),
         invalid_records=int(invalid),
+        avoided_nodes=() if _has_ended(status) else _avoided(status),
     )
+
+
+def _has_ended(status: Object) -> bool:
+    return status.get("phase") in ("Complete", "Failed")
+
+
+def _avoided(status: Object) -> tuple[str, ...]:
+    return tuple(one["node"] for one in status.get("nodeFailures") or () if one.get("avoidedUntil"))
 
 
 def _members(text: Any) -> Members:
