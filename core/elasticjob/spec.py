@@ -101,6 +101,27 @@ class DrainSpec(Model):
     )
 
 
+class AvoidNodesSpec(Model):
+    """Nodes on which workers of the job fail again and again: pods that are made later keep off them."""
+
+    failures: Annotated[int, Field(ge=1, le=1000)] = Field(
+        2,
+        description="After so many failures of the job's workers on one node, each within forSeconds of the one "
+        "before, it is avoided. In one round, and while the next one forms, all that fails on a node is one failure, "
+        "unless the pod's replacement fails there as well. What counts against maxRestarts is one, and the loss of a "
+        "worker that failed by itself or gave no sign of life; what others have ended is none, nor what "
+        "podFailurePolicy ignores.",
+    )
+    for_seconds: Seconds = Field(
+        3600, description="How long a node is avoided after the last failure on it; then its failures are forgotten."
+    )
+    required: bool = Field(
+        False,
+        description="False: the scheduler prefers other nodes, and takes this one where no other has room. True: it "
+        "never takes it; a pod for which there is no other waits until the node is not avoided any more.",
+    )
+
+
 Size = Annotated[Replicas, Field(description="A number of workers.")]
 
 
@@ -256,6 +277,11 @@ class ElasticJobSpec(Model):
         "trainer container has no room for that, processes start as ever. A change counts for pods made later.",
     )
     drain: DrainSpec = Field(default_factory=DrainSpec)
+    avoid_nodes: AvoidNodesSpec | None = Field(
+        None,
+        description="Keeps replacements, and other pods that are made later, off nodes on which workers of this job "
+        "failed again and again; {} takes the defaults. Without it no node is avoided. Running workers stay.",
+    )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     template: dict[str, Any] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",

@@ -74,7 +74,7 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
     ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
 )
 REPORTED = "What the job's script reported last, by the name that it gave."
-# not `namespace` and `job`: Prometheus itself gives these to what it scrapes
+# not `namespace`, `job` and `node`: Prometheus itself gives these to what it scrapes
 JOB_LABELS = ("job_namespace", "job_name")
 
 
@@ -93,6 +93,12 @@ class Jobs(Collector):
         for phase, count in sorted(Tally(one.phase for one in known).items()):
             jobs.add_metric([phase], count)
         yield jobs
+        avoided = GaugeMetricFamily(
+            PREFIX + "avoided_nodes", "Jobs whose new pods keep off the node.", labels=["node_name"]
+        )
+        for node, count in sorted(Tally(node for one in known for node in one.avoided_nodes).items()):
+            avoided.add_metric([node], count)
+        yield avoided
         if not self.each:
             return
         phases = GaugeMetricFamily(PREFIX + "job_phase", "1 for the job's phase.", labels=[*JOB_LABELS, "phase"])

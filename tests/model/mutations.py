@@ -469,8 +469,8 @@ MUTATIONS = (
     Mutation(
         "an agent that hangs explains a failure",
         LOSSES,
-        "            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member, training_failed=True)\n",
-        "            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member)\n",
+        "Loss.TRAINER_HUNG, why, was_member, training_failed=True,",
+        "Loss.TRAINER_HUNG, why, was_member,",
         "unit",
     ),
     Mutation(

@@ -81,7 +81,8 @@ class Cluster:
             found = self.server.get("pods", *place)
             if found is None or found["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in found["metadata"]:
                 return
-            free = [node for node in self.nodes if self._takes(node)] if self.scheduling else []
+            nodes = [node for node in self.nodes if node.name not in _forbidden(found)]
+            free = [node for node in nodes if self._takes(node)] if self.scheduling else []
             if free:
                 break
             if self.scheduling and not told:
@@ -190,9 +191,16 @@ def _bound(pod: Object, node: str) -> None:
 def _avoided(pod: Object) -> set[str]:
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-    return {
-        value
-        for one in preferred
-        for field in one["preference"].get("matchFields", ())
-        for value in (field["values"] if field["operator"] == "NotIn" else ())
-    }
+    return {node for one in preferred for node in _others_than(one["preference"])}
+
+
+def _forbidden(pod: Object) -> set[str]:
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    return {node for term in required.get("nodeSelectorTerms", ()) for node in _others_than(term)}
+
+
+def _others_than(term: Object) -> set[str]:
+    """The nodes whose names a term of the operator's excludes."""
+    fields = (field for field in term.get("matchFields", ()) if field["operator"] == "NotIn")
+    return {value for field in fields for value in field["values"]}

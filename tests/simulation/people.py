@@ -90,6 +90,13 @@ def new_job(dice: Random, name: str) -> tuple[Object, Plan]:
         spec["ttlSecondsAfterFinished"] = dice.choice((0, 5, 30))
     if dice.random() < 0.1:
         spec["suspend"] = True
+    if dice.random() < 0.5:
+        seconds = dice.choice((5, 30, 300))
+        spec["avoidNodes"] = {
+            "failures": dice.choice((1, 1, 2)),
+            "forSeconds": seconds,
+            "required": dice.random() < 0.3,
+        }
     meta = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": meta, "spec": spec}, new_plan(dice)
 

@@ -48,7 +48,7 @@ def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> D
             break
         rule(step)
     step.count_waiting()
-    return Decision(step.state, step.wake_at(), tuple(step.events), step.formed_after)
+    return step.decision()
 
 
 def note_finished(step: Step) -> None:
@@ -195,7 +195,7 @@ def break_round(step: Step) -> None:
     told = all(one.member in step.state.leaving for one in broken)
     cause, reason = why_told(step.spec, step.state, step.workers, first) if told else (first.cause, first.why)
     step.open_round(ROUND_BROKEN, cause, reason, warning=first.counted)
-    step.set(failure=first.why if first.counted else "", planned=told)
+    step.note_end(first, planned=told)
 
 
 def explain_failure(step: Step) -> None:

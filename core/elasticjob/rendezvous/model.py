@@ -255,17 +255,27 @@ class Event(NamedTuple):
     cause: str = ""
 
 
+class Failed(NamedTuple):
+    """A pod that has failed by itself, or whose node has. `judged`: it counts, as the worker is lost by it; else the
+    round has ended by it, and it is judged with `State.failure`."""
+
+    pod: PodKey
+    judged: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The next state; when to ask again even if nothing happens; what happened, for people.
 
-    `formed_after` is set by the step that formed a round: seconds since the round was opened.
+    `formed_after` is set by the step that formed a round: seconds since the round was opened. `failed`: what this step
+    has found, for those who look after nodes; no rule reads it.
     """
 
     state: State
     wake_at: float | None = None
     events: tuple[Event, ...] = ()
     formed_after: float | None = None
+    failed: tuple[Failed, ...] = ()
 
 
 # A failure of the training itself, as opposed to the loss of what it runs on.

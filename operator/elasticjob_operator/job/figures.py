@@ -26,6 +26,7 @@ class Figures(NamedTuple):
     invalid_records: int
     step: int | None
     reported: Mapping[str, float]
+    avoided_nodes: tuple[str, ...]
 
 
 def figures_of(job: Object) -> Figures:
@@ -53,7 +54,16 @@ def figures_of(job: Object) -> Figures:
         invalid_records=int(invalid),
         step=progress.get("step"),
         reported=progress.get("metrics") or {},
+        avoided_nodes=() if _has_ended(status) else _avoided(status),
     )
+
+
+def _has_ended(status: Object) -> bool:
+    return status.get("phase") in ("Complete", "Failed")
+
+
+def _avoided(status: Object) -> tuple[str, ...]:
+    return tuple(one["node"] for one in status.get("nodeFailures") or () if one.get("avoidedUntil"))
 
 
 def _members(text: Any) -> Members:

@@ -13,6 +13,7 @@ from elasticjob.api import (
     ElasticJobStatus,
     MatchedRule,
     Members,
+    NodeFailures,
     Progress,
     RendezvousStatus,
     RoundRecord,
@@ -62,6 +63,7 @@ class Report(NamedTuple):
     progress: Progress | None = None
     waits: Mapping[int, Wait] = MappingProxyType({})
     hang: Hang = Hang()
+    node_failures: tuple[NodeFailures, ...] = ()
 
 
 def status_of(report: Report) -> ElasticJobStatus:
@@ -105,6 +107,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         ),
         replacements=dict(state.replacements),
         progress=report.progress,
+        node_failures=report.node_failures,
         history=_history(report),
     )
 

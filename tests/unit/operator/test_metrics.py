@@ -55,6 +55,17 @@ def test_no_metric_of_steps_names_a_job_a_pod_or_a_node() -> None:
     assert labels == {"reason", "cause", "outcome"}
 
 
+def test_a_node_is_counted_by_the_jobs_that_avoid_it(jobs: metrics.Jobs) -> None:
+    until, soon = {"avoidedUntil": "2026-01-02T03:04:05Z"}, {"failures": 1}
+    running = {"phase": "Running", "nodeFailures": [{"node": "a", **until}, {"node": "b", **until}]}
+    forming = {"phase": "Forming", "nodeFailures": [{"node": "a", **until}, {"node": "c", **soon}]}
+    ended = {"phase": "Failed", "nodeFailures": [{"node": "a", **until}]}
+    jobs.known = lambda: [figures_of(job() | {"status": status}) for status in (running, forming, ended, {})]
+    assert samples("elasticjob_avoided_nodes") == [({"node_name": "a"}, 2.0), ({"node_name": "b"}, 1.0)]
+    jobs.known = tuple
+    assert samples("elasticjob_avoided_nodes") == []
+
+
 def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Jobs) -> None:
     one = job(replicas=4, spareReplicas=2, maxRestarts=3) | {
         "status": {
