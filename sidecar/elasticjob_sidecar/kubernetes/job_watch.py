@@ -22,8 +22,8 @@ from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
 
-# With REQUEST_SECONDS less than the default rejoinSeconds, for which the others wait for a worker that was not told. While
-# a round stands the line to rank 0 tells sooner that the watch misses news.
+# With REQUEST_SECONDS less than the default rejoinSeconds, for which the others wait for a worker that was not told.
+# While a round stands the line to rank 0 tells sooner that the watch misses news.
 WATCH_SECONDS = (56, 64)
 HURRY_SECONDS = 1.0
 SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
