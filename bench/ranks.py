@@ -107,7 +107,7 @@ def main() -> None:
     anywhere = random.Random(asked.seed).sample(nodes, asked.workers)
     found: list[Row] = []
     print(
-        "| first pods | ranks | losses | in another zone | in another rack | survivors with another rank, per round |"
+        "| first pods | ranks | losses | in another zone | in another rack | survivors with another rank, each time |"
     )
     print("|---|---|---|---|---|---|")
     for placed, taken in (("rack by rack", in_turn), ("anywhere", anywhere)):
