@@ -81,7 +81,7 @@ class Memory:
         known = self.observer
         if (known.made_from, known.drained, known.policy, known.topology_keys) != read_by:
             hint = None if self.template.problem else template.hint(spec)
-            made_from, drained, policy, keys = read_by
+            made_from, drained, policy, _ = read_by
             self.observer = Observer(
                 spec.trainer_container, made_from, hint=hint or "", drained=drained, policy=policy, topology_keys=keys
             )

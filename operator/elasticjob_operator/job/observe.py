@@ -108,8 +108,9 @@ class Observer:
     def _look(self, name: str, pod: Object, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
         name_of_node = pod["spec"].get("nodeName", "")
+        taints = view.taints.get(name_of_node, ())
         topology = topology_of(name_of_node, view.labels.get(name_of_node, {}), self.topology_keys)
-        node = taints, _ = view.taints.get(name_of_node, ()), topology
+        node = taints, topology
         if known is not None and known.pod is pod and known.record is record and known.node == node:
             return known
         assert view.job is not None
