@@ -48,15 +48,16 @@ Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS, json_schema_extra=METRIC_NAMES)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 # a label key: a name of at most 63 characters, and before it the domain of who sets it
-TaintKey = Annotated[
+_Key = Annotated[
     str,
     Field(
         min_length=1,
         max_length=317,
         pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
-        description="The key of a taint.",
     ),
 ]
+TaintKey = Annotated[_Key, Field(description="The key of a taint.")]
+TopologyKey = Annotated[_Key, Field(description="The key of a label that nodes have.")]
 Spares = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 
 

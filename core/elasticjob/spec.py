@@ -6,7 +6,16 @@ from pydantic import ConfigDict, Field
 
 from elasticjob.admission import POD_TEMPLATE
 from elasticjob.failure_policy import PodFailurePolicy
-from elasticjob.fields import MAX_REPLICAS, ProgressDeadline, Replicas, Seconds, SmallCount, Spares, TaintKey
+from elasticjob.fields import (
+    MAX_REPLICAS,
+    ProgressDeadline,
+    Replicas,
+    Seconds,
+    SmallCount,
+    Spares,
+    TaintKey,
+    TopologyKey,
+)
 from elasticjob.schema import Model, rule, validations
 
 
@@ -122,6 +131,19 @@ class AvoidNodesSpec(Model):
     )
 
 
+class RankOrderSpec(Model):
+    """How ranks are laid out over the cluster, whenever a round is formed."""
+
+    topology_keys: tuple[TopologyKey, ...] = Field(
+        min_length=1,
+        max_length=8,
+        description="Keys of nodes' labels, the largest part of the network first, as topology.kubernetes.io/zone and "
+        "then the label of a rack. Workers whose nodes have the same value get ranks in a row, and in it those with "
+        "the same value of the next key, down to the node itself. Workers whose nodes lack a label come last.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
 Size = Annotated[Replicas, Field(description="A number of workers.")]
 
 
@@ -222,6 +244,12 @@ class ElasticJobSpec(Model):
         None,
         description="Which sizes a round may have. The largest is formed that those who are there can fill; the others "
         "wait until a larger one can be.",
+    )
+    rank_order: RankOrderSpec | None = Field(
+        None,
+        description="Lays ranks out by where the workers are, so that neighbours in rank are neighbours in the "
+        "network, whenever a round is formed; no round ends for it. The survivor of the lowest rank gets rank 0; the "
+        "ranks of others may change with each round. Without it who stays keeps its rank.",
     )
     nproc_per_node: int | str = Field(
         1,

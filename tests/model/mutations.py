@@ -22,6 +22,7 @@ DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, SIZES, MOVES = (
     f"core/elasticjob/rendezvous/{name}.py"
     for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "sizes", "transitions")
 )
+RANKS = "core/elasticjob/rendezvous/rank_order.py"
 AGREED, SIDECAR, MODES, OUTPUT, VIEW, STATUS = (
     "core/elasticjob/agreed.py",
     "sidecar/elasticjob_sidecar/membership/machine.py",
@@ -244,7 +245,7 @@ MUTATIONS = (
     ),
     Mutation(
         "survivors whose ranks are no more come among the newcomers by index",
-        BARRIER,
+        RANKS,
         "key=lambda one: (ranks.get(one.member, last), one.index)",
         "key=lambda one: one.index",
         "tests/unit/core/rendezvous/test_rendezvous.py",

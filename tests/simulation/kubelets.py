@@ -12,6 +12,7 @@ from simulation.network import Network
 from simulation.pods import PodRun
 from simulation.store import Change, Object
 
+ZONE = "topology.kubernetes.io/zone"
 TAINT_SECONDS = (40.0, 75.0)  # until the pods of a lost node are deleted
 FORCE_SECONDS = (5.0, 120.0)  # and until somebody removes those that no kubelet does
 
@@ -103,7 +104,7 @@ class Cluster:
 
     def add_node(self, name: str, capacity: int, skew: float) -> None:
         self.nodes.append(Node(name, capacity, skew))
-        meta = {"name": name, "namespace": ""}
+        meta = {"name": name, "namespace": "", "labels": {ZONE: f"zone-{len(self.nodes) % 2}"}}
         self.server.create("nodes", {"kind": "Node", "metadata": meta, "spec": {}, "status": {}}, "kubelet")
 
     def cordon(self, node: Node, cordoned: bool = True) -> None:

@@ -14,6 +14,7 @@ from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
 from simulation.api_server import Reply
 from simulation.containers import Plan
 from simulation.judge import BY_HAND, GRANTS
+from simulation.kubelets import ZONE
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
@@ -82,6 +83,8 @@ def new_job(dice: Random, name: str) -> tuple[Object, Plan]:
         },
         "template": {"spec": pod},
     }
+    if rejoin == 60:
+        spec["rankOrder"] = {"topologyKeys": [ZONE]}
     if dice.random() < 0.5:
         spec["drain"] = {"graceSeconds": dice.choice((0, 5, 30))}
     if dice.random() < 0.3:

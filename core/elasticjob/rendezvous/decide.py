@@ -21,7 +21,7 @@ from elasticjob.rendezvous.losses import (
     stopped_untold,
 )
 from elasticjob.rendezvous.model import Beat, Decision, PodState, Spec, State, Worker
-from elasticjob.rendezvous.reasons import of_spares, why_reopened, why_told
+from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
     STUCK,
     Roster,
@@ -281,7 +281,7 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     participants = tuple(worker.member for worker in members if worker.member)
     begins = {"": (RoundCause.FIRST_FORMATION, "first formation"), "suspended": (RoundCause.RESUMED, "resumed")}
     cause, reason = begins.get(state.reason, (state.cause or RoundCause.OTHER, state.reason))
-    reason += of_spares(step.spec, state, participants)
+    reason += of_ranks(step.spec, state, members)
     step.formed_after = step.now - state.clocks.opened
     message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
     step.move(ROUND_FORMED, cause, reason, message)

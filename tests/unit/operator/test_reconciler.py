@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY
 
+from elasticjob.api import ElasticJobStatus
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.cluster.cache import Cache, Key
@@ -15,7 +16,7 @@ from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
-from support.operator_objects import ID, JOB_UID, OTHER_ID, Object, job, pod, record, trainer
+from support.operator_objects import CERTIFICATES, ID, JOB_UID, OTHER_ID, Object, job, pod, record, trainer
 
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
@@ -364,3 +365,21 @@ async def test_it_is_looked_at_again_when_who_was_asked_has_had_the_time_to_answ
     for _ in range(3):  # the status may wait for a moment, as it does here
         await made.reconcile(KEY)
     assert cluster.done.count("announce ProgressDeadlineExceeded") == 1
+
+
+async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() -> None:
+    """And by their names alone where none are."""
+    for zones, order in ((("a", "b", "a"), [0, 2, 1]), ((), [0, 1, 2])):
+        cluster = Cluster(job(replicas=3, rankOrder={"topologyKeys": ["zone"]}))
+        for index, id in enumerate(list(CERTIFICATES)[:3]):
+            body = pod(index, phase="Running", podIP=f"10.0.0.{index}", containerStatuses=[trainer(running={})])
+            body["spec"]["nodeName"] = f"n{index}"
+            cluster.there.append(body)
+            join = {"type": "Join", "after": 0, "cause": "Started"}
+            cluster.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
+        made = reconciler(cluster)
+        for index, zone in enumerate(zones):
+            made._cache.note_node({"metadata": {"name": f"n{index}", "labels": {"zone": zone}}, "spec": {}})
+        await made.reconcile(KEY)
+        agreed = ElasticJobStatus.parse(cluster.body["status"]).rendezvous
+        assert [member.index for member in agreed.participants] == order
