@@ -175,11 +175,12 @@ def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:
 
 
 def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
-    if worker.member != member or worker.request is None:
-        return False
     request, leaves = worker.request, member in state.leaving
-    left = worker.pod is PodState.SUCCEEDED or (request.cause == Cause.POD_STOPPING and not worker.deleting)
-    if leaves and left:
+    if worker.member == member and leaves and worker.pod is PodState.SUCCEEDED:
+        return True
+    if worker.member != member or request is None:
+        return False
+    if leaves and request.cause == Cause.POD_STOPPING and not worker.deleting:
         return True
     ended = worker.deleting or worker.pod in (PodState.CRASH_LOOP, PodState.FAILED, PodState.OOM_KILLED)
     if ended or request.type is RequestType.LEAVE or not (leaves or is_current(state, worker)):
