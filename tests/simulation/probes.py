@@ -6,7 +6,7 @@ What is slow in a storm is hidden by it: an event that was overlooked is found b
 from collections.abc import Callable
 from typing import NamedTuple
 
-from elasticjob.api import INDEX_LABEL, Members
+from elasticjob.api import INDEX_LABEL, JOB_LABEL, Members
 from elasticjob.signs import BACKSTOP_SECONDS
 from elasticjob_operator.objects.pods import SIDECAR, default_account
 from simulation.operators import LEASE, LEASE_NAMESPACE
@@ -46,9 +46,10 @@ def _delete_pod(world: World, job: Object) -> Probe:
 
 
 def _silence(world: World, job: Object) -> Probe:
-    """A sidecar that says nothing more, for ever; not one that is to be started again just now. Perhaps the leader was
-    on the same node, and one that has stood by for long takes over."""
-    pods = [pod for pod in _pods(world, job) if _sidecar_runs(world, pod)]
+    """A sidecar that says nothing more, for ever; not one that is to be started again just now, nor one whose record
+    somebody has hidden, which only the sidecar itself can mend. Perhaps the leader was on the same node, and one that
+    has stood by for long takes over."""
+    pods = [pod for pod in _pods(world, job) if _sidecar_runs(world, pod) and _is_seen(world, pod)]
     if not pods:
         return _grow(world, job)
     pod = world.dice.choice(pods)
@@ -74,6 +75,14 @@ def _is_heard(world: World, job: Object) -> bool:
     records = [world.server.get("elasticworkers", NAMESPACE, pod["metadata"]["name"]) or {} for pod in pods]
     answers = all(record.get("status", {}).get("answer") is not None for record in records)
     return agreed["phase"] == "Formed" and agreed.get("worldSize", 0) >= max(2, len(pods)) and answers
+
+
+def _is_seen(world: World, pod: Object) -> bool:
+    """Whether the operator finds the pod's record, if there is one, by the labels that they share."""
+    record = world.server.get("elasticworkers", NAMESPACE, pod["metadata"]["name"]) or pod
+    return all(
+        record["metadata"]["labels"].get(one) == pod["metadata"]["labels"][one] for one in (JOB_LABEL, INDEX_LABEL)
+    )
 
 
 def _sidecar_runs(world: World, pod: Object) -> bool:

@@ -113,6 +113,7 @@ class StubSidecar:
             del spec["request"]
             body = {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": meta, "spec": spec}
             status, _ = await self._ask("POST", "/elasticworkers", body)
+        self._written = None
         return status < 300
 
     async def _request(self) -> bool:
@@ -124,7 +125,6 @@ class StubSidecar:
             self._written = wish
         elif status == 404:
             await self._establish()
-            self._written = None
         return status < 300
 
     async def _beat(self) -> bool:
