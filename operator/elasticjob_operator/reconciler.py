@@ -83,6 +83,7 @@ class Reconciler:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
             return ()
         await memory.template.check(job, spec, before)
+        await memory.gang.look(job, spec)
         heard, view.heard = view.heard, None
         memory.heard = heard if memory.heard is None else memory.heard
         report = self._report(memory, job, view, spec, before)
@@ -97,14 +98,16 @@ class Reconciler:
         """What is seen, and what is decided from it. The view is that of now: the job may have left it since."""
         observer = memory.observer_of(spec)
         workers, ready = observer.observe(view)
-        bounds = memory.bounds_of(spec, workers)
         clock, agreed = self._leadership.clock, before.rendezvous
         clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
         answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
         said = observer.said if spec.progress_deadline_seconds else {}
         hang = hang_of(spec, before, workers, said, memory.asked, clock.now())
         workers = marked(hang, spec, workers)
-        decision = decide(bounds, state_of(before, clocks, answered=answered), workers, clock.now())
+        state = state_of(before, clocks, answered=answered)
+        allowance = memory.gang.allowance(spec, state, workers)
+        bounds = memory.bounds_of(allowance.of(spec), workers)
+        decision = decide(bounds, state, workers, clock.now())
         return Report(
             job=job,
             spec=spec,
@@ -119,6 +122,7 @@ class Reconciler:
             progress=progress_of(view, decision.state, before.progress),
             waits=waits_of(bounds, decision.state, workers, observer.waits),
             hang=hang,
+            allowance=allowance,
         )
 
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
@@ -128,7 +132,8 @@ class Reconciler:
         memory.asked = report.hang.asked
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
-        return agreed, made, await self._expire(view, report), *self._wake(memory, report)
+        kept = await memory.gang.keep(report)
+        return agreed, made, kept, await self._expire(view, report), *self._wake(memory, report)
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
@@ -156,7 +161,7 @@ class Reconciler:
 
     async def _remove_pods(self, memory: Memory, report: Report) -> None:
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
-        served = pods_to_delete(memory.bounds_of(spec, workers), state, workers, self._leadership.clock.now())
+        served = pods_to_delete(memory.bounds_of(report.limited, workers), state, workers, self._leadership.clock.now())
         observer = memory.observer
         swept = cleanup(spec.clean_pod_policy, state, workers, served, observer.pods, observer.trainer)
         await memory.pods.delete(job, swept.delete)
@@ -165,7 +170,7 @@ class Reconciler:
     async def _make_pods(self, memory: Memory, report: Report) -> Outcome:
         """And before them what they need beside."""
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
-        bounds = memory.bounds_of(spec, workers)
+        bounds = memory.bounds_of(report.limited, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
         new = () if memory.template.problem else new
         spares = roster_of(bounds, state, workers).owed_spares if new else ()
