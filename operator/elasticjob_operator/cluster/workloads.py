@@ -25,8 +25,8 @@ class Workloads:
         self._answers: dict[str | None, tuple[float, Found | Exception]] = {}
 
     async def of(self, key: Key, after: float) -> list[Object]:
-        """Those with the job's label, by a listing that began later than `after`, in monotonic seconds. Raises FAILURES,
-        also of a listing that was for others."""
+        """Those with the job's label, by a listing that began later than `after`, in monotonic seconds. Raises
+        FAILURES, also of a listing that was for others."""
         namespace = key.namespace if self._by_namespace else None
         async with self._looking[namespace]:
             began, answer = self._answers.get(namespace, (after, Found(list)))

@@ -164,8 +164,8 @@ def render_pod(
 
 
 def _queue_labels(meta: Object, spec: ElasticJobSpec) -> dict[str, str]:
-    """Kueue admits pods: what the job says of its queue is theirs, unless the template says something else. Of a gang it
-    leaves the pods alone."""
+    """Kueue admits pods: what the job says of its queue is theirs, unless the template says something else. Of a gang
+    it leaves the pods alone."""
     if spec.quota_admission == "Gang":
         return {}
     given = meta.get("labels") or {}
