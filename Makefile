@@ -37,7 +37,7 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 
 .PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d
 .PHONY: soak soak-silences upgrade-test lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
-.PHONY: bench-silence bench-joins bench-store
+.PHONY: bench-silence bench-joins bench-store bench-ranks
 test:  ## everything that CI runs
 	@hack/test.sh
 unit:  ## unit tests (K=expression selects)
@@ -90,6 +90,8 @@ bench-restart: install  ## digits, from a change of the group to its first step:
 bench-joins:  ## what a join costs the API server, by how it is written; no cluster
 	@hack/cluster/tools.sh apiserver
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/joins.py
+bench-ranks:  ## ring neighbours in other racks of 1,024 after losses, with and without rankOrder; no cluster (LOSSES=300)
+	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --losses $(or $(LOSSES),300)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
 lint:  ## style, types, import rules, chart, generated files, workflows

@@ -23,6 +23,7 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
         restart_reset=timing.restart_reset_seconds,
         starts_torchrun=starts_torchrun,
         sizes=spec.sizes.up_to(spec.replicas) if spec.sizes else (),
+        rank_order=spec.rank_order.topology_keys if spec.rank_order else (),
     )
 
 

@@ -32,12 +32,13 @@ from elasticjob.fields import (
 )
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
-from elasticjob.spec import ElasticJobSpec, RendezvousSpec
+from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, RendezvousSpec
 from elasticjob.status import (
     Challenge,
     Condition,
     ElasticJobStatus,
     MatchedRule,
+    NodeFailures,
     Progress,
     RendezvousStatus,
     RoundRecord,
@@ -45,6 +46,7 @@ from elasticjob.status import (
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 
 __all__ = [
+    "AvoidNodesSpec",
     "Cause",
     "Challenge",
     "Condition",
@@ -65,6 +67,7 @@ __all__ = [
     "MatchedRule",
     "Member",
     "Members",
+    "NodeFailures",
     "JOB_NAME_LENGTH",
     "Outcome",
     "PodFailurePolicy",

@@ -15,6 +15,7 @@ from elasticjob.signs import SHORTEST_LOST_SECONDS
 MAX_REPLICAS = 4096
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
 MAX_HISTORY = 16
+MAX_NODE_FAILURES = 64
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
 DETAIL_LENGTH = 300
 IMPORTS_LENGTH = 8192
@@ -47,15 +48,16 @@ Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS, json_schema_extra=METRIC_NAMES)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 # a label key: a name of at most 63 characters, and before it the domain of who sets it
-TaintKey = Annotated[
+_Key = Annotated[
     str,
     Field(
         min_length=1,
         max_length=317,
         pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
-        description="The key of a taint.",
     ),
 ]
+TaintKey = Annotated[_Key, Field(description="The key of a taint.")]
+TopologyKey = Annotated[_Key, Field(description="The key of a label that nodes have.")]
 Spares = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 
 
@@ -66,6 +68,10 @@ def _cut(length: int) -> Callable[[Any], Any]:
 # sentences for people, of which no more than so much is kept
 Sentence = Annotated[str, BeforeValidator(_cut(SENTENCE_LENGTH)), Field(max_length=SENTENCE_LENGTH)]
 Message = Annotated[str, BeforeValidator(_cut(MESSAGE_LENGTH)), Field(max_length=MESSAGE_LENGTH)]
+
+# names as the API server gives them; which they are nobody but it decides
+NodeName = Annotated[str, WithJsonSchema({"type": "string", "maxLength": 253})]
+PodName = Annotated[str, WithJsonSchema({"type": "string", "maxLength": 253})]
 
 # as the API server knows them; the operator, which alone writes them, reads them as they are
 Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]

@@ -6,7 +6,16 @@ from pydantic import ConfigDict, Field
 
 from elasticjob.admission import POD_TEMPLATE
 from elasticjob.failure_policy import PodFailurePolicy
-from elasticjob.fields import MAX_REPLICAS, ProgressDeadline, Replicas, Seconds, SmallCount, Spares, TaintKey
+from elasticjob.fields import (
+    MAX_REPLICAS,
+    ProgressDeadline,
+    Replicas,
+    Seconds,
+    SmallCount,
+    Spares,
+    TaintKey,
+    TopologyKey,
+)
 from elasticjob.schema import Model, rule, validations
 
 
@@ -98,6 +107,40 @@ class DrainSpec(Model):
         description="How long others may take to come in the places of workers whose node is about to go: so long the "
         "job's PodDisruptionBudget refuses to have them evicted, and kubectl drain waits. It refuses all evictions at "
         "other times too, and with 0 none.",
+    )
+
+
+class AvoidNodesSpec(Model):
+    """Nodes on which workers of the job fail again and again: pods that are made later keep off them."""
+
+    failures: Annotated[int, Field(ge=1, le=1000)] = Field(
+        2,
+        description="After so many failures of the job's workers on one node, each within forSeconds of the one "
+        "before, it is avoided. In one round, and while the next one forms, all that fails on a node is one failure, "
+        "unless the pod's replacement fails there as well. What counts against maxRestarts is one, and the loss of a "
+        "worker that failed by itself or gave no sign of life; what others have ended is none, nor what "
+        "podFailurePolicy ignores.",
+    )
+    for_seconds: Seconds = Field(
+        3600, description="How long a node is avoided after the last failure on it; then its failures are forgotten."
+    )
+    required: bool = Field(
+        False,
+        description="False: the scheduler prefers other nodes, and takes this one where no other has room. True: it "
+        "never takes it; a pod for which there is no other waits until the node is not avoided any more.",
+    )
+
+
+class RankOrderSpec(Model):
+    """How ranks are laid out over the cluster, whenever a round is formed."""
+
+    topology_keys: tuple[TopologyKey, ...] = Field(
+        min_length=1,
+        max_length=8,
+        description="Keys of nodes' labels, the largest part of the network first, as topology.kubernetes.io/zone and "
+        "then the label of a rack. Workers whose nodes have the same value get ranks in a row, and in it those with "
+        "the same value of the next key, down to the node itself. Workers whose nodes lack a label come last.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
 
@@ -202,6 +245,12 @@ class ElasticJobSpec(Model):
         description="Which sizes a round may have. The largest is formed that those who are there can fill; the others "
         "wait until a larger one can be.",
     )
+    rank_order: RankOrderSpec | None = Field(
+        None,
+        description="Lays ranks out by where the workers are, so that neighbours in rank are neighbours in the "
+        "network, whenever a round is formed; no round ends for it. The survivor of the lowest rank gets rank 0; the "
+        "ranks of others may change with each round. Without it who stays keeps its rank.",
+    )
     nproc_per_node: int | str = Field(
         1,
         description="Training processes in each worker, as torchrun's --nproc-per-node: a number, auto, cpu or gpu.",
@@ -261,6 +310,11 @@ class ElasticJobSpec(Model):
         "trainer container has no room for that, processes start as ever. A change counts for pods made later.",
     )
     drain: DrainSpec = Field(default_factory=DrainSpec)
+    avoid_nodes: AvoidNodesSpec | None = Field(
+        None,
+        description="Keeps replacements, and other pods that are made later, off nodes on which workers of this job "
+        "failed again and again; {} takes the defaults. Without it no node is avoided. Running workers stay.",
+    )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     template: dict[str, Any] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",

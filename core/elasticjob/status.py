@@ -8,6 +8,7 @@ from elasticjob.failure_policy import MAX_RULES
 from elasticjob.fields import (
     MAX_CONDITIONS,
     MAX_HISTORY,
+    MAX_NODE_FAILURES,
     SENTENCE_LENGTH,
     WORD_LENGTH,
     ConditionReason,
@@ -15,6 +16,8 @@ from elasticjob.fields import (
     Count,
     Message,
     Metrics,
+    NodeName,
+    PodName,
     Sentence,
     SmallCount,
     Time,
@@ -144,6 +147,24 @@ class RoundRecord(Model):
     time: Time = Field(description="When it was formed.")
 
 
+class NodeFailures(Model):
+    """A node on which workers of the job have failed."""
+
+    node: NodeName = Field(description="The node's name.")
+    failures: SmallCount = Field(0, description="How often workers have failed on it, as spec.avoidNodes counts.")
+    round: Count = Field(0, description="The round that the last failure was in or came after, 0 before the first.")
+    pod: PodName = Field("", description="The pod of the last failure.")
+    time: Time = Field(description="When the last failure was seen.")
+    suspect: PodName = Field(
+        "",
+        description="A pod by whose failure the last round has ended, while it is not known whether that counts; as "
+        "rendezvous.failure.",
+    )
+    avoided_until: Time | None = Field(
+        None, description="Until when new pods keep off the node; absent while it has failed too rarely for that."
+    )
+
+
 class Progress(Model):
     """How far the training is, as the script in rank 0's worker reported it."""
 
@@ -204,6 +225,12 @@ class ElasticJobStatus(Model):
         default_factory=dict,
         description="How often a worker's pod was replaced, packed as index/number or first-last/number; the number is "
         "the last part of the pod's name. The form may change, as that of rendezvous.participants.",
+    )
+    node_failures: tuple[NodeFailures, ...] = Field(
+        (),
+        description="With spec.avoidNodes: the nodes on which workers have failed within its forSeconds, the last one "
+        "at the end, and until when they are avoided; at most 64.",
+        json_schema_extra={"maxItems": MAX_NODE_FAILURES, "x-kubernetes-list-type": "atomic"},
     )
     history: tuple[RoundRecord, ...] = Field(
         (),

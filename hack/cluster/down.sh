@@ -9,7 +9,9 @@ if docker info >/dev/null 2>&1; then
   docker exec "$cluster-control-plane" find /var/lib/elasticjob/checkpoints -mindepth 1 -delete 2>/dev/null || true
   [ -z "$(nodes)" ] || quietly kind delete cluster --name "$cluster"
   if [ "${1:-}" = all ]; then
-    for name in operator sidecar digits torch-builder prometheus; do quietly docker rmi --force "$(image_name "$name")" || true; done
+    for name in operator sidecar digits torch-builder prometheus prometheus-adapter kueue; do
+      quietly docker rmi --force "$(image_name "$name")" || true
+    done
     for image in "$node_image" elasticjob/{operator,sidecar}:previous; do
       ! has_image "$image" || quietly docker rmi --force "$image" || true
     done

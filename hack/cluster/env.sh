@@ -12,8 +12,9 @@ cluster=elasticjob
 # kind, helm and Kubernetes' own programs are pinned in programs/go.mod
 kubernetes_version=$(grep -o 'k8s.io/kubernetes v[0-9.]*' "$here/programs/go.mod" | cut -d ' ' -f 2)
 node_image=kindest/node:$kubernetes_version
-kueue_version=$(grep -o 'sigs.k8s.io/kueue v[0-9.]*' "$here/kueue/go.mod" | cut -d ' ' -f 2)
-kueue_chart=$cache/kueue-$kueue_version
+# those of controllers/, by the version in their go.mod
+controller_version() { grep -o "sigs.k8s.io/$1 v[0-9.]*" "$here/controllers/$1/go.mod" | cut -d ' ' -f 2; } # NAME
+kueue_chart=$cache/kueue-$(controller_version kueue)
 base_image=debian:trixie-slim
 
 # Operator and sidecar carry the chart's version, so that a plain `helm install` finds them.
@@ -21,7 +22,7 @@ version=$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' "$root/charts/elasticjob/Chart.
 image_name() { # NAME
   case $1 in
     operator | sidecar) echo "elasticjob/$1:$version" ;;
-    kueue) echo "elasticjob/$1:$kueue_version" ;;
+    kueue | prometheus-adapter) echo "elasticjob/$1:$(controller_version "$1")" ;;
     *) echo "elasticjob/$1:dev" ;;
   esac
 }

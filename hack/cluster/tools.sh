@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
-# kube-apiserver, for tests without a cluster; Prometheus, for those of the metrics; and Kueue, for those of quotas.
-#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus] [kueue]    the first three when none is named
+# kube-apiserver, for tests without a cluster; Prometheus and its adapter, for those of metrics and autoscaling; and
+# Kueue, for those of quotas.
+#   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus] [prometheus-adapter] [kueue]
+#                                                                             the first three when none is named
 # With --check it makes none, and says by its exit code whether they are there.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
@@ -22,6 +24,7 @@ has_kubectl() {
   ((${minor:-0} >= 34 && minor <= 36))
 }
 has_prometheus() { has_image "$(image_name prometheus)"; }
+has_prometheus-adapter() { has_image "$(image_name prometheus-adapter)"; }
 has_kueue() { has_image "$(image_name kueue)" && [ -d "$kueue_chart" ]; }
 has_apiserver() { [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ]; }
 
@@ -73,23 +76,29 @@ make_prometheus() {
   rmdir "$context"
 }
 
-# an image of its controller, and its chart, both from its Go module
-make_kueue() {
-  command -v go >/dev/null || fail "Go 1.26 is needed to build Kueue, or a newer one; install it from go.dev"
+# an image of it, from its Go module
+make_controller() { # NAME PACKAGE
+  command -v go >/dev/null || fail "Go 1.26 or newer is needed to build $1; install it from go.dev"
   "$here/engine.sh"
-  say "tools: building Kueue"
+  say "tools: building $1"
   local context; context=$(mktemp -d)
   (
-    cd "$here/kueue" || exit
-    CGO_ENABLED=0 quietly go build -trimpath -ldflags "-s -w" -o "$context/" sigs.k8s.io/kueue/cmd/kueue
-    cp -r "$(go list -m -f '{{.Dir}}' sigs.k8s.io/kueue)/charts/kueue" "$context/chart"
+    cd "$here/controllers/$1" || exit
+    CGO_ENABLED=0 quietly go build -trimpath -ldflags "-s -w" -o "$context/controller" "$2"
   )
-  build_image --tag "$(image_name kueue)" --file "$here/kueue/Dockerfile" "$context"
-  chmod -R u+w "$context/chart"  # the module's files are read-only
-  rm -rf "$kueue_chart"
-  mv "$context/chart" "$kueue_chart"
-  rm -rf "$context"
+  build_image --tag "$(image_name "$1")" --file "$here/controllers/Dockerfile" "$context"
+  rm -r "$context"
 }
+
+make_kueue() { # with its chart, which is in its module too
+  make_controller kueue sigs.k8s.io/kueue/cmd/kueue
+  local module; module=$(cd "$here/controllers/kueue" && go list -m -f '{{.Dir}}' sigs.k8s.io/kueue)
+  cp -r "$module/charts/kueue" "$kueue_chart.new"
+  chmod -R u+w "$kueue_chart.new"  # the module's files are read-only
+  mv "$kueue_chart.new" "$kueue_chart"
+}
+
+make_prometheus-adapter() { make_controller prometheus-adapter sigs.k8s.io/prometheus-adapter/cmd/adapter; }
 
 check=; [ "${1:-}" != --check ] || { check=yes; shift; }
 (($#)) || set -- kind helm kubectl

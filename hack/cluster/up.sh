@@ -55,6 +55,8 @@ if [ "$goal" = tests ]; then
     step prometheus 20 "base" "Prometheus, from Debian" "$here/tools.sh" prometheus
   "$here/tools.sh" --check kueue ||
     step kueue 240 "programs" "Kueue, compiled" "$here/tools.sh" kueue
+  "$here/tools.sh" --check prometheus-adapter ||
+    step adapter 150 "kueue" "Prometheus' adapter, compiled" "$here/tools.sh" prometheus-adapter
   examples_are_there ||
     step examples 25 "torch" "the examples' libraries" "$here/torch.sh" examples
 fi

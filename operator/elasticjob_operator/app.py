@@ -137,7 +137,7 @@ async def may_watch_nodes(kube: Kube) -> bool:
             await kube.request("GET", f"{CORE}/nodes", query={"limit": "1"})
             return True
         except Forbidden as error:
-            log.warning("workers will not be replaced before their nodes are drained, see --watch-nodes: %s", error)
+            log.warning("no drain or label of a node will be seen, see --watch-nodes: %s", error)
             return False
         except FAILURES as error:
             log.warning("the nodes could not be listed: %s", str(error) or type(error).__name__)

@@ -79,11 +79,15 @@ class Memory:
 
     def observer_of(self, spec: ElasticJobSpec) -> Observer:
         """The one that pods made from `spec` are read by."""
-        read_by = template_hash(spec), spec.drain.taints, spec.pod_failure_policy
-        if (self.observer.made_from, self.observer.drained, self.observer.policy) != read_by:
+        keys = spec.rank_order.topology_keys if spec.rank_order else ()
+        read_by = template_hash(spec), spec.drain.taints, spec.pod_failure_policy, keys
+        known = self.observer
+        if (known.made_from, known.drained, known.policy, known.topology_keys) != read_by:
             hint = None if self.template.problem else template.hint(spec)
-            made_from, drained, policy = read_by
-            self.observer = Observer(spec.trainer_container, made_from, hint=hint or "", drained=drained, policy=policy)
+            made_from, drained, policy, _ = read_by
+            self.observer = Observer(
+                spec.trainer_container, made_from, hint=hint or "", drained=drained, policy=policy, topology_keys=keys
+            )
         return self.observer
 
     def bounds_of(self, spec: ElasticJobSpec, workers: tuple[Worker, ...]) -> Spec:

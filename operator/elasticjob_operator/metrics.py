@@ -73,7 +73,8 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
     ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),
     ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
 )
-# not `namespace` and `job`: Prometheus itself gives these to what it scrapes
+REPORTED = "What the job's script reported last, by the name that it gave."
+# not `namespace`, `job` and `node`: Prometheus itself gives these to what it scrapes
 JOB_LABELS = ("job_namespace", "job_name")
 
 
@@ -92,6 +93,12 @@ class Jobs(Collector):
         for phase, count in sorted(Tally(one.phase for one in known).items()):
             jobs.add_metric([phase], count)
         yield jobs
+        avoided = GaugeMetricFamily(
+            PREFIX + "avoided_nodes", "Jobs whose new pods keep off the node.", labels=["node_name"]
+        )
+        for node, count in sorted(Tally(node for one in known for node in one.avoided_nodes).items()):
+            avoided.add_metric([node], count)
+        yield avoided
         if not self.each:
             return
         phases = GaugeMetricFamily(PREFIX + "job_phase", "1 for the job's phase.", labels=[*JOB_LABELS, "phase"])
@@ -103,6 +110,19 @@ class Jobs(Collector):
             for one in known:
                 gauge.add_metric([one.namespace, one.name], figure(one))
             yield gauge
+        yield from _reported(known)
+
+
+def _reported(known: Iterable[Figures]) -> Iterator[GaugeMetricFamily]:
+    steps = GaugeMetricFamily(PREFIX + "job_step", "The last step that the job's script reported.", labels=JOB_LABELS)
+    numbers = GaugeMetricFamily(PREFIX + "job_reported", REPORTED, labels=[*JOB_LABELS, "metric"])
+    for one in known:
+        if one.step is not None:
+            steps.add_metric([one.namespace, one.name], one.step)
+        for name, value in one.reported.items():
+            numbers.add_metric([one.namespace, one.name, name], value)
+    yield steps
+    yield numbers
 
 
 JOBS = Jobs()

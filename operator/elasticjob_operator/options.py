@@ -72,7 +72,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     flag("namespaces", "watch only these namespaces, separated by commas (default: all)", "")
     flag(
         "watch-nodes",
-        "watch the cluster's nodes, to replace workers before a node that is drained goes",
+        "watch the cluster's nodes, to replace workers before a node that is drained goes, and for their labels",
         "true",
         ("true", "false"),
     )

@@ -23,6 +23,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.job import bad_nodes
 from elasticjob_operator.job.cleanup import cleanup
 from elasticjob_operator.job.drain import is_over, still_draining
 from elasticjob_operator.job.expiry import Expired, expiry_of
@@ -103,11 +104,14 @@ class Reconciler:
         answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
         said = observer.said if spec.progress_deadline_seconds else {}
         hang = hang_of(spec, before, workers, said, memory.asked, clock.now())
-        workers = marked(hang, spec, workers)
+        wall_clock = _wall_clock()
+        workers = bad_nodes.freed(spec, before, marked(hang, spec, workers), observer.pods, wall_clock)
         state = state_of(before, clocks, answered=answered)
         allowance = memory.gang.allowance(spec, state, workers)
         bounds = memory.bounds_of(allowance.of(spec), workers)
         decision = decide(bounds, state, workers, clock.now())
+        failures = bad_nodes.noted(job["metadata"]["name"], spec, before, decision, observer.pods, wall_clock)
+        waits = waits_of(bounds, decision.state, workers, observer.waits)
         return Report(
             job=job,
             spec=spec,
@@ -118,10 +122,11 @@ class Reconciler:
             problem=memory.template.problem,
             refusal=memory.grants.problem or memory.pods.refusal,
             term=self._leadership.term,
-            now=_wall_clock(),
+            now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
-            waits=waits_of(bounds, decision.state, workers, observer.waits),
+            waits=bad_nodes.explained(waits, spec, failures),
             hang=hang,
+            node_failures=failures,
             allowance=allowance,
         )
 
@@ -138,7 +143,8 @@ class Reconciler:
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
         job, decision = report.job, report.decision
-        for event in (*report.hang.news, *decision.events):
+        of_nodes = tuple(bad_nodes.news(report.before, report.node_failures))
+        for event in (*report.hang.news, *decision.events, *of_nodes):
             fields = {"reason": event.reason, "round": decision.state.round}
             if event.cause:
                 fields["cause"] = event.cause
@@ -150,7 +156,7 @@ class Reconciler:
         news = memory.announced.news(decision.state.last_formed, report.before.reason, report.waits)
         for index, wait in news:
             self._announcer.announce(job, wait.reason, f"{wait.whose} {index}: {wait.sentence}", warning=wait.is_fault)
-        return [event.reason for event in decision.events] + [wait.reason for _, wait in news]
+        return [event.reason for event in (*decision.events, *of_nodes)] + [wait.reason for _, wait in news]
 
     def _measure(self, memory: Memory, report: Report, announced: list[str]) -> None:
         now = self._leadership.clock.now()
@@ -180,7 +186,7 @@ class Reconciler:
         given = await self._give(memory, report, soon=bool(new))
         if isinstance(given, Retry):
             return given
-        made = await memory.pods.create(job, spec, new, imports, spares)
+        made = await memory.pods.create(job, spec, new, imports, spares, bad_nodes.avoided(report.node_failures))
         return LookAgain(LOOK_SECONDS) if held_back and isinstance(made, Done) else made
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry:
@@ -216,6 +222,9 @@ class Reconciler:
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
         yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())
+        forgotten = bad_nodes.forgotten_in(report.spec, report.node_failures, report.now)
+        if forgotten is not None and not decision.state.ended:
+            yield LookAgain(forgotten)
         now, grace = self._leadership.clock.now(), report.spec.drain.grace_seconds
         yield from (LookAgain(left) for since in memory.draining.values() if (left := since + grace - now) > 0)
 

@@ -40,7 +40,13 @@ WHOLE: dict[str, dict[str, Any]] = {
         "apiVersion": API_VERSION,
         "kind": "ElasticJob",
         "spec": {"replicas": 1, "template": TEMPLATE},
-        "status": {"conditions": [CONDITION], "history": [ROUND], "rendezvous": {}, "progress": {}},
+        "status": {
+            "conditions": [CONDITION],
+            "history": [ROUND],
+            "nodeFailures": [{"node": "n", "time": TIME}],
+            "rendezvous": {},
+            "progress": {},
+        },
     },
     "elasticworkers": {
         "apiVersion": API_VERSION,

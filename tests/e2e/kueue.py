@@ -12,7 +12,7 @@ from e2e.disruption import CONTROL_PLANE
 from e2e.kube import CACHE, Namespace, Object, kubectl, run, succeed
 from e2e.schedule import lock
 
-MODULE = Path(__file__).resolve().parents[2] / "hack" / "cluster" / "kueue" / "go.mod"
+MODULE = Path(__file__).resolve().parents[2] / "hack/cluster/controllers/kueue/go.mod"
 VERSION = (re.findall(r"sigs.k8s.io/kueue (v\S+)", MODULE.read_text()) or [""])[0]
 IMAGE, CHART = f"elasticjob/kueue:{VERSION}", CACHE / f"kueue-{VERSION}"
 API = "kueue.x-k8s.io/v1beta2"

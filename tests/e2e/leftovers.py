@@ -2,7 +2,9 @@
 
 import json
 
+from e2e.adapter import forget
 from e2e.kube import run, succeed
+from e2e.kueue import let_go
 
 SECONDS = 60  # for all namespaces to go
 
@@ -11,6 +13,8 @@ def sweep(prefix: str) -> None:
     """Remove the namespaces whose names begin so, and the releases in them with what they have outside of them."""
     found = run("kubectl", "get", "namespaces", "--request-timeout=10s", "--output=name")
     names = [line.removeprefix("namespace/") for line in found.output.splitlines()]
+    forget()
+    let_go()
     if left := [name for name in names if name.startswith(prefix)]:
         for release in json.loads(succeed("helm", "list", "--all", "--all-namespaces", "--output=json")):
             if release["namespace"] in left:

@@ -3,7 +3,7 @@
 Every line that it prints names the group of workers that took the step together, so that a test can tell the
 training after a new round from the one before. Each step is reported as well. `touch /tmp/finish` in any worker ends
 it in success everywhere, `touch /tmp/grow` lets that one take 4 GiB, `touch /tmp/spin` lets it turn in a loop while
-the file is there.
+the file is there, `echo 300 > /tmp/queued` has it report so much work.
 """
 
 import os
@@ -24,7 +24,7 @@ SAVE_EVERY = 5
 FAIL_AT_STEP = int(os.environ.get("FAIL_AT_STEP", "0"))
 EXIT_CODE = int(os.environ.get("EXIT_CODE", "0"))  # with which the highest rank, and no other, ends at that step
 FINISH_SECONDS = [float(seconds) for seconds in os.environ.get("FINISH_SECONDS", "0").split(",")]
-FINISH, GROW, SPIN = Path("/tmp/finish"), Path("/tmp/grow"), Path("/tmp/spin")
+FINISH, GROW, SPIN, QUEUED = (Path("/tmp", name) for name in ("finish", "grow", "spin", "queued"))
 CHECKPOINT = Path("/checkpoints", os.environ["TORCHELASTIC_RUN_ID"])
 
 
@@ -39,7 +39,7 @@ def main() -> None:
         workers, finish = processes.sum(1, FINISH.exists())
         print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
         if elasticjob_torch:
-            elasticjob_torch.report(step=step, total=STEPS)
+            elasticjob_torch.report(step=step, total=STEPS, **queued())
         if step == FAIL_AT_STEP and not EXIT_CODE:
             raise RuntimeError(f"FAIL_AT_STEP is {step}")
         if step == FAIL_AT_STEP and rank == workers - 1:
@@ -55,6 +55,10 @@ def main() -> None:
     # by rank: how long this worker goes on after the last step, as if it saved a large model
     time.sleep(FINISH_SECONDS[min(rank, len(FINISH_SECONDS) - 1)])
     print("saved", flush=True)
+
+
+def queued() -> dict[str, float]:
+    return {"queued": float(QUEUED.read_text() or 0)} if QUEUED.exists() else {}
 
 
 def spin() -> None:

@@ -62,6 +62,7 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
         (*each("up", 0, 1, 2), *each("failed", 0, 1), ("time", 20.0, 2), ("time", 20.0, 2)),
     ),
     "three train, as one or three may": (replace(JOB, sizes=(1, 3)), each("up", 0, 1, 2)),
+    "three train, whose ranks are laid out by zones": (replace(JOB, rank_order=("zone",)), each("up", 0, 1, 2)),
     "two train, and a spare waits": (SPARE, each("up", 0, 1, 2)),
     "a spare has the place of a lost member": (SPARE, (*each("up", 0, 1, 2), *each("deleted", 1), *each("rejoin", 0))),
     "two of three are lost where two must be": (NEEDS_TWO, (*each("up", 0, 1, 2), *each("deleted", 0, 1))),

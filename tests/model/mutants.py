@@ -24,7 +24,9 @@ from model.mutations import Mutation
 from model.mutations_challenges import MUTATIONS as OF_CHALLENGES
 from model.mutations_draining import MUTATIONS as OF_DRAINING
 from model.mutations_hangs import MUTATIONS as OF_HANGS
+from model.mutations_nodes import MUTATIONS as OF_NODES
 from model.mutations_policy import MUTATIONS as OF_POLICY
+from model.mutations_ranks import MUTATIONS as OF_RANKS
 from model.mutations_sizes import MUTATIONS as OF_SIZES
 from model.mutations_spares import MUTATIONS as OF_SPARES
 from simulation.mutations_metrics import MUTATIONS as OF_METRICS
@@ -39,6 +41,8 @@ MUTATIONS = (
     *OF_HANGS,
     *OF_POLICY,
     *OF_SIZES,
+    *OF_NODES,
+    *OF_RANKS,
     *OF_OPERATOR,
     *OF_SIDECAR,
     *OF_METRICS,

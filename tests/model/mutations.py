@@ -22,6 +22,7 @@ DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, SIZES, MOVES = (
     f"core/elasticjob/rendezvous/{name}.py"
     for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "sizes", "transitions")
 )
+RANKS = "core/elasticjob/rendezvous/rank_order.py"
 AGREED, SIDECAR, MODES, OUTPUT, VIEW, STATUS = (
     "core/elasticjob/agreed.py",
     "sidecar/elasticjob_sidecar/membership/machine.py",
@@ -244,7 +245,7 @@ MUTATIONS = (
     ),
     Mutation(
         "survivors whose ranks are no more come among the newcomers by index",
-        BARRIER,
+        RANKS,
         "key=lambda one: (ranks.get(one.member, last), one.index)",
         "key=lambda one: one.index",
         "tests/unit/core/rendezvous/test_rendezvous.py",
@@ -469,8 +470,8 @@ MUTATIONS = (
     Mutation(
         "an agent that hangs explains a failure",
         LOSSES,
-        "            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member, training_failed=True)\n",
-        "            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member)\n",
+        "Loss.TRAINER_HUNG, why, was_member, training_failed=True,",
+        "Loss.TRAINER_HUNG, why, was_member,",
         "unit",
     ),
     Mutation(

@@ -107,7 +107,7 @@ MUTATIONS = (
     Mutation(
         "draining: a node's taints are read once",
         f"{OPERATOR}/job/observe.py",
-        " and known.taints == taints:",
+        " and known.node == node:",
         ":",
         OBSERVED,
     ),

@@ -8,8 +8,8 @@ MUTATIONS = (
     Mutation(
         "sizes: a round has all that have joined",
         BARRIER,
-        "members=in_rank_order(state, roster.joined[:size])",
-        "members=in_rank_order(state, roster.joined)",
+        "members=in_rank_order(spec, state, roster.joined[:size])",
+        "members=in_rank_order(spec, state, roster.joined)",
         TESTS,
     ),
     Mutation(

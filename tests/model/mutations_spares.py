@@ -1,6 +1,6 @@
 """Seeded mistakes in what concerns spares and the ranks of who stays, for `make mutants`; see `model.mutations`."""
 
-from model.mutations import AGREED, BARRIER, DECIDE, ROSTER, SIDECAR, STATUS, STEP, Mutation
+from model.mutations import AGREED, BARRIER, DECIDE, RANKS, ROSTER, SIDECAR, STATUS, STEP, Mutation
 
 TESTS, OPERATOR = "tests/unit/core/rendezvous/test_spares.py", "operator/elasticjob_operator"
 OPERATOR_TESTS = "tests/unit/operator/job/test_spares.py"
@@ -8,7 +8,7 @@ OPERATOR_TESTS = "tests/unit/operator/job/test_spares.py"
 MUTATIONS = (
     Mutation(
         "spares: survivors move up, and newcomers come last",
-        BARRIER,
+        RANKS,
         "if ranks.get(one.member, size) < size}",
         "if ranks.get(one.member, size) < 0}",
         TESTS,
@@ -121,8 +121,8 @@ MUTATIONS = (
     Mutation(
         "spares: a replacement is told as one",
         "core/elasticjob/rendezvous/reasons.py",
-        "if one not in known and one.index != before.index",
-        "if one not in known",
+        "if one.member not in known and one.index != before.index",
+        "if one.member not in known",
         TESTS,
     ),
     Mutation(

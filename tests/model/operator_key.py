@@ -44,6 +44,7 @@ def key_of(world: World) -> tuple[Any, ...]:
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
                 (worker.disrupted, worker.outdated, worker.draining, worker.unready, worker.hung != ""),
                 matched_key(worker.matched),
+                worker.topology,
                 min(worker.crashes, spec.max_restarts + 1),
                 names[worker.id],
                 _request(worker.request, last_formed, worker.id in members),
@@ -54,7 +55,7 @@ def key_of(world: World) -> tuple[Any, ...]:
             )
         )
     return (
-        (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.suspend, world.unseen),
+        (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.rank_order, spec.suspend, world.unseen),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
         (bool(state.reason), bool(state.failure), matched_key(state.matched), state.planned),
         _named(state.participants, names),

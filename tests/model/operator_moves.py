@@ -56,7 +56,17 @@ def with_record(world: World, worker: Worker) -> Worker:
         doubts=(),
         answer=0,
         hung="",
+        topology=_place(world, worker),
     )
+
+
+def _place(world: World, worker: Worker) -> tuple[str, ...]:
+    """Its zone and its node, where ranks are laid out by them: neighbouring indices are apart, and so is each pod from
+    the one that it replaces."""
+    if not world.spec.rank_order:
+        return ()
+    zone = ("near", "far", "near", "")[(worker.index + worker.replacement) % 4]
+    return (zone, f"{zone} node")
 
 
 def comes_up(world: World, worker: Worker) -> Worker | None:

@@ -30,12 +30,12 @@ must_know(Failures, "in_a_row before_any_round since why")
 must_know(
     Worker,
     "index replacement pod deleting crashes id address request heartbeat doubts answer detail invalid disrupted "
-    "outdated draining unready hung matched",
+    "outdated draining unready hung matched topology",
 )
 must_know(
     Spec,
     "replicas spares min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost silence restart_reset "
-    "starts_torchrun sizes",
+    "starts_torchrun sizes rank_order",
 )
 
 

@@ -84,7 +84,8 @@ class Judge:
         if is_now.rendezvous.reason != was.rendezvous.reason and is_now.rendezvous.reason.endswith("its pod is gone"):
             self._check_gone(meta, was, is_now)
         clocks = Clocks(opened=0.0, formed=0.0)
-        for why in history_violations(state_of(was, clocks), state_of(is_now, clocks)):
+        ranks_move = "rankOrder" in change.new["spec"]
+        for why in history_violations(state_of(was, clocks), state_of(is_now, clocks), ranks_move=ranks_move):
             self.complain(f"job {meta['name']}: two statuses that follow each other break a rule: {why}")
         self.writes[meta["uid"]] = self.writes.get(meta["uid"], 0) + 1
 

@@ -12,6 +12,7 @@ from simulation.network import Network
 from simulation.pods import PodRun
 from simulation.store import Change, Object
 
+ZONE = "topology.kubernetes.io/zone"
 TAINT_SECONDS = (40.0, 75.0)  # until the pods of a lost node are deleted
 FORCE_SECONDS = (5.0, 120.0)  # and until somebody removes those that no kubelet does
 
@@ -81,7 +82,8 @@ class Cluster:
             found = self.server.get("pods", *place)
             if found is None or found["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in found["metadata"]:
                 return
-            free = [node for node in self.nodes if self._takes(node)] if self.scheduling else []
+            nodes = [node for node in self.nodes if node.name not in _forbidden(found)]
+            free = [node for node in nodes if self._takes(node)] if self.scheduling else []
             if free:
                 break
             if self.scheduling and not told:
@@ -102,7 +104,7 @@ class Cluster:
 
     def add_node(self, name: str, capacity: int, skew: float) -> None:
         self.nodes.append(Node(name, capacity, skew))
-        meta = {"name": name, "namespace": ""}
+        meta = {"name": name, "namespace": "", "labels": {ZONE: f"zone-{len(self.nodes) % 2}"}}
         self.server.create("nodes", {"kind": "Node", "metadata": meta, "spec": {}, "status": {}}, "kubelet")
 
     def cordon(self, node: Node, cordoned: bool = True) -> None:
@@ -190,9 +192,16 @@ def _bound(pod: Object, node: str) -> None:
 def _avoided(pod: Object) -> set[str]:
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-    return {
-        value
-        for one in preferred
-        for field in one["preference"].get("matchFields", ())
-        for value in (field["values"] if field["operator"] == "NotIn" else ())
-    }
+    return {node for one in preferred for node in _others_than(one["preference"])}
+
+
+def _forbidden(pod: Object) -> set[str]:
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    return {node for term in required.get("nodeSelectorTerms", ()) for node in _others_than(term)}
+
+
+def _others_than(term: Object) -> set[str]:
+    """The nodes whose names a term of the operator's excludes."""
+    fields = (field for field in term.get("matchFields", ()) if field["operator"] == "NotIn")
+    return {value for field in fields for value in field["values"]}

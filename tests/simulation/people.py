@@ -14,6 +14,7 @@ from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
 from simulation.api_server import Reply
 from simulation.containers import Plan
 from simulation.judge import BY_HAND, GRANTS
+from simulation.kubelets import ZONE
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
@@ -82,6 +83,8 @@ def new_job(dice: Random, name: str) -> tuple[Object, Plan]:
         },
         "template": {"spec": pod},
     }
+    if rejoin == 60:
+        spec["rankOrder"] = {"topologyKeys": [ZONE]}
     if dice.random() < 0.5:
         spec["drain"] = {"graceSeconds": dice.choice((0, 5, 30))}
     if dice.random() < 0.3:
@@ -90,6 +93,13 @@ def new_job(dice: Random, name: str) -> tuple[Object, Plan]:
         spec["ttlSecondsAfterFinished"] = dice.choice((0, 5, 30))
     if dice.random() < 0.1:
         spec["suspend"] = True
+    if dice.random() < 0.5:
+        seconds = dice.choice((5, 30, 300))
+        spec["avoidNodes"] = {
+            "failures": dice.choice((1, 1, 2)),
+            "forSeconds": seconds,
+            "required": dice.random() < 0.3,
+        }
     meta = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": meta, "spec": spec}, new_plan(dice)
 

@@ -49,5 +49,6 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         now=changes.pop("now", NOW),
         waits=changes.pop("waits", {}),
         hang=changes.pop("hang", Hang()),
+        node_failures=changes.pop("node_failures", ()),
         allowance=changes.pop("allowance", UNLIMITED),
     )

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from elasticjob.api import NodeFailures
 from elasticjob_cli.output.console import table
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.members import Member, members_of
@@ -26,6 +27,8 @@ def status_view(look: Look, rates: Mapping[str, float]) -> list[RenderableType]:
         parts.append(Text(reply.paragraph, style="" if look.status.phase == "Complete" else "yellow"))
     if members:
         parts += [Text(""), _members(members)]
+    if look.status.node_failures:
+        parts += [Text(""), _nodes(look.status.node_failures)]
     if rounds:
         parts += [Text(""), rounds_view(rounds)]
     if found := goodput(look, rounds):
@@ -49,6 +52,7 @@ def status_json(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
         "progress": look.status.progress.dump() if look.status.progress else None,
         "members": [member.as_json() for member in members_of(look, rates)],
         "missing": [worker.index for worker in look.missing],
+        "nodeFailures": [one.dump() for one in look.status.node_failures],
         "rounds": [one.as_json() for one in rounds],
         "goodput": found.as_json() if found else None,
         "why": reply.as_json(),
@@ -141,6 +145,12 @@ def goodput_view(found: Goodput) -> RenderableType:
     return Text(
         f"Since {since} it trained for {length(found.trained)}{share} and lost {length(found.lost)} between rounds."
     )
+
+
+def _nodes(failures: Sequence[NodeFailures]) -> RenderableType:
+    """On which nodes workers have failed, the last one first."""
+    rows = [(one.node, one.failures, one.pod, one.avoided_until) for one in reversed(failures)]
+    return table(["NODE", ">FAILURES", "LAST", "AVOIDED UNTIL"], rows)
 
 
 def _headline(look: Look) -> Text:

@@ -168,7 +168,7 @@ OF_WORKER = (
         Cause.QUEUED,
         pod.queued,
         "which {wait} for quota: {said}",
-        "Kueue starts {this} pod{s} when its queue has room: `kubectl describe workloads.kueue.x-k8s.io` says what is missing.",
+        "Its queue has no room: `kubectl describe workloads.kueue.x-k8s.io` says what is missing.",
         stuck=True,
     ),
     WorkerRow(

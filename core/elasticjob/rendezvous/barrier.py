@@ -18,9 +18,9 @@ a spare: who joins first has the places.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from elasticjob.members import Member
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
+from elasticjob.rendezvous.rank_order import in_rank_order
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, roster_of
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, PolicyAction, RequestType
@@ -47,22 +47,8 @@ def judge(spec: Spec, state: State, workers: Collection[Worker], now: float) -> 
     arrived = roster.all_arrived or (late and not awaits_members(state, roster))
     if arrived and not _saves(state, workers):
         size = largest_size(spec, state, len(roster.joined))
-        return Verdict(members=in_rank_order(state, roster.joined[:size]))
+        return Verdict(members=in_rank_order(spec, state, roster.joined[:size]))
     return Verdict(min_reached=since)
-
-
-def in_rank_order(state: State, joined: Collection[Worker]) -> tuple[Worker, ...]:
-    """Who stays keeps its rank, as far as the round is large enough. The others fill the free ranks: survivors in the
-    order that they had, then newcomers by index (a number: worker 10 comes after worker 2)."""
-    ranks: dict[Member | None, int] = {member: rank for rank, member in enumerate(state.participants)}
-    size, last = len(joined), len(ranks)
-    stay = {ranks[one.member]: one for one in joined if ranks.get(one.member, size) < size}
-    move = sorted(
-        (one for one in joined if ranks.get(one.member, size) >= size),
-        key=lambda one: (ranks.get(one.member, last), one.index),
-    )
-    others = iter(move)
-    return tuple(stay[rank] if rank in stay else next(others) for rank in range(size))
 
 
 def awaits_members(state: State, roster: Roster) -> bool:

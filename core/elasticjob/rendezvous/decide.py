@@ -21,7 +21,7 @@ from elasticjob.rendezvous.losses import (
     stopped_untold,
 )
 from elasticjob.rendezvous.model import Beat, Decision, PodState, Spec, State, Worker
-from elasticjob.rendezvous.reasons import of_spares, why_reopened, why_told
+from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
     STUCK,
     Roster,
@@ -48,7 +48,7 @@ def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> D
             break
         rule(step)
     step.count_waiting()
-    return Decision(step.state, step.wake_at(), tuple(step.events), step.formed_after)
+    return step.decision()
 
 
 def note_finished(step: Step) -> None:
@@ -195,7 +195,7 @@ def break_round(step: Step) -> None:
     told = all(one.member in step.state.leaving for one in broken)
     cause, reason = why_told(step.spec, step.state, step.workers, first) if told else (first.cause, first.why)
     step.open_round(ROUND_BROKEN, cause, reason, warning=first.counted)
-    step.set(failure=first.why if first.counted else "", planned=told)
+    step.note_end(first, planned=told)
 
 
 def explain_failure(step: Step) -> None:
@@ -281,7 +281,7 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     participants = tuple(worker.member for worker in members if worker.member)
     begins = {"": (RoundCause.FIRST_FORMATION, "first formation"), "suspended": (RoundCause.RESUMED, "resumed")}
     cause, reason = begins.get(state.reason, (state.cause or RoundCause.OTHER, state.reason))
-    reason += of_spares(step.spec, state, participants)
+    reason += of_ranks(step.spec, state, members)
     step.formed_after = step.now - state.clocks.opened
     message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
     step.move(ROUND_FORMED, cause, reason, message)

@@ -312,7 +312,7 @@ class Step:
 
     def deserted(self) -> bool:
         """While a round forms: whether a member of the last one has stopped in another way than it was told to."""
-        return any(self._deserts(member) for member in self.after.participants if member.index not in self.after.done)
+        return any(self._deserts(member) for member in self.before.participants if member.index not in self.after.done)
 
     def _deserts(self, member: Member) -> bool:
         worker = next((worker for worker in self.workers if worker.member == member), None)

@@ -10,6 +10,7 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.history import history_violations, newly_formed
 from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
+from elasticjob.rendezvous.rank_invariants import neighbours_are_near
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType
 
@@ -20,7 +21,9 @@ EVENTS = {move.event for move in MOVES}
 def violations(spec: Spec, before: State, workers: Iterable[Worker], decision: Decision) -> list[str]:
     """Every rule that one step from `before` breaks, in words; empty when all is well."""
     step = Step(spec, before, tuple(workers), decision)
-    return [found for check in STEP for found in check(step)] + history_violations(before, decision.state)
+    return [found for check in STEP for found in check(step)] + history_violations(
+        before, decision.state, ranks_move=bool(spec.rank_order)
+    )
 
 
 def moves_are_in_the_table(step: Step) -> Iterator[str]:
@@ -347,6 +350,7 @@ STEP = (
     formed_without_the_lost,
     formed_of_what_was_saved,
     formed_between_the_bounds,
+    neighbours_are_near,
     waiting_is_counted,
     rounds_end_for_a_cause,
     plans_hold_while_all_live,

@@ -29,7 +29,7 @@ class Lost:
 
     `was_member`: it was in the last formed round. `training_failed`: the fault is the training's own.
     `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not. `ignored`: the job's policy
-    says that it does not count.
+    says that it does not count. `speaks_of_node`: it counts as a failure of who ran on that node.
     """
 
     index: int
@@ -40,6 +40,7 @@ class Lost:
     training_failed: bool = False
     failed_by_itself: bool = False
     ignored: bool = False
+    speaks_of_node: bool = False
 
 
 class Break(NamedTuple):
@@ -61,22 +62,25 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
         pod_key, was_member = worker.pod_key, worker.member in members
         if fault := _pod_fault(spec, state, worker, was_member):
             failed_by_itself = _failed_by_itself(spec, state, worker)
+            ignored = worker.matched is not None and worker.matched.action is PolicyAction.IGNORE
             yield Lost(
                 *pod_key,
                 *fault,
                 was_member,
                 training_failed=was_member and _training_failed(spec, state, worker),
                 failed_by_itself=failed_by_itself,
-                ignored=worker.matched is not None and worker.matched.action is PolicyAction.IGNORE,
+                ignored=ignored,
+                # a node of which nothing is heard loses its pods by others' hands
+                speaks_of_node=not ignored and (failed_by_itself or (worker.deleting and worker.unready)),
             )
         elif (silence := unanswered_for(spec, state, worker, now)) is not None:
-            yield Lost(*pod_key, Loss.NO_ANSWER, f"no answer for {silence:g} s", was_member)
+            yield Lost(*pod_key, Loss.NO_ANSWER, f"no answer for {silence:g} s", was_member, speaks_of_node=True)
         elif worker.invalid and now - state.clocks.invalid.get(pod_key, now) >= spec.patience:
             why = f"its ElasticWorker has been invalid for {spec.patience:g} s: {worker.invalid}"
             yield Lost(*pod_key, Loss.INVALID_RECORD, why, was_member)
         elif was_member and _hangs(spec, state, worker, now):
             why = f"its trainer has neither joined again nor left within {spec.rejoin:g} s"
-            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member, training_failed=True)
+            yield Lost(*pod_key, Loss.TRAINER_HUNG, why, was_member, training_failed=True, speaks_of_node=True)
     if state.phase is RendezvousPhase.FORMED:
         for member in state.participants:
             if member.index not in present and member.index not in done:
@@ -171,11 +175,12 @@ def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:
 
 
 def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
-    if worker.member != member or worker.request is None:
-        return False
     request, leaves = worker.request, member in state.leaving
-    left = worker.pod is PodState.SUCCEEDED or (request.cause == Cause.POD_STOPPING and not worker.deleting)
-    if leaves and left:
+    if worker.member == member and leaves and worker.pod is PodState.SUCCEEDED:
+        return True
+    if worker.member != member or request is None:
+        return False
+    if leaves and request.cause == Cause.POD_STOPPING and not worker.deleting:
         return True
     ended = worker.deleting or worker.pod in (PodState.CRASH_LOOP, PodState.FAILED, PodState.OOM_KILLED)
     if ended or request.type is RequestType.LEAVE or not (leaves or is_current(state, worker)):

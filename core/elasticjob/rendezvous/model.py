@@ -20,7 +20,9 @@ class Spec:
     `worker_lost` is the time for doubt and proof, `silence` that without a heartbeat after which anybody is doubted.
 
     `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
-    `sizes` are those that a round may have, at most `replicas`; where there are none any will do.
+    `sizes` are those that a round may have, at most `replicas`; where there are none any will do. `rank_order`: the
+    keys of the nodes' labels by which ranks are laid out, the largest domain first; where there are none who stays
+    keeps its rank.
     """
 
     replicas: int
@@ -36,6 +38,7 @@ class Spec:
     restart_reset: float = 3600
     starts_torchrun: bool = True
     sizes: tuple[int, ...] = ()
+    rank_order: tuple[str, ...] = ()
 
     @property
     def patience(self) -> float:
@@ -97,7 +100,8 @@ class Worker:
     node any more. `hung`: how the training hangs, where the round is to be restarted for this member. `doubts` are
     members of which it hears nothing, and `answer` is the number of the last challenge that it answered, 0 before the
     first, None where its sidecar knows no challenges. `matched`: what the job's policy for failures says of it, once it
-    has stopped.
+    has stopped. `topology`: with `rank_order`, what its node says for those keys, empty where nothing is known, and the
+    node's name.
     """
 
     index: int
@@ -119,6 +123,7 @@ class Worker:
     unready: bool = False
     hung: str = ""
     matched: Matched | None = None
+    topology: tuple[str, ...] = ()
 
     @property
     def pod_key(self) -> PodKey:
@@ -255,17 +260,27 @@ class Event(NamedTuple):
     cause: str = ""
 
 
+class Failed(NamedTuple):
+    """A pod that has failed by itself, or whose node has. `judged`: it counts, as the worker is lost by it; else the
+    round has ended by it, and it is judged with `State.failure`."""
+
+    pod: PodKey
+    judged: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The next state; when to ask again even if nothing happens; what happened, for people.
 
-    `formed_after` is set by the step that formed a round: seconds since the round was opened.
+    `formed_after` is set by the step that formed a round: seconds since the round was opened. `failed`: what this step
+    has found, for those who look after nodes; no rule reads it.
     """
 
     state: State
     wake_at: float | None = None
     events: tuple[Event, ...] = ()
     formed_after: float | None = None
+    failed: tuple[Failed, ...] = ()
 
 
 # A failure of the training itself, as opposed to the loss of what it runs on.

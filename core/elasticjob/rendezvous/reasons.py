@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from elasticjob.members import Member
 from elasticjob.rendezvous.losses import Break
 from elasticjob.rendezvous.model import Spec, State, Worker
+from elasticjob.rendezvous.rank_order import in_words
 from elasticjob.rendezvous.roster import Roster
 from elasticjob.terms import RoundCause
 
@@ -39,15 +40,20 @@ def _workers(those: Sequence[Worker]) -> str:
     return f"worker{'s' * (len(those) > 1)} {', '.join(str(worker.index) for worker in those)}"
 
 
-def of_spares(spec: Spec, state: State, members: tuple[Member, ...]) -> str:
+def of_ranks(spec: Spec, state: State, members: Sequence[Worker]) -> str:
+    """What is new of who has which rank in the round that is formed of `members`."""
+    if spec.rank_order:
+        return in_words(spec, members)
+    return _of_spares(state, members) if spec.spares else ""
+
+
+def _of_spares(state: State, members: Sequence[Worker]) -> str:
     """Which spares take ranks that were others': a spare had joined before the last round ended."""
-    if not spec.spares:
-        return ""
-    known = set(state.participants)
+    known: set[Member | None] = set(state.participants)
     changed = [
         (one.index, rank)
         for rank, (one, before) in enumerate(zip(members, state.participants, strict=False))
-        if one not in known and one.index != before.index
+        if one.member not in known and one.index != before.index
     ]
     if not changed:
         return ""

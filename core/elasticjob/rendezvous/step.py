@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due, forgotten
 from elasticjob.rendezvous.challenges import able, moments
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.losses import Lost
-from elasticjob.rendezvous.model import Clocks, Event, Spec, State, Worker
+from elasticjob.rendezvous.losses import Break, Lost
+from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, has_joined, roster_of
 from elasticjob.rendezvous.transitions import moved
-from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 
 _, FORMED, CLOSED = RendezvousPhase
 
@@ -26,6 +26,7 @@ class Step:
         self.events: list[Event] = []
         self.formed_after: float | None = None
         self.lost: dict[int, Lost] = {}
+        self.failed: list[Failed] = []
         self._pod_keys = {worker.pod_key for worker in workers}
         self._roster: tuple[State, Roster] | None = None
 
@@ -61,6 +62,8 @@ class Step:
         """Also counts a pod that failed by itself: its index waits longer for the next one each time."""
         self.give_up(lost.index, lost.replacement)
         self.lost[lost.index] = lost
+        if lost.speaks_of_node:
+            self.failed.append(Failed((lost.index, lost.replacement), judged=True))
         message = f"worker {lost.index} lost: {lost.why}"
         if lost.failed_by_itself:
             known = self.state.clocks.failures
@@ -71,6 +74,14 @@ class Step:
             if delay := delay_of(failures):
                 message += f"; it is failure {failures.in_a_row} in a row, and the next pod is made in {delay:g} s"
         self.announce("WorkerLost", message, warning=True, cause=lost.cause)
+
+    def note_end(self, first: Break, *, planned: bool) -> None:
+        """That the round has ended by `first`; if that is a failure, it is judged later. A loss speaks for itself; of a
+        training that hangs it is not sure whose fault it is."""
+        self.set(failure=first.why if first.counted else "", planned=planned)
+        index = first.member.index
+        if first.counted and index not in self.lost and first.cause != RoundCause.TRAINING_HUNG:
+            self.failed.append(Failed((index, self.state.replacements.get(index, 0)), judged=False))
 
     def move(self, event: str, cause: str, reason: str, message: str, *, warning: bool = False) -> None:
         """The one way to another phase; a failure is judged before it."""
@@ -94,6 +105,10 @@ class Step:
         # none of them is a member: one that joins again has broken the round by now
         spares = sum(has_joined(self.state, worker) for worker in self.roster.spares)
         self.set(waiting=len(self.roster.joined), spares=spares)
+
+    def decision(self) -> Decision:
+        """What the step has come to."""
+        return Decision(self.state, self.wake_at(), tuple(self.events), self.formed_after, tuple(self.failed))
 
     def wake_at(self) -> float | None:
         """The next moment at which time alone can change something."""

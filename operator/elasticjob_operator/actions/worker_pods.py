@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
 from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
@@ -54,16 +54,18 @@ class WorkerPods:
         pod_keys: Iterable[PodKey],
         imports: str = "",
         spares: Container[int] = (),
+        avoided: Collection[str] = (),
     ) -> Done | Retry | LookAgain:
         """Makes the pods with these keys; some may have to be tried again. `imports`: as `render_pod` takes it;
-        `spares`: the indices of those that have no place."""
+        `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
         due = self._refusals.due(pod_keys, clock())
         nodes = nodes_of_indices(self._view(job)) if due else {}
         answers = await _all(
-            self._create(job, spec, batch, nodes, imports, *pod_key, spare=pod_key[0] in spares) for pod_key in due
+            self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
+            for pod_key in due
         )
         again = self._refusals.note(dict(zip(due, answers, strict=True)), clock())
         index, refusal = self._refusals.first or (0, None)
@@ -80,6 +82,7 @@ class WorkerPods:
         spec: ElasticJobSpec,
         batch: str,
         nodes: Mapping[str, set[str]],
+        avoided: Collection[str],
         imports: str,
         index: int,
         number: int,
@@ -87,9 +90,18 @@ class WorkerPods:
         spare: bool,
     ) -> Answer:
         async with self._slots.of(_key(job)):
-            avoid = nodes.get(str(index), ())
+            keep_off = avoided if spec.avoid_nodes and spec.avoid_nodes.required else ()
             pod = render_pod(
-                job, spec, index, number, self._image, batch=batch, avoid=avoid, imports=imports, spare=spare
+                job,
+                spec,
+                index,
+                number,
+                self._image,
+                batch=batch,
+                avoid={*nodes.get(str(index), ()), *avoided}.difference(keep_off),
+                keep_off=keep_off,
+                imports=imports,
+                spare=spare,
             )
             try:
                 self._cache.note_pod(await self._kube.create_pod(pod))

@@ -9,6 +9,7 @@ from elasticjob.api import JOB_LABEL
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.job.drain import Taint, taints_of
+from elasticjob_operator.job.topology import Labels, labels_of
 from elasticjob_operator.job.view import JobView
 
 
@@ -22,7 +23,8 @@ class Key(NamedTuple):
 class Cache:
     def __init__(self) -> None:
         self._taints: dict[str, tuple[Taint, ...]] = {}
-        self._views: dict[Key, JobView] = defaultdict(lambda: JobView(taints=self._taints))
+        self._labels: dict[str, Labels] = {}
+        self._views: dict[Key, JobView] = defaultdict(lambda: JobView(taints=self._taints, labels=self._labels))
 
     def view(self, key: Key) -> JobView:
         return self._views[key]
@@ -71,8 +73,13 @@ class Cache:
         return key, is_news
 
     def note_node(self, node: Object, *, deleted: bool = False) -> list[Key]:
-        """Returns the jobs with pods there, if its taints have changed: all else of a node changes often."""
+        """Returns the jobs with pods there, if its taints have changed: all else of a node changes often, or waits for
+        the next round."""
         name, taints = node["metadata"]["name"], () if deleted else taints_of(node)
+        if deleted:
+            self._labels.pop(name, None)
+        else:
+            self._labels[name] = labels_of(node)
         if self._taints.get(name, ()) == taints:
             return []
         if taints:

@@ -10,7 +10,17 @@ from typing import NamedTuple
 from elasticjob.api import PodFailurePolicy, RequestType, WorkerRequest
 from elasticjob.failure_policy import OnExitCodes, PolicyRule
 from elasticjob.objects import Object
-from elasticjob.pods import SIDECAR, condition, container, containers, crash_before, disruption, ended, how_it_ended, waiting
+from elasticjob.pods import (
+    SIDECAR,
+    condition,
+    container,
+    containers,
+    crash_before,
+    disruption,
+    ended,
+    how_it_ended,
+    waiting,
+)
 from elasticjob.rendezvous import Matched
 from elasticjob.terms import Cause
 from elasticjob_operator.job.waiting import joined

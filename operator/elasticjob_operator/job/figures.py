@@ -1,5 +1,6 @@
 """How one job stands, in numbers, for the metrics that are kept for each. Pure."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from elasticjob.members import Members
@@ -23,12 +24,15 @@ class Figures(NamedTuple):
     restarts: int
     max_restarts: int
     invalid_records: int
+    step: int | None
+    reported: Mapping[str, float]
+    avoided_nodes: tuple[str, ...]
 
 
 def figures_of(job: Object) -> Figures:
     """The API server has filled in the spec's defaults; a job without a status is a new one."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
-    agreed = status.get("rendezvous") or {}
+    agreed, progress = status.get("rendezvous") or {}, status.get("progress") or {}
     finished = {member.index for member in _members(agreed.get("finished"))}
     closed = agreed.get("outcome") == Outcome.CLOSED  # its last round trains on
     invalid = any(
@@ -48,7 +52,18 @@ def figures_of(job: Object) -> Figures:
         restarts=status.get("restarts", 0),
         max_restarts=spec.get("maxRestarts", 3),
         invalid_records=int(invalid),
+        step=progress.get("step"),
+        reported=progress.get("metrics") or {},
+        avoided_nodes=() if _has_ended(status) else _avoided(status),
     )
+
+
+def _has_ended(status: Object) -> bool:
+    return status.get("phase") in ("Complete", "Failed")
+
+
+def _avoided(status: Object) -> tuple[str, ...]:
+    return tuple(one["node"] for one in status.get("nodeFailures") or () if one.get("avoidedUntil"))
 
 
 def _members(text: Any) -> Members:

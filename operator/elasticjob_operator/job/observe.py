@@ -23,6 +23,7 @@ from elasticjob.text import plain
 from elasticjob_operator.job.drain import Taint, draining_by
 from elasticjob_operator.job.failure_policy import matched_rule
 from elasticjob_operator.job.records import Reading, problems_among, read_record
+from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
 from elasticjob_operator.objects.pods import hash_of
@@ -32,12 +33,12 @@ OUT = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED, PodSt
 
 
 class ObservedPod(NamedTuple):
-    """A pod with its record and the taints of its node, and what was read of them; no worker where the pod is none of
-    the job's. `wait`: why it is not there yet, or is not to stay."""
+    """A pod with its record, the taints of its `node` and where that is, and what was read of them; no worker where the
+    pod is none of the job's. `wait`: why it is not there yet, or is not to stay."""
 
     pod: Object
     record: Object | None
-    taints: tuple[Taint, ...]
+    node: tuple[tuple[Taint, ...], tuple[str, ...]]
     reading: Reading
     worker: Worker | None
     ready: bool
@@ -46,9 +47,9 @@ class ObservedPod(NamedTuple):
 
 class Observer:
     """Observes one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
-    `made_from`; `hint` says what is odd about its command, `drained` are the taints of nodes that are about to go, and
-    `policy` says what failures mean. Reads again only what has changed: objects in a view are replaced, never
-    changed."""
+    `made_from`; `hint` says what is odd about its command, `drained` are the taints of nodes that are about to go,
+    `policy` says what failures mean, and ranks are laid out by the labels `topology_keys` of nodes. Reads again only
+    what has changed: objects in a view are replaced, never changed."""
 
     def __init__(
         self,
@@ -58,9 +59,10 @@ class Observer:
         hint: str = "",
         drained: tuple[str, ...] = (),
         policy: PodFailurePolicy | None = None,
+        topology_keys: tuple[str, ...] = (),
     ) -> None:
         self.trainer, self.made_from, self.hint = trainer, made_from, hint
-        self.drained, self.policy = drained, policy
+        self.drained, self.policy, self.topology_keys = drained, policy, topology_keys
         self._seen: dict[str, ObservedPod] = {}
 
     @property
@@ -105,15 +107,17 @@ class Observer:
 
     def _look(self, name: str, pod: Object, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
-        node = pod["spec"].get("nodeName", "")
-        taints = view.taints.get(node, ())
-        if known is not None and known.pod is pod and known.record is record and known.taints == taints:
+        name_of_node = pod["spec"].get("nodeName", "")
+        taints = view.taints.get(name_of_node, ())
+        topology = topology_of(name_of_node, view.labels.get(name_of_node, {}), self.topology_keys)
+        node = taints, topology
+        if known is not None and known.pod is pod and known.record is record and known.node == node:
             return known
         assert view.job is not None
         job = view.job["metadata"]
         pod_key = pod_key_of(job["name"], name)
         if pod_key is None or not is_owned_by(pod, job["uid"]):
-            return ObservedPod(pod, record, taints, Reading(), None, False)
+            return ObservedPod(pod, record, node, Reading(), None, False)
         reading = read_record(record, pod, pod_key[0], job["name"])
         asked = reading.record is not None and reading.record.spec.request is not None
         wait = wait_of(pod, self.trainer, asked=asked)
@@ -122,8 +126,9 @@ class Observer:
         worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait, self.policy)
         if taint := draining_by(taints, pod, self.drained):
             worker = replace(worker, draining=True)
-            wait = wait or Wait(Reason.NODE_DRAINING, f"its node {node} is about to go ({taint})")
-        return ObservedPod(pod, record, taints, reading, worker, is_ready(pod), wait)
+            wait = wait or Wait(Reason.NODE_DRAINING, f"its node {name_of_node} is about to go ({taint})")
+        worker = replace(worker, topology=topology) if topology else worker
+        return ObservedPod(pod, record, node, reading, worker, is_ready(pod), wait)
 
 
 def is_owned_by(body: Object, uid: str) -> bool:

@@ -47,6 +47,7 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
         status.replacements,
         status.term,
         status.restarts,
+        status.node_failures,
     )
 
 

@@ -13,6 +13,7 @@ from elasticjob.api import (
     ElasticJobStatus,
     MatchedRule,
     Members,
+    NodeFailures,
     Progress,
     RendezvousStatus,
     RoundRecord,
@@ -64,6 +65,7 @@ class Report(NamedTuple):
     progress: Progress | None = None
     waits: Mapping[int, Wait] = MappingProxyType({})
     hang: Hang = Hang()
+    node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
 
     @property
@@ -122,6 +124,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         ),
         replacements=dict(state.replacements),
         progress=report.progress,
+        node_failures=report.node_failures,
         history=_history(report),
     )
 

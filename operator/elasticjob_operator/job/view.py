@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 from elasticjob.objects import Object
 from elasticjob_operator.job.drain import Taint
+from elasticjob_operator.job.topology import Labels
 
 
 @dataclass(slots=True)
 class JobView:
     """The newest known form of a job and of what belongs to it, by name; `gone` are the uids that a listing missed.
 
-    `taints`: those of all nodes that have any, by the node's name.
+    `taints`: those of all nodes that have any, by the node's name; `labels`: those of all nodes.
 
     `heard`: when the first news since the last step came in, in monotonic seconds.
     """
@@ -20,5 +21,6 @@ class JobView:
     pods: dict[str, Object] = field(default_factory=dict)
     workers: dict[str, Object] = field(default_factory=dict)
     taints: Mapping[str, tuple[Taint, ...]] = field(default_factory=dict)
+    labels: Mapping[str, Labels] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     heard: float | None = None

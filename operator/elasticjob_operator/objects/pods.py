@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -26,9 +26,11 @@ PLUGIN_PATH = "/elasticjob/trainer"
 PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
+KEPT_OFF = f"{GROUP}/kept-off-nodes"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
 # The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
 # process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
@@ -107,6 +109,12 @@ def hash_of(pod: Object) -> str | None:
     return annotations.get(TEMPLATE_HASH)
 
 
+def kept_off(pod: Object) -> frozenset[str]:
+    """The nodes that the pod may not go to, whatever room there is."""
+    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
+    return frozenset(filter(None, annotations.get(KEPT_OFF, "").split(",")))
+
+
 def render_pod(
     job: Object,
     spec: ElasticJobSpec,
@@ -116,11 +124,13 @@ def render_pod(
     *,
     batch: str,
     avoid: Iterable[str] = (),
+    keep_off: Collection[str] = (),
     imports: str = "",
     spare: bool = False,
 ) -> Object:
     """The pod of worker `index`, `replacement` pods after its first; not on the nodes `avoid`, if others have room, and
-    if it is made as a `spare`, not beside another of the job's: a node that is lost takes no member and its spare.
+    never on `keep_off`. One that is made as a `spare` is not beside another of the job's, if others have room: a node
+    that is lost takes no member and its spare.
 
     `batch` tells it from a pod of the same name that was made at another time. `imports`: the modules that the job's
     script imports, as far as they are known; for processes that are kept for the next round.
@@ -147,8 +157,11 @@ def render_pod(
     pod["tolerations"] = [*tolerations, *_node_lost_tolerations(tolerations)]
     for node in sorted(avoid):
         _avoid(pod, node)
+    if keep_off:
+        _keep_off(pod, sorted(keep_off))
     if spare:
         _keep_apart(pod, meta["name"])
+    annotations = {TEMPLATE_HASH: template_hash(spec)} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -156,7 +169,7 @@ def render_pod(
             "name": pod_name(meta["name"], index, replacement),
             "namespace": meta["namespace"],
             "labels": {**_queue_labels(meta, spec), **(given.get("labels") or {}), **labels},
-            "annotations": {**(given.get("annotations") or {}), TEMPLATE_HASH: template_hash(spec)},
+            "annotations": {**(given.get("annotations") or {}), **annotations},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": pod,
@@ -281,6 +294,22 @@ def _avoid(pod: Object, node: str) -> None:
     of_nodes = affinity.get("nodeAffinity") or {}
     preferred = [*(of_nodes.get(PREFERRED) or ()), {"weight": 100, "preference": elsewhere}]
     pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, PREFERRED: preferred}}
+
+
+def _keep_off(pod: Object, nodes: list[str]) -> None:
+    """Require other nodes, beside what the template requires: one of its terms has to match as a whole, so each gets
+    this. A term that asks for nothing matches no node, and stays as it is. By the name of the node and not by a label,
+    as DaemonSets do it: the label of the host's name may be another."""
+    elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    affinity = pod.get("affinity") or {}
+    of_nodes = affinity.get("nodeAffinity") or {}
+    required = of_nodes.get(REQUIRED) or {}
+    terms = [
+        {**term, "matchFields": [*(term.get("matchFields") or ()), *elsewhere]} if any(term.values()) else term
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
+    required = {**required, "nodeSelectorTerms": terms or [{"matchFields": elsewhere}]}
+    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, REQUIRED: required}}
 
 
 def _keep_apart(pod: Object, job: str) -> None:

@@ -1,6 +1,6 @@
 """Watches the one ElasticJob that this worker belongs to, passes its rendezvous status on, and tells which pods count.
 
-A list is authoritative; a watch goes on from it, in pieces of about half a minute, and is never more than
+A list is authoritative; a watch goes on from it, in pieces of about a minute, and is never more than
 three seconds from its next try. A piece that the API server does not end is a failure: nothing else tells a
 server that has fallen silent from a job that does not change. resourceVersions are compared for equality only.
 """
@@ -22,7 +22,9 @@ from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = (30, 40)  # less than rejoinSeconds, for which the others wait for a worker that was not told
+# With REQUEST_SECONDS less than the default rejoinSeconds, for which the others wait for a worker that was not told.
+# While a round stands the line to rank 0 tells sooner that the watch misses news.
+WATCH_SECONDS = (56, 64)
 HURRY_SECONDS = 1.0
 SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
 

@@ -151,6 +151,20 @@ def test_the_share_that_workers_wait_has_a_column_where_one_reports_it() -> None
     assert "WAITS" not in plain(*status_view(standing(), {}))
 
 
+def test_the_nodes_on_which_workers_have_failed_have_a_table() -> None:
+    once = {"node": "node-4", "failures": 1, "pod": "digits-4-0", "round": 2, "time": ago(60)}
+    twice = once | {"node": "node-1", "failures": 2, "pod": "digits-1-0", "avoidedUntil": "2026-01-02T05:04:05Z"}
+    scene = standing().scene
+    status = scene.job["status"] | {"nodeFailures": [once, twice]}
+    seen = look(replace(scene, job=scene.job | {"status": status}))
+    lines = [line.split() for line in plain(*status_view(seen, {})).splitlines()]
+    at = lines.index(["NODE", "FAILURES", "LAST", "AVOIDED", "UNTIL"])
+    assert lines[at + 1] == ["node-1", "2", "digits-1-0", "2026-01-02T05:04:05Z"]
+    assert lines[at + 2][:3] == ["node-4", "1", "digits-4-0"]
+    assert [one["node"] for one in status_json(seen, {})["nodeFailures"]] == ["node-4", "node-1"]
+    assert "FAILURES" not in plain(*status_view(standing(), {}))
+
+
 def test_status_and_history_of_a_job_that_has_formed_no_round() -> None:
     seen = forming(last=[], spec={"replicas": 1}, pods=[pod(0)], rendezvous={"round": 1, "reason": ""})
     assert plain(*status_view(seen, {})).startswith("digits  Pending  round 1 forming, 0 of 1 worker (at least 1)")

@@ -35,7 +35,10 @@ TOLD = {
     "full-size": (None, "Round 2 trains at full size, with 2 workers; it formed "),
     "gate": (Cause.GATED, "whose pod has scheduling gates: example.com/queue. "),
     "host-network": (Cause.TEMPLATE_INVALID, "spec.template.spec.hostNetwork must be left out"),
-    "queue": (Cause.QUEUED, "which waits for quota: in the queue gpus. Kueue starts this pod when its queue has room: "),
+    "queue": (
+        Cause.QUEUED,
+        "which waits for quota: in the queue gpus. Its queue has no room: ",
+    ),
     "image": (Cause.IMAGE, "whose image cannot be had: "),
     "init-crashes": (Cause.INIT_CRASHES, "the init container fetch, started again "),
     "invalid-record": (Cause.INVALID_RECORD, "whose ElasticWorker makes no sense: spec.address is 10.255.255.1:29402"),

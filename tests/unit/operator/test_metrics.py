@@ -55,12 +55,24 @@ def test_no_metric_of_steps_names_a_job_a_pod_or_a_node() -> None:
     assert labels == {"reason", "cause", "outcome"}
 
 
+def test_a_node_is_counted_by_the_jobs_that_avoid_it(jobs: metrics.Jobs) -> None:
+    until, soon = {"avoidedUntil": "2026-01-02T03:04:05Z"}, {"failures": 1}
+    running = {"phase": "Running", "nodeFailures": [{"node": "a", **until}, {"node": "b", **until}]}
+    forming = {"phase": "Forming", "nodeFailures": [{"node": "a", **until}, {"node": "c", **soon}]}
+    ended = {"phase": "Failed", "nodeFailures": [{"node": "a", **until}]}
+    jobs.known = lambda: [figures_of(job() | {"status": status}) for status in (running, forming, ended, {})]
+    assert samples("elasticjob_avoided_nodes") == [({"node_name": "a"}, 2.0), ({"node_name": "b"}, 1.0)]
+    jobs.known = tuple
+    assert samples("elasticjob_avoided_nodes") == []
+
+
 def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Jobs) -> None:
     one = job(replicas=4, spareReplicas=2, maxRestarts=3) | {
         "status": {
             "phase": "Running",
             "restarts": 2,
             "spares": 1,
+            "progress": {"step": 40, "metrics": {"loss": 0.5, "queued": 300}},
             "rendezvous": {"round": 7, "worldSize": 3, "waiting": 1},
             "conditions": [{"type": "WorkersValid", "status": "False"}],
         }
@@ -84,6 +96,9 @@ def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Job
         "max_restarts": 3,
         "invalid_records": 1,
     }
+    assert samples("elasticjob_job_step") == [({**named}, 40.0)]
+    reported = [({**named, "metric": "loss"}, 0.5), ({**named, "metric": "queued"}, 300.0)]
+    assert samples("elasticjob_job_reported") == reported
     assert samples("elasticjob_job_phase") == [({**named, "phase": "Running"}, 1.0)]
     jobs.known = tuple  # it is gone, and nothing of it stays
     assert samples("elasticjob_job_world_size") == []

@@ -1,12 +1,14 @@
 """In which order the work on a job is done, and what is not done at all before the status is written."""
 
 from copy import deepcopy
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
 
+from elasticjob.api import ElasticJobStatus
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.cluster.cache import Cache, Key
@@ -14,7 +16,7 @@ from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
-from support.operator_objects import ID, JOB_UID, OTHER_ID, Object, job, pod, record, trainer
+from support.operator_objects import CERTIFICATES, ID, JOB_UID, OTHER_ID, Object, job, pod, record, trainer
 
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
@@ -294,6 +296,70 @@ async def test_one_that_is_to_be_restarted_begins_another_round() -> None:
     assert [cluster.done.count(f"announce {one}") for one in ("ProgressDeadlineExceeded", "RoundBroken")] == [1, 1]
 
 
+def failing(**avoid: Any) -> Cluster:
+    """Of two workers in round 5, on a node each, worker 1's pod has failed."""
+    members = f"0/{ID} 1/{OTHER_ID}"
+    standing = {"phase": "Formed", "round": 5, "worldSize": 2, "participants": members, "replicas": 2, "reason": "x"}
+    cluster = Cluster(job(avoidNodes={"failures": 1, **avoid}) | {"status": {"rendezvous": standing}})
+    cluster.there = [pod(0, containerStatuses=[trainer(running={})]), pod(1, phase="Failed")]
+    for index, one in enumerate(cluster.there):
+        one["spec"] = {"nodeName": f"node-{index}"}
+    join = {"type": "Join", "after": 4, "cause": "Started"}
+    cluster.records = [record(index, id=id, request=join) for index, id in ((0, ID), (1, OTHER_ID))]
+    return cluster
+
+
+@pytest.mark.parametrize(("required", "kind"), [(False, "preferred"), (True, "required")])
+async def test_the_pod_that_replaces_one_that_failed_keeps_off_its_node(required: bool, kind: str) -> None:
+    cluster = failing(required=required)
+    made, create = reconciler(cluster), cluster.create_pod
+    pods: list[Object] = []
+
+    async def noted(body: Object) -> Object:
+        pods.append(body)
+        return await create(body)
+
+    cluster.create_pod = noted  # type: ignore[method-assign]
+    for _ in range(3):
+        await made.reconcile(KEY)
+    (one,) = cluster.body["status"]["nodeFailures"]
+    assert (one["node"], one["failures"], one["pod"]) == ("node-1", 1, "digits-1-0")
+    assert cluster.done.count("announce NodeAvoided") == 1
+    assert cluster.done.index("status") < cluster.done.index("announce NodeAvoided") < cluster.done.index("pod")
+    (new,) = pods
+    affinity = new["spec"]["affinity"]["nodeAffinity"]
+    assert list(affinity) == [f"{kind}DuringSchedulingIgnoredDuringExecution"]
+    assert "node-1" in str(affinity)
+
+
+async def test_a_node_is_forgotten_in_time_though_nothing_happens() -> None:
+    cluster = failing(forSeconds=20)
+    cluster.there[1] = pod(1, containerStatuses=[trainer(running={})])
+    noted = {"node": "node-1", "failures": 1, "round": 4, "pod": "digits-1-0"}
+    seen = datetime.now(UTC).isoformat(timespec="seconds")
+    cluster.body["status"]["nodeFailures"] = [noted | {"time": seen}]
+    made = reconciler(cluster)
+    for _ in range(3):
+        seconds = await made.reconcile(KEY)
+    assert seconds is not None
+    assert 10 < seconds <= 20, "else it is looked at when its listing has aged"
+    assert "announce WorkerLost" not in cluster.done
+    old = noted | {"time": "2026-01-02T03:04:05Z"}
+    status = cluster.body["status"] | {"nodeFailures": [old]}
+    made._cache.note_job(await cluster.replace_job_status(cluster.body, status))
+    await made.reconcile(KEY)
+    assert cluster.body["status"]["nodeFailures"] == []
+
+
+async def test_who_leads_after_a_failure_was_written_counts_it_no_more() -> None:
+    cluster = failing()
+    await reconciler(cluster).reconcile(KEY)
+    for _ in range(2):
+        await reconciler(cluster).reconcile(KEY)
+    assert [one["failures"] for one in cluster.body["status"]["nodeFailures"]] == [1]
+    assert cluster.done.count("announce NodeAvoided") == 1
+
+
 async def test_it_is_looked_at_again_when_who_was_asked_has_had_the_time_to_answer() -> None:
     cluster = hanging()
     cluster.records[1]["status"].pop("stall")
@@ -336,3 +402,21 @@ async def test_a_gang_has_no_pods_before_its_quota_and_none_without() -> None:
 
 def told_reason(cluster: Cluster) -> str:
     return str(cluster.body["status"]["reason"])
+
+
+async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() -> None:
+    """And by their names alone where none are."""
+    for zones, order in ((("a", "b", "a"), [0, 2, 1]), ((), [0, 1, 2])):
+        cluster = Cluster(job(replicas=3, rankOrder={"topologyKeys": ["zone"]}))
+        for index, id in enumerate(list(CERTIFICATES)[:3]):
+            body = pod(index, phase="Running", podIP=f"10.0.0.{index}", containerStatuses=[trainer(running={})])
+            body["spec"]["nodeName"] = f"n{index}"
+            cluster.there.append(body)
+            join = {"type": "Join", "after": 0, "cause": "Started"}
+            cluster.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
+        made = reconciler(cluster)
+        for index, zone in enumerate(zones):
+            made._cache.note_node({"metadata": {"name": f"n{index}", "labels": {"zone": zone}}, "spec": {}})
+        await made.reconcile(KEY)
+        agreed = ElasticJobStatus.parse(cluster.body["status"]).rendezvous
+        assert [member.index for member in agreed.participants] == order

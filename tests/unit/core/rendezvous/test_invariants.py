@@ -169,6 +169,10 @@ def step(before: State, after: State, *workers: Worker, told: str = "", **spec: 
     return Step(known, before, workers, Decision(after, events=(Event(told, ""),)))
 
 
+def at(one: Worker, *topology: str) -> Worker:
+    return replace(one, topology=topology)
+
+
 def asks(state: State, *questions: Asked, challenged: tuple[Member, ...] = (A, B)) -> State:
     """`state` in which its members were asked so by challenge 1, and were last heard before that."""
     asked = dict(zip(challenged, questions, strict=False))
@@ -257,6 +261,20 @@ STEPS = {
         (step(forming, again, replicas=1), "a round of 2 was formed, and 1 to 1 may"),
         (step(forming, again, replicas=4, min_replicas=3), "a round of 2 was formed, and 3 to 4 may"),
         (step(forming, again, suspend=True), "a round of 2 was formed, and 1 to 0 may"),
+    ],
+    invariants.neighbours_are_near: [
+        (
+            step(forming, replace(again, participants=members), *workers, replicas=4, rank_order=("zone",)),
+            f"worker {wrong} has rank {rank}, which is worker {due}'s",
+        )
+        for members, workers, wrong, rank, due in (
+            ((A, B, C), (at(joins(A), "x", "n"), at(joins(B), "y", "n"), at(c, "x", "m")), 1, 1, 2),
+            ((B, A), (at(joins(A), "y", "n"), at(joins(B), "x", "n")), 1, 0, 0),
+            ((A, C, B), (at(joins(A), "", "n"), at(joins(B), "x", "n"), at(c, "x", "n")), 2, 1, 1),
+            ((A, B, C), (at(joins(A), "x", "n"), at(joins(B), "", "n"), at(c, "y", "n")), 1, 1, 2),
+            ((A, D, C), (at(joins(A), "x", "n"), at(c, "y", "n"), at(joins(D), "y", "m")), 3, 1, 2),
+            ((A, B, C), (at(joins(A), "x", "n"), at(joins(B), "x", "m"), at(c, "x", "n")), 1, 1, 2),
+        )
     ],
     invariants.waiting_is_counted: [
         (step(formed, formed, a, b, c, replicas=3), MISCOUNTS.format(0, 0, 1, 0)),
@@ -434,3 +452,8 @@ def test_everything_that_a_check_can_say_is_said_here(check: Callable[..., objec
     rows = {**HISTORY, **STEPS}[check]
     said = inspect.getsource(check).count("yield ")
     assert len({row[-1] for row in rows}) >= said
+
+
+def test_rank_0_is_not_waited_for_once_another_member_has_stopped_untold() -> None:
+    of_two_others = replace(again, participants=(X, C), leaving=(A,), replacements={0: 1})
+    assert list(invariants.formed_of_what_was_saved(step(a_saves, of_two_others, a, joins(X), c))) == []

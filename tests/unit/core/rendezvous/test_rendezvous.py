@@ -227,6 +227,13 @@ class TestScaling:
         world.scale(1)
         assert (world.phase, world.state.planned) == ("2 Forming", False)
 
+    def test_who_has_gone_as_it_was_told_stays_so_whatever_its_record_says(self) -> None:
+        world = formed(2)
+        world.suspend(True)
+        assert world.state.planned
+        world.change(1, pod=PodState.SUCCEEDED, request=None)
+        assert world.state.planned
+
     def test_who_was_told_to_leave_may_go(self) -> None:
         world = formed(2)
         world.scale(1)

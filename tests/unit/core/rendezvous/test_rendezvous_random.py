@@ -21,6 +21,7 @@ SENSELESS: dict[str, object] = {"id": None, "request": None, "heartbeat": None, 
 ACTIONS = [PolicyAction.IGNORE, PolicyAction.COUNT, PolicyAction.FAIL_JOB, PolicyAction.IGNORE, PolicyAction.COUNT]
 MATCHED = st.sampled_from([None, *(Matched(place, action, "it matches") for place, action in enumerate(ACTIONS))])
 SPARES = st.sampled_from([0, 0, 1, 2])
+LABELS = st.sampled_from(["", "a", "b"])
 NUMBER = st.integers(0, 3 * MAX_WORKERS)
 
 
@@ -44,13 +45,15 @@ class JobLife(RuleBasedStateMachine):
         spares=SPARES,
         least=st.integers(1, MAX_WORKERS),
         trains=st.booleans(),
+        laid_out=st.booleans(),
         multiple=st.sampled_from((0, 0, 2, 3)),
     )
-    def begins(self, replicas: int, spares: int, least: int, trains: bool, multiple: int) -> None:
+    def begins(self, replicas: int, spares: int, least: int, trains: bool, laid_out: bool, multiple: int) -> None:
         self.multiple = multiple
         size = self.sized(replicas)
         least = min(least, size["replicas"])
-        self.world = World(spares=spares, min_replicas=least, max_restarts=3, **size)
+        keys = ("zone", "rack") if laid_out else ()
+        self.world = World(spares=spares, min_replicas=least, max_restarts=3, rank_order=keys, **size)
         if trains:
             self.world.up(*range(replicas))
 
@@ -94,6 +97,11 @@ class JobLife(RuleBasedStateMachine):
     @rule(spares=SPARES)
     def scale_spares(self, spares: int) -> None:
         self.world.spec = replace(self.world.spec, spares=spares)
+        self.look()
+
+    @rule(laid_out=st.booleans())
+    def rank_order_changes(self, laid_out: bool) -> None:
+        self.world.spec = replace(self.world.spec, rank_order=("zone", "rack") if laid_out else ())
         self.look()
 
     @rule(suspended=st.booleans())
@@ -173,6 +181,11 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=NUMBER, goes=st.booleans())
     def node_drains(self, number: int, goes: bool) -> None:
         self.set(self.some(number), draining=goes)
+
+    @has_pods
+    @rule(number=NUMBER, labels=st.tuples(LABELS, LABELS, LABELS))
+    def node_is_labelled(self, number: int, labels: tuple[str, ...]) -> None:
+        self.set(self.some(number), topology=labels)
 
     @has_pods
     @rule(number=NUMBER)

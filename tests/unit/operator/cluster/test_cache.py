@@ -106,3 +106,15 @@ def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there
     assert [one.key for one in cache.view(KEY).taints["n"]] == ["node.kubernetes.io/unschedulable"]
     assert cache.note_node(node, deleted=True) == [KEY]
     assert "n" not in cache.view(KEY).taints
+
+
+def test_the_labels_of_a_node_are_known_to_every_job_and_wake_none() -> None:
+    cache = Cache()
+    here = pod(0)
+    here["spec"]["nodeName"] = "n"
+    cache.note_pod(here)
+    for zone in ("a", "b"):
+        assert cache.note_node({"metadata": {"name": "n", "labels": {"zone": zone}}, "spec": {}}) == []
+        assert cache.view(KEY).labels == {"n": {"zone": zone}}
+    cache.note_node({"metadata": {"name": "n"}}, deleted=True)
+    assert cache.view(KEY).labels == {}

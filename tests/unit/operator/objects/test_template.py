@@ -19,6 +19,7 @@ from elasticjob_operator.objects.pods import (
     SIDECAR,
     SidecarImage,
     hash_of,
+    kept_off,
     render_pod,
     template_hash,
 )
@@ -342,6 +343,28 @@ def test_a_replacement_prefers_other_nodes_than_its_lost_predecessors() -> None:
         "nodeAffinity": {kind: [own, {"weight": 100, "preference": elsewhere}]},
     }
     assert "affinity" not in render(spec())["spec"]
+
+
+def test_a_pod_that_keeps_off_nodes_requires_others_beside_all_that_its_template_requires() -> None:
+    kind = "requiredDuringSchedulingIgnoredDuringExecution"
+    fast, named = {"matchExpressions": [{"key": "disk"}]}, {"matchFields": [{"key": "metadata.name"}]}
+    given = {"nodeAffinity": {"a": [], kind: {"b": 1, "nodeSelectorTerms": [fast, named, {}]}}, "podAffinity": {}}
+    elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [one]} for one in ("node-a", "node-b")]
+
+    def made(pod: Object, *nodes: str) -> Object:
+        return render_pod(job(), spec(pod=pod), 2, 1, IMAGE, batch="9f3c01d2", keep_off=nodes)
+
+    terms = [fast | {"matchFields": elsewhere}, {"matchFields": [{"key": "metadata.name"}, *elsewhere]}, {}]
+    assert made({"affinity": given}, "node-b", "node-a")["spec"]["affinity"] == {
+        "nodeAffinity": {"a": [], kind: {"b": 1, "nodeSelectorTerms": terms}},
+        "podAffinity": {},
+    }
+    alone = made({}, "node-a")
+    assert alone["spec"]["affinity"] == {
+        "nodeAffinity": {kind: {"nodeSelectorTerms": [{"matchFields": elsewhere[:1]}]}}
+    }
+    assert (kept_off(made({}, "node-b", "node-a")), kept_off(made({}))) == ({"node-a", "node-b"}, frozenset())
+    assert hash_of(alone) == hash_of(made({})), "running pods would be outdated once a node is avoided"
 
 
 def test_a_spare_prefers_a_node_without_the_jobs_pods() -> None:

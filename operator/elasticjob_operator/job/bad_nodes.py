@@ -1,0 +1,151 @@
+"""On which nodes a job's workers have failed, and which of those its next pods keep off (`spec.avoidNodes`). Pure.
+
+The record is in the job's status, and is written with the decision that has found the failures: so an operator that
+is replaced in between finds either both or none. A failure is known by its node and its round: in one round, and while
+the next one forms, peers on a node fail by one cause. What fails there by itself is then only the pod that has replaced
+the one that failed before.
+
+Wall-clock times are compared, as the record outlives every other clock; they have whole seconds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, NodeFailures
+from elasticjob.fields import MAX_NODE_FAILURES
+from elasticjob.objects import Object
+from elasticjob.pods import pod_key_of, pod_name
+from elasticjob.rendezvous import Decision, Event, PodState, Worker
+from elasticjob.rendezvous.model import PodKey
+from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.waiting import Reason, Wait
+from elasticjob_operator.objects.pods import kept_off
+
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+NAMED = 3
+
+
+def noted(
+    job: str,
+    spec: ElasticJobSpec,
+    before: ElasticJobStatus,
+    decision: Decision,
+    pods: Mapping[PodKey, Object],
+    now: str,
+) -> tuple[NodeFailures, ...]:
+    """The record after `decision`, the last failure at the end; `pods`: those that it was made from."""
+    if spec.avoid_nodes is None:
+        return ()
+    round = _last_formed(before)
+    known = {one.node: one for one in _remembered(spec.avoid_nodes, before, now)}
+    for pod_key, judged in decision.failed:
+        node = pods.get(pod_key, {}).get("spec", {}).get("nodeName")
+        if not node:
+            continue
+        one, pod = known.pop(node, NodeFailures(node=node, time=now)), pod_name(job, *pod_key)
+        known[node] = _after(job, one, pod, round, now) if judged else _changed(one, suspect=pod)
+    if not decision.state.failure:
+        counted = decision.state.restarts > before.restarts
+        known = {node: _judged(job, one, round, now, counted=counted) for node, one in known.items()}
+    found = (_until(spec.avoid_nodes, one) for one in known.values() if one.failures or one.suspect)
+    return tuple(found)[-MAX_NODE_FAILURES:]
+
+
+def avoided(record: Iterable[NodeFailures]) -> frozenset[str]:
+    """The nodes that new pods keep off."""
+    return frozenset(one.node for one in record if one.avoided_until is not None)
+
+
+def news(before: ElasticJobStatus, record: Iterable[NodeFailures]) -> Iterator[Event]:
+    """What is to be announced: the nodes that are avoided from now on."""
+    known = avoided(before.node_failures)
+    for one in record:
+        if one.avoided_until is not None and one.node not in known:
+            failures = f"{one.failures} failure{'s' * (one.failures > 1)} of workers on it, the last in pod {one.pod}"
+            yield Event(
+                "NodeAvoided", f"node {one.node} is avoided until {one.avoided_until}: {failures}", warning=True
+            )
+
+
+def forgotten_in(spec: ElasticJobSpec, record: Iterable[NodeFailures], now: str) -> float | None:
+    """Seconds until something of it is forgotten."""
+    if spec.avoid_nodes is None:
+        return None
+    seconds = spec.avoid_nodes.for_seconds
+    return min((seconds - _age(one, now) for one in record if one.failures), default=None)
+
+
+def freed(
+    spec: ElasticJobSpec, before: ElasticJobStatus, workers: tuple[Worker, ...], pods: Mapping[PodKey, Object], now: str
+) -> tuple[Worker, ...]:
+    """The workers as the rules are to see them: a pod that fits nowhere, and may not go to a node that is not avoided
+    any more, is outdated. What a pod may not do cannot be changed."""
+    stuck = [one.pod_key for one in workers if one.pod is PodState.UNSCHEDULABLE and kept_off(pods[one.pod_key])]
+    if not stuck:
+        return workers
+    limits = spec.avoid_nodes
+    still = avoided(_remembered(limits, before, now)) if limits and limits.required else frozenset()
+    late = {pod_key for pod_key in stuck if not kept_off(pods[pod_key]) <= still}
+    return tuple(replace(one, outdated=True) if one.pod_key in late else one for one in workers)
+
+
+def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec, record: Iterable[NodeFailures]) -> dict[int, Wait]:
+    """What keeps workers away, by index; that it is the avoided nodes as well, where it may be."""
+    nodes = sorted(avoided(record)) if spec.avoid_nodes and spec.avoid_nodes.required else []
+    if not nodes:
+        return dict(waits)
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    said = f"spec.avoidNodes.required keeps it off {', '.join(nodes[:NAMED])}{more}"
+    return {
+        index: wait._replace(said=f"{wait.said}; {said}") if wait.reason is Reason.UNSCHEDULABLE else wait
+        for index, wait in waits.items()
+    }
+
+
+def _remembered(limits: AvoidNodesSpec, before: ElasticJobStatus, now: str) -> Iterator[NodeFailures]:
+    for one in before.node_failures:
+        if _age(one, now) < limits.for_seconds:
+            yield one
+        elif one.suspect:
+            yield NodeFailures(node=one.node, time=one.time, suspect=one.suspect)
+
+
+def _after(job: str, one: NodeFailures, pod: str, round: int, now: str) -> NodeFailures:
+    """Once `pod` has failed there, unless that is known."""
+    if one.failures and one.round == round and not _replaces(job, pod, one.pod):
+        return one
+    return _changed(one, failures=one.failures + 1, round=round, pod=pod, time=now)
+
+
+def _judged(job: str, one: NodeFailures, round: int, now: str, *, counted: bool) -> NodeFailures:
+    """Once it is known whether what has ended the round counts."""
+    if not one.suspect:
+        return one
+    cleared = _changed(one, suspect="")
+    return _after(job, cleared, one.suspect, round, now) if counted else cleared
+
+
+def _replaces(job: str, pod: str, earlier: str) -> bool:
+    later, known = pod_key_of(job, pod), pod_key_of(job, earlier)
+    return later is not None and known is not None and later[0] == known[0] and later[1] > known[1]
+
+
+def _until(limits: AvoidNodesSpec, one: NodeFailures) -> NodeFailures:
+    end = datetime.fromisoformat(one.time) + timedelta(seconds=limits.for_seconds)
+    return _changed(one, avoided_until=end.strftime(TIME) if one.failures >= limits.failures else None)
+
+
+def _last_formed(before: ElasticJobStatus) -> int:
+    agreed = before.rendezvous
+    return agreed.round if agreed.phase is not RendezvousPhase.FORMING else max(1, agreed.round) - 1
+
+
+def _age(one: NodeFailures, now: str) -> float:
+    """Seconds; of a time that is yet to come too, as a clock may have been wrong."""
+    return abs((datetime.fromisoformat(now) - datetime.fromisoformat(one.time)).total_seconds())
+
+
+def _changed(one: NodeFailures, **changes: Any) -> NodeFailures:
+    return one.model_copy(update=changes)
