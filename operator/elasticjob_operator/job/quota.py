@@ -18,7 +18,7 @@ from elasticjob.rendezvous.roster import ENDED
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.objects.pods import hash_of
-from elasticjob_operator.objects.workloads import POD_SET, Ask, wanted_of
+from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 
 UNSEEN = "Kueue has not looked at it yet"
 
@@ -93,19 +93,18 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
     """As Kueue has it; None for one that is not named as the job's are."""
     meta, status = workload["metadata"], workload.get("status") or {}
     number = re.fullmatch(re.escape(job["metadata"]["name"]) + r"-([0-9]{1,9})", meta["name"])
-    pod_set = next((one for one in workload["spec"]["podSets"] if one["name"] == POD_SET), None)
-    if number is None or pod_set is None:
+    if number is None:
         return None
     known = {one["type"]: one for one in status.get("conditions") or ()}
     is_true = {type for type, one in known.items() if one["status"] == "True"}
     evicted = "Evicted" in is_true
     told = known.get("Evicted" if evicted else "Admitted" if "QuotaReserved" in is_true else "QuotaReserved", {})
-    asked = pod_set["count"]
+    ask = asked_by(workload)
     return Share(
         number=int(number[1]),
         uid=meta["uid"],
-        ask=wanted_of(workload)._replace(workers=asked, least=pod_set.get("minCount", asked)),
-        held=_held(status, asked) if "Admitted" in is_true else 0,
+        ask=ask,
+        held=_held(status, ask.workers) if "Admitted" in is_true else 0,
         lost=evicted or hash_of(workload) != made_from,
         going="deletionTimestamp" in meta,
         said=told.get("message") or UNSEEN,

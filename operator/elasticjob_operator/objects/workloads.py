@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
-from elasticjob.api import JOB_LABEL, ElasticJobSpec
+from elasticjob.api import GROUP, JOB_LABEL, ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from elasticjob_operator.objects.paths import QUEUES, QUEUES_GROUP, QUEUES_VERSION
 from elasticjob_operator.objects.pods import TEMPLATE_HASH, SidecarImage, owner_reference, render_pod, template_hash
 
 POD_SET = "workers"
+LEAST = f"{GROUP}/at-least"  # what was asked for: a Kueue without partial admission drops minCount
 NO_BATCH = "0" * 8  # of a pod that is rendered and never made
 
 
@@ -42,10 +43,13 @@ def ask_of(job: Object) -> Ask | None:
     return Ask(labels[QUEUE_LABEL], labels.get(QUEUE_PRIORITY_LABEL, "")) if labels.get(QUEUE_LABEL) else None
 
 
-def wanted_of(workload: Object) -> Ask:
-    """Which queue and priority the Workload names."""
-    spec = workload["spec"]
-    return Ask(spec.get("queueName", ""), (spec.get("priorityClassRef") or {}).get("name", ""))
+def asked_by(workload: Object) -> Ask:
+    """What the Workload was made to ask for."""
+    spec, annotations = workload["spec"], workload["metadata"].get("annotations") or {}
+    workers = sum(one["count"] for one in spec["podSets"] if one["name"] == POD_SET)
+    least = annotations.get(LEAST, "")
+    priority = (spec.get("priorityClassRef") or {}).get("name", "")
+    return Ask(spec.get("queueName", ""), priority, workers, int(least) if least.isdecimal() else workers)
 
 
 def workload_name(job: str, number: int) -> str:
@@ -76,7 +80,7 @@ def render_workload(
             "name": workload_name(meta["name"], number),
             "namespace": meta["namespace"],
             "labels": {JOB_LABEL: meta["name"], f"{KUEUE}job-uid": meta["uid"]},
-            "annotations": {TEMPLATE_HASH: template_hash(spec)},
+            "annotations": {TEMPLATE_HASH: template_hash(spec), LEAST: str(ask.least)},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": body,

@@ -218,6 +218,9 @@ EVICTED, NO_MORE = condition("Evicted", "True", TAKEN), condition("Evicted", "Fa
 def test_a_workload_is_what_was_asked_for() -> None:
     assert read(workload()) == share(0, 4, 2, said=UNSEEN)
     assert read(workload(3, least=4)) == share(3, 4)
+    whole = workload()
+    del whole["spec"]["podSets"][0]["minCount"]
+    assert read(whole) == share(0, 4, 2), "a Kueue without partial admission drops it, and would do so again"
     spec = workload(least=4)["spec"]
     assert "minCount" not in spec["podSets"][0]
     assert (spec["priority"], spec["priorityClassRef"]["name"], spec["queueName"]) == (10, "low", "gpus")
