@@ -39,7 +39,7 @@ def _strings(description: str) -> dict[str, Any]:
 
 
 # for the root of the schema, which alone sees the status beside the spec
-TRANSITIONS = (*map(_while_without_pods, MADE_FROM), _unchanged("replicas", "true", ""))
+TRANSITIONS = (*map(_while_without_pods, (*MADE_FROM, "quotaAdmission")), _unchanged("replicas", "true", ""))
 
 # The schema says of the pods' spec only that it is there: the operator has the API server judge it. If its fields were
 # named here, CEL would compare them one by one, and take a field that has got another name for unchanged.

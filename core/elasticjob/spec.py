@@ -282,6 +282,11 @@ class ElasticJobSpec(Model):
         description="What becomes of a training that hangs. Report: it is said, no more; Restart: its round is ended, "
         "as by a failure that counts against maxRestarts, and all its processes are started again.",
     )
+    quota_admission: Literal["Pods", "Gang"] = Field(
+        "Pods",
+        description="How Kueue admits a job whose label kueue.x-k8s.io/queue-name names a queue. Pods: each pod by "
+        "itself, and those that have quota train; Gang: minReplicas or more at once, and before that no pod is made.",
+    )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
     ttl_seconds_after_finished: SmallCount | None = Field(
         None, description="Deletes the job, and with it its pods, this many seconds after it has ended."

@@ -17,7 +17,7 @@ esac
 
 # The tag stays the same, so an annotation tells the deployment that the image behind it is another one.
 quietly helm upgrade --install "$release" "$root/charts/elasticjob" --namespace "$namespace" --create-namespace \
-  --set crds.upgrade=false \
+  --set crds.upgrade=false --set kueue.gang=true \
   --set-string "podAnnotations.image-id=$(image_id "$(image_name operator)")" \
   --wait --timeout "${seconds}s" || {
   kubectl get pods --namespace "$namespace" >&2

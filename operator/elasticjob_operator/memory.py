@@ -10,6 +10,7 @@ from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.status_writer import StatusWriter
@@ -20,6 +21,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
+from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.stalls import NOBODY, Asked
@@ -49,6 +51,7 @@ class Memory:
     status: StatusWriter
     grants: Grants
     pods: WorkerPods
+    gang: Gang
     phase: Phase | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
@@ -109,6 +112,7 @@ class Memories:
         self._lister = Lister(kube, cache, namespaces)
         self._known: dict[Key, Memory] = {}
         self._taken_over, self._taking_over = False, asyncio.Lock()
+        self._workloads = Workloads(kube, by_namespace=bool(namespaces))
         self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
 
     async def recall(self, key: Key) -> Memory | None:
@@ -161,6 +165,7 @@ class Memories:
             status=StatusWriter(kube, self._cache, self._leadership),
             grants=Grants(kube, self._announcer, network_policy=self._network_policy),
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
+            gang=Gang(kube, self._workloads, self._announcer, self._image),
         )
 
     def _forget(self, key: Key) -> None:

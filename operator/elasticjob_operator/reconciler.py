@@ -84,6 +84,7 @@ class Reconciler:
             log.warning("%s does not follow its CRD; is the CRD of this version installed? %s", key, error)
             return ()
         await memory.template.check(job, spec, before)
+        await memory.gang.look(job, spec)
         heard, view.heard = view.heard, None
         memory.heard = heard if memory.heard is None else memory.heard
         report = self._report(memory, job, view, spec, before)
@@ -98,7 +99,6 @@ class Reconciler:
         """What is seen, and what is decided from it. The view is that of now: the job may have left it since."""
         observer = memory.observer_of(spec)
         workers, ready = observer.observe(view)
-        bounds = memory.bounds_of(spec, workers)
         clock, agreed = self._leadership.clock, before.rendezvous
         clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
         answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
@@ -106,7 +106,10 @@ class Reconciler:
         hang = hang_of(spec, before, workers, said, memory.asked, clock.now())
         wall_clock = _wall_clock()
         workers = bad_nodes.freed(spec, before, marked(hang, spec, workers), observer.pods, wall_clock)
-        decision = decide(bounds, state_of(before, clocks, answered=answered), workers, clock.now())
+        state = state_of(before, clocks, answered=answered)
+        allowance = memory.gang.allowance(spec, state, workers)
+        bounds = memory.bounds_of(allowance.of(spec), workers)
+        decision = decide(bounds, state, workers, clock.now())
         failures = bad_nodes.noted(job["metadata"]["name"], spec, before, decision, observer.pods, wall_clock)
         waits = waits_of(bounds, decision.state, workers, observer.waits)
         return Report(
@@ -124,6 +127,7 @@ class Reconciler:
             waits=bad_nodes.explained(waits, spec, failures),
             hang=hang,
             node_failures=failures,
+            allowance=allowance,
         )
 
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
@@ -133,7 +137,8 @@ class Reconciler:
         memory.asked = report.hang.asked
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
-        return agreed, made, await self._expire(view, report), *self._wake(memory, report)
+        kept = await memory.gang.keep(report)
+        return agreed, made, kept, await self._expire(view, report), *self._wake(memory, report)
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
@@ -162,7 +167,7 @@ class Reconciler:
 
     async def _remove_pods(self, memory: Memory, report: Report) -> None:
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
-        served = pods_to_delete(memory.bounds_of(spec, workers), state, workers, self._leadership.clock.now())
+        served = pods_to_delete(memory.bounds_of(report.limited, workers), state, workers, self._leadership.clock.now())
         observer = memory.observer
         swept = cleanup(spec.clean_pod_policy, state, workers, served, observer.pods, observer.trainer)
         await memory.pods.delete(job, swept.delete)
@@ -171,7 +176,7 @@ class Reconciler:
     async def _make_pods(self, memory: Memory, report: Report) -> Outcome:
         """And before them what they need beside."""
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
-        bounds = memory.bounds_of(spec, workers)
+        bounds = memory.bounds_of(report.limited, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
         new = () if memory.template.problem else new
         spares = roster_of(bounds, state, workers).owed_spares if new else ()

@@ -20,8 +20,9 @@ CHANGES = pytest.mark.parametrize(
         ("template", {"spec": {"containers": [{"name": "trainer", "image": "train:1", "args": ["torchrun", "a"]}]}}),
         ("nprocPerNode", 2),
         ("trainerContainer", "main"),
+        ("quotaAdmission", "Gang"),
     ],
-    ids=["label", "name of a field", "name of a container's field", "nprocPerNode", "trainerContainer"],
+    ids=["label", "name of a field", "name of a container's field", "nprocPerNode", "trainerContainer", "quota"],
 )
 
 

@@ -1,5 +1,6 @@
 """A real Kueue on the control plane's node, for the namespaces that have its label; and queues with a quota of pods."""
 
+import fcntl
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import yaml
 
 from e2e.disruption import CONTROL_PLANE
 from e2e.kube import CACHE, Namespace, Object, kubectl, run, succeed
+from e2e.schedule import lock
 
 MODULE = Path(__file__).resolve().parents[2] / "hack/cluster/controllers/kueue/go.mod"
 VERSION = (re.findall(r"sigs.k8s.io/kueue (v\S+)", MODULE.read_text()) or [""])[0]
@@ -49,7 +51,13 @@ VALUES = {
 
 @contextmanager
 def kueue(home: Namespace) -> Iterator[None]:
-    """It runs in the namespace `home`."""
+    """It runs in the namespace `home`; the cluster has room for one."""
+    with lock(CACHE / "kueue.lock", fcntl.LOCK_EX), installed(home):
+        yield
+
+
+@contextmanager
+def installed(home: Namespace) -> Iterator[None]:
     succeed("kind", "load", "docker-image", IMAGE, "--name=elasticjob", f"--nodes={CONTROL_PLANE}")
     here = ["--namespace", home.name, "--wait", f"--timeout={SECONDS}s"]
     values = yaml.safe_dump(VALUES)

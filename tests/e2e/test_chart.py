@@ -95,6 +95,20 @@ def test_it_can_be_confined_to_namespaces() -> None:
         assert (selected["operator"], selected["values"]) == ("In", ["team-a", "team-b"])
 
 
+def test_the_operator_has_no_business_with_kueue_unless_it_is_asked_to() -> None:
+    def rules(*options: str) -> list[Object]:
+        roles = [body for body in render(*options) if body["kind"] == "ClusterRole"]
+        return [rule for role in roles for rule in role["rules"] if "kueue.x-k8s.io" in rule["apiGroups"]]
+
+    assert rules() == []
+    gangs = {rule["resources"][0]: rule["verbs"] for rule in rules("--set", "kueue.gang=true")}
+    assert gangs == {
+        "workloads": ["list", "create", "delete"],
+        "workloads/status": ["patch"],
+        "workloadpriorityclasses": ["get"],
+    }
+
+
 def test_the_admission_policy_can_be_switched_off() -> None:
     kinds = {body["kind"] for body in render("--set", "admissionPolicy.enabled=false")}
     assert not {kind for kind in kinds if kind.startswith("ValidatingAdmission")}

@@ -19,14 +19,14 @@ MUTATIONS = (
     Mutation(
         "metrics: a suspended job loses time",
         OBSERVATIONS,
-        " or (spec.suspend and not closed):",
+        " or (report.suspended and not closed):",
         ":",
         f"{TESTS}/job/test_observations.py",
     ),
     Mutation(
         "metrics: the round after a suspension took all of it",
         OBSERVATIONS,
-        " or (report.spec.suspend and report.before.rendezvous.phase is FORMING)",
+        " or (report.suspended and report.before.rendezvous.phase is FORMING)",
         "",
         f"{TESTS}/job/test_observations.py",
     ),

@@ -76,6 +76,16 @@ def suspended(look: Look) -> str | None:
     return "spec.suspend is true" if look.spec.suspend and not (look.trains or look.has_ended) else None
 
 
+def gang_waits(look: Look) -> str | None:
+    """What the operator tells of the quota of a gang, unless something worse keeps workers away."""
+    found, agreed = look.condition("Rendezvoused"), look.status.rendezvous
+    if look.spec.quota_admission != "Gang" or found is None or look.status.reason != "QuotaPending":
+        return None
+    if found.status != "True":
+        return None if " have joined (" in found.message else found.message  # else it has pods, which are looked at
+    return found.message.removeprefix(f"round {agreed.round} of {len(agreed.participants)}: {agreed.reason}; ")
+
+
 def access_refused(look: Look) -> str | None:
     refusal = _refusal(look)
     return refusal if refusal and ACCESS.search(refusal) else None

@@ -36,6 +36,7 @@ class Cause(StrEnum):
     BACK_OFF = "PodBackOff"
     NO_POD = "NoPod"
     QUEUED = "QuotaPending"
+    GANG = "GangPending"
     GATED = "SchedulingGated"
     CLAIM = "ClaimNotReady"
     UNSCHEDULABLE = "Unschedulable"
@@ -104,6 +105,12 @@ OF_JOB = (
     ),
     JobRow(Cause.TEMPLATE_INVALID, job.template_invalid, "No pod can be made of its template: {said}."),
     JobRow(Cause.SUSPENDED, job.suspended, "It is suspended: {said}.", "`kubectl elasticjob resume` lets it go on."),
+    JobRow(
+        Cause.GANG,
+        job.gang_waits,
+        "Kueue has not admitted all of it: {said}.",
+        "It goes on by itself when its queue has room; who holds how much is in `kubectl get workloads`.",
+    ),
     JobRow(Cause.ACCESS_REFUSED, job.access_refused, "Its workers have no access: {said}."),
     JobRow(Cause.NAME_TAKEN, job.name_taken, "A pod cannot be made: {said}.", covers=False),
     JobRow(

@@ -7,10 +7,10 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus, PodFailurePolicy
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
-from elasticjob_operator.objects import template
+from elasticjob_operator.objects import template, workloads
 from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
+from elasticjob_operator.objects.workloads import NO_BATCH
 
-NO_BATCH = "0" * 8  # of a pod that is rendered and never made
 # the API server's words between the name of what was tried and what is wrong with it
 REFUSALS = (" is invalid: ", " cannot be handled as a PodTemplate: ")
 
@@ -20,12 +20,12 @@ class TemplateCheck:
 
     def __init__(self, kube: Kube, announcer: Announcer, image: SidecarImage) -> None:
         self._kube, self._announcer, self._image = kube, announcer, image
-        self._checked: tuple[str, PodFailurePolicy | None] | None = None
+        self._checked: tuple[str, PodFailurePolicy | None, str | None] | None = None
         self.problem: str | None = None
 
     async def check(self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus) -> None:
         """Does nothing for a template that this operator has judged, or that another leader has found valid."""
-        given = (template_hash(spec), spec.pod_failure_policy)
+        given = (template_hash(spec), spec.pod_failure_policy, workloads.problem(job, spec))
         if given == self._checked:
             return
         if self._checked is None and _was_valid(job, before):
@@ -52,7 +52,7 @@ class TemplateCheck:
     def _own_rules(self, job: Object, spec: ElasticJobSpec) -> tuple[Object, str | None]:
         """A worker's pod, and what is wrong with the template."""
         try:
-            if found := template.problem(spec):
+            if found := template.problem(spec) or workloads.problem(job, spec):
                 return {}, found
             return render_pod(job, spec, 0, 0, self._image, batch=NO_BATCH), None
         except Exception as error:  # whatever was given in place of a pod: the user has to know, not the log alone

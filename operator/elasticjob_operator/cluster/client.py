@@ -12,9 +12,9 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from elasticjob.api import API_VERSION, JOBS, WORKERS
+from elasticjob.api import API_VERSION, JOB_LABEL, JOBS, WORKERS
 from elasticjob.objects import Object
-from elasticjob_operator.objects.paths import COORDINATION, CORE, CUSTOM
+from elasticjob_operator.objects.paths import COORDINATION, CORE, CUSTOM, QUEUES
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +169,10 @@ class Kube:
 
     async def workers(self, namespace: str | None, selector: str) -> Listing:
         return await self._list(f"{CUSTOM}{_inside(namespace)}/{WORKERS}", selector)
+
+    async def workloads(self, namespace: str | None) -> Listing:
+        """Kueue's, of all jobs. Raises NotFound where there is no Kueue."""
+        return await self._list(f"{QUEUES}{_inside(namespace)}/workloads", JOB_LABEL)
 
     async def create_pod(self, pod: Object) -> Object:
         path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"

@@ -63,7 +63,7 @@ def observe(
     """
     found = [Observation(Metric.EVENTS, label=reason) for reason in announced]
     found += _seconds(report, now - times.counted)
-    fresh = report.before.term == 0 or (report.spec.suspend and report.before.rendezvous.phase is FORMING)
+    fresh = report.before.term == 0 or (report.suspended and report.before.rendezvous.phase is FORMING)
     times = Times(counted=now, caused=now if fresh else times.caused)
     for event in report.decision.events:
         happened, times = _happened(report, event, clocks, times, now, heard)
@@ -109,7 +109,7 @@ def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:
     """Where the time since the last step went; a job that is suspended or has ended wants none."""
     before, spec = report.before.rendezvous, report.spec
     closed = before.phase is CLOSED
-    if elapsed <= 0 or (closed and before.outcome is not Outcome.CLOSED) or (spec.suspend and not closed):
+    if elapsed <= 0 or (closed and before.outcome is not Outcome.CLOSED) or (report.suspended and not closed):
         return
     if before.phase is FORMING:
         unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's

@@ -25,6 +25,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, has_joined
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
+from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
@@ -48,7 +49,8 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index."""
+    """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
+    `allowance`: what the quota makes of the spec."""
 
     job: Object
     spec: ElasticJobSpec
@@ -64,6 +66,21 @@ class Report(NamedTuple):
     waits: Mapping[int, Wait] = MappingProxyType({})
     hang: Hang = Hang()
     node_failures: tuple[NodeFailures, ...] = ()
+    allowance: Allowance = UNLIMITED
+
+    @property
+    def limited(self) -> ElasticJobSpec:
+        """The spec that the rendezvous is held to."""
+        return self.allowance.of(self.spec)
+
+    @property
+    def bounds(self) -> Spec:
+        return rendezvous_spec(self.limited)
+
+    @property
+    def suspended(self) -> bool:
+        """By the user, or as its quota is gone."""
+        return self.spec.suspend or self.allowance.suspends
 
 
 def status_of(report: Report) -> ElasticJobStatus:
@@ -120,7 +137,7 @@ def _spares(report: Report) -> frozenset[PodKey]:
     """The pods without a place: only `status.spares` counts them."""
     if not report.spec.spare_replicas:
         return frozenset()
-    roster = roster_of(rendezvous_spec(report.spec), report.decision.state, report.workers)
+    roster = roster_of(report.bounds, report.decision.state, report.workers)
     return frozenset(worker.pod_key for worker in roster.spares)
 
 
@@ -234,6 +251,7 @@ def _obstacle(report: Report) -> Reason | None:
     found = {wait.reason for wait in report.waits.values()}
     found |= {Reason.TEMPLATE_INVALID} if report.problem else set()
     found |= {Reason.POD_REFUSED} if report.refusal else set()
+    found |= {Reason.QUOTA_PENDING} if report.allowance.told else set()
     found |= {Reason.INVALID_RECORD} if _invalid_records(report) else set()
     return next((reason for reason in Reason if reason in found), None)
 
@@ -247,8 +265,10 @@ def _rendezvoused(report: Report) -> Finding:
         return Finding(name, "True", "Formed", "; ".join([formed, *_obstacles(report)]))
     if report.spec.suspend:
         return Finding(name, "False", "Suspended", "")
-    roster = roster_of(rendezvous_spec(report.spec), state, report.workers)
-    least = min_members(rendezvous_spec(report.spec), state)
+    if report.allowance.suspends:
+        return Finding(name, "False", Reason.QUOTA_PENDING, "; ".join(_obstacles(report)))
+    roster = roster_of(report.bounds, state, report.workers)
+    least = min_members(report.bounds, state)
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
     reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
     return Finding(name, "False", _obstacle(report) or reason, "; ".join([message, *_obstacles(report)]))
@@ -258,6 +278,7 @@ def _obstacles(report: Report) -> list[str]:
     """What keeps workers away, the worst first, each cause once with the first few that it keeps."""
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
     found += [f"a pod cannot be made: {report.refusal}"] if report.refusal else []
+    found += [report.allowance.told] if report.allowance.told else []
     kept: dict[Wait, list[int]] = {}
     for index, wait in sorted(report.waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
         if wait.is_news or report.decision.state.phase is RendezvousPhase.FORMING:

@@ -168,7 +168,7 @@ def render_pod(
         "metadata": {
             "name": pod_name(meta["name"], index, replacement),
             "namespace": meta["namespace"],
-            "labels": {**_queue_labels(meta), **(given.get("labels") or {}), **labels},
+            "labels": {**_queue_labels(meta, spec), **(given.get("labels") or {}), **labels},
             "annotations": {**(given.get("annotations") or {}), **annotations},
             "ownerReferences": [owner_reference(job)],
         },
@@ -176,8 +176,11 @@ def render_pod(
     }
 
 
-def _queue_labels(meta: Object) -> dict[str, str]:
-    """Kueue admits pods: what the job says of its queue is theirs, unless the template says something else."""
+def _queue_labels(meta: Object, spec: ElasticJobSpec) -> dict[str, str]:
+    """Kueue admits pods: what the job says of its queue is theirs, unless the template says something else. Of a gang
+    it leaves the pods alone."""
+    if spec.quota_admission == "Gang":
+        return {}
     given = meta.get("labels") or {}
     return {label: given[label] for label in (QUEUE_LABEL, QUEUE_PRIORITY_LABEL) if label in given}
 

@@ -357,3 +357,32 @@ def test_a_training_that_hangs_is_told_though_the_group_is_full() -> None:
     assert f"The training hangs: {said}. The trainers' logs have the Python stacks" in answer(seen).paragraph
     assert causes(formed([0, 1], conditions=[told[0], condition("Progressing", "True", 20)])) == []
     assert causes(forming(conditions=[condition("Rendezvoused", "False", 12), told[1]])) == [Cause.NO_POD]
+
+
+NO_QUOTA = "4 workers wait for quota (at least 2 must have it): in the queue gpus: insufficient unused quota"
+
+
+def gang(message: str, status: str = "False", reason: str = "QuotaPending") -> dict[str, Any]:
+    told = condition("Rendezvoused", status, 30, message, reason)
+    return {"conditions": [told], "reason": reason, "spec": {"replicas": 4, "quotaAdmission": "Gang"}}
+
+
+def test_a_gang_without_quota_waits_for_no_worker() -> None:
+    reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(NO_QUOTA)))
+    assert [one.cause for one in reply.findings] == [Cause.GANG]
+    assert f"Kueue has not admitted all of it: {NO_QUOTA}. It goes on by itself when" in reply.paragraph
+
+
+def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:
+    rest = "2 of 4 workers wait for quota: in the queue gpus: insufficient unused quota"
+    told = gang(f"round 4 of 2: worker 1 joined; {rest}", "True")
+    reply = answer(formed([0, 1], rendezvous={"reason": "worker 1 joined"}, **told))
+    assert [one.cause for one in reply.findings] == [Cause.GANG]
+    assert f"Kueue has not admitted all of it: {rest}. " in reply.paragraph
+
+
+def test_of_a_gang_with_pods_that_have_yet_to_join_these_are_told() -> None:
+    told = gang("1 of 2 workers have joined (at least 2 must); 2 of 4 workers wait for quota")
+    assert Cause.GANG not in causes(forming(joined=[0], last=(0, 1), **told))
+    worse = gang("round 4 of 2: x; worker 1: ErrImagePull; 2 of 4 workers wait for quota", "True", "ImagePull")
+    assert Cause.GANG not in causes(formed([0, 1], **worse))

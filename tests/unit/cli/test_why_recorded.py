@@ -75,6 +75,7 @@ ON_PAPER = {
     Cause.SILENT,
     Cause.STOPPING,
     Cause.NO_STEPS,
+    Cause.GANG,
 }
 
 

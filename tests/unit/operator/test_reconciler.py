@@ -31,6 +31,7 @@ class Cluster:
         self.body, self.done = body, list[str]()
         self.there: list[Object] = []
         self.records: list[Object] = []
+        self.queued: list[Object] = []
         self.conflicts, self.now = 0, 100.0
 
     def announce(self, _: Object, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
@@ -46,6 +47,9 @@ class Cluster:
 
     async def workers(self, *_: Any) -> Listing:
         return Listing(self.records, "7")
+
+    async def workloads(self, _: str | None) -> Listing:
+        return Listing(deepcopy(self.queued), "7")
 
     async def job(self, *_: str) -> Object:
         return self.body
@@ -65,6 +69,8 @@ class Cluster:
         if body is None:
             raise NotFound(404, path)
         self.done.append(body["kind"])
+        if body["kind"] == "Workload":
+            self.queued.append(body | {"metadata": body["metadata"] | {"uid": "x"}})
         return body
 
     async def create_pod(self, pod: Object) -> Object:
@@ -365,6 +371,37 @@ async def test_it_is_looked_at_again_when_who_was_asked_has_had_the_time_to_answ
     for _ in range(3):  # the status may wait for a moment, as it does here
         await made.reconcile(KEY)
     assert cluster.done.count("announce ProgressDeadlineExceeded") == 1
+
+
+async def test_a_gang_has_no_pods_before_its_quota_and_none_without() -> None:
+    body = job(quotaAdmission="Gang")
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    cluster = Cluster(body)
+    made = reconciler(cluster)
+    await made.reconcile(KEY)
+    assert cluster.done == ["status", "announce QuotaPending", "Workload"]
+    assert (told_reason(cluster), cluster.body["status"]["phase"]) == ("QuotaPending", "Pending")
+
+    (queued,) = cluster.queued
+    admitted = [{"type": type, "status": "True", "message": "y"} for type in ("QuotaReserved", "Admitted")]
+    admission = {"podSetAssignments": [{"name": "workers", "count": 1}]}
+    queued["status"] = {"conditions": admitted, "admission": admission}
+    cluster.done.clear()
+    await made.reconcile(KEY)
+    steps = [one for one in cluster.done if one in ("pod", "Workload")]
+    assert steps == ["pod", "Workload"], "one, and the rest queues"
+
+    cluster.queued[1:], cluster.there = [], [pod(phase="Running")]
+    queued["status"]["conditions"].append({"type": "Evicted", "status": "True", "message": "Preempted"})
+    cluster.done.clear()
+    await reconciler(cluster).reconcile(KEY)
+    assert "delete digits-0-0" in cluster.done, "by another operator, that has what the API server has"
+    assert "its quota is gone: Preempted; " in cluster.body["status"]["conditions"][1]["message"]
+    assert told_reason(cluster) == "QuotaPending"
+
+
+def told_reason(cluster: Cluster) -> str:
+    return str(cluster.body["status"]["reason"])
 
 
 async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() -> None:

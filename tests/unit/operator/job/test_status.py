@@ -9,6 +9,7 @@ from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.status import waits_of
 from elasticjob_operator.job.waiting import Reason, Wait
 from support.statuses import CLOCKS, FORMED, NOW, status
@@ -75,6 +76,24 @@ def test_who_waits_for_quota_is_counted() -> None:
     assert (found.phase, found.reason) == ("Running", "QuotaPending")
     message = condition(found, "Rendezvoused").message
     assert "; 2 of 4 workers wait for quota: in the queue gpus; the others go on meanwhile" in message
+
+
+def test_a_gang_without_quota_waits_for_it_and_nothing_else() -> None:
+    found = status(State(clocks=CLOCKS), allowance=Allowance(suspends=True, told="4 workers wait for quota"))
+    told = condition(found, "Rendezvoused")
+    assert (found.phase, found.reason) == ("Pending", "QuotaPending")
+    assert (told.status, told.reason, told.message) == ("False", "QuotaPending", "4 workers wait for quota")
+
+
+def test_a_gang_that_trains_with_less_quota_says_so() -> None:
+    allowance = Allowance(2, told="2 of 4 workers wait for quota")
+    found = status(FORMED, allowance=allowance, spec={"replicas": 4, "maxReplicas": 4})
+    told = condition(found, "Rendezvoused")
+    assert (found.phase, found.reason, told.status) == ("Running", "QuotaPending", "True")
+    assert told.message.endswith("; 2 of 4 workers wait for quota")
+    forming = replace(FORMED, phase=RendezvousPhase.FORMING, store=None)
+    message = condition(status(forming, allowance=allowance, spec={"replicas": 4}), "Rendezvoused").message
+    assert message.startswith("0 of 1 workers have joined"), "one of the two has finished, and two are not wanted"
 
 
 def test_a_group_that_trains_without_somebody_says_why() -> None:

@@ -13,6 +13,7 @@ import pytest
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import pod_key_of, pod_name
+from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import (
     SIDECAR,
@@ -85,6 +86,19 @@ def test_the_jobs_queue_is_its_pods_unless_the_template_names_another() -> None:
     wanted.template["metadata"] = {"labels": {queue: "cpus"}}
     labels = render_pod(body, wanted, 0, 0, IMAGE, batch="9f3c01d2")["metadata"]["labels"]
     assert labels[queue] == "cpus"
+
+
+def test_of_a_gang_the_workload_alone_is_queued() -> None:
+    body, wanted = job(), spec().model_copy(update={"quota_admission": "Gang"})
+    sentence = "spec.quotaAdmission is Gang, and the job has no label kueue.x-k8s.io/queue-name: add it, or leave"
+    assert sentence in (workloads.problem(body, wanted) or "")
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    assert workloads.problem(body, wanted) is None
+    assert workloads.problem(job(), spec()) is None
+    labels = render_pod(body, wanted, 0, 0, IMAGE, batch="9f3c01d2")["metadata"]["labels"]
+    assert "kueue.x-k8s.io/queue-name" not in labels
+    wanted.template["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "cpus"}}
+    assert "must be the job's label alone" in (workloads.problem(body, wanted) or "")
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:

@@ -1,0 +1,160 @@
+"""Keeps a job's Workloads as `quota` wants them, and says what they allow; decides nothing."""
+
+import time
+from collections.abc import Iterable
+
+from elasticjob.api import ElasticJobSpec
+from elasticjob.objects import Object
+from elasticjob.rendezvous import State, Worker
+from elasticjob_operator.cluster.cache import Key
+from elasticjob_operator.cluster.client import FAILURES, ApiError, Busy, Conflict, Forbidden, Kube, NotFound
+from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.cluster.workloads import Workloads
+from elasticjob_operator.job import quota
+from elasticjob_operator.job.observe import is_owned_by
+from elasticjob_operator.job.outcome import Done, LookAgain
+from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share
+from elasticjob_operator.job.status import Report
+from elasticjob_operator.job.waiting import Reason
+from elasticjob_operator.objects.paths import QUEUES
+from elasticjob_operator.objects.pods import SidecarImage, template_hash
+from elasticjob_operator.objects.workloads import (
+    POD_SET,
+    Ask,
+    ask_of,
+    collection,
+    is_gang,
+    render_workload,
+    workload_name,
+)
+
+# until it is looked again: after a change, while quota is waited for, else, and while it cannot be looked
+CHANGED_SECONDS, WAITING_SECONDS, HELD_SECONDS, REFUSED_SECONDS = 0.5, 2.0, 5.0, 10.0
+GANG = "spec.quotaAdmission is Gang"
+LOST = "QuotaLost"
+NO_KUEUE = f"{GANG}, and the cluster has no Kueue that serves {QUEUES[6:]}: install it, or leave the field out"
+NO_RIGHT = f"{GANG}, and the operator may not see to it: set the chart's value kueue.gang"
+
+
+class Gang:
+    """The Workloads of one job, as far as this operator knows; of a job that is admitted by pods it does nothing."""
+
+    def __init__(self, kube: Kube, workloads: Workloads, announcer: Announcer, image: SidecarImage) -> None:
+        self._kube, self._workloads, self._announcer, self._image = kube, workloads, announcer, image
+        self._shares: tuple[Share, ...] | None = None
+        self._changed_at, self._within = -1.0, CHANGED_SECONDS
+        self._is_fresh, self._wants_none = False, False
+        self._unseen, self._refused = "", ""  # why the Workloads cannot be seen, or changed
+        self._announced: str | None = None
+
+    async def look(self, job: Object, spec: ElasticJobSpec) -> None:
+        """See what Workloads there are, if it is time."""
+        if self._wants_none or not (is_gang(spec) or self._shares):
+            return
+        meta, made_from = job["metadata"], template_hash(spec)
+        after = max(self._changed_at, time.monotonic() - self._within)
+        self._is_fresh = False
+        try:
+            there = await self._workloads.of(Key(meta["namespace"], meta["name"]), after)
+        except FAILURES as error:
+            self._unseen = _remedy(error)
+            return
+        own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
+        self._shares = tuple(share for share in own if share)
+        self._is_fresh, self._unseen = True, ""
+
+    def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
+        if not is_gang(spec):
+            return UNLIMITED
+        found = quota.allowance(spec, state, quota.there_of(workers), self._shares)
+        if self._shares is not None and not found.told:
+            return found
+        return found._replace(told="; ".join(filter(None, (found.told, self._unseen or self._refused))))
+
+    async def keep(self, report: Report) -> Done | LookAgain:
+        """Make, shrink and delete Workloads. To be called once the status is written, which says for what."""
+        job, spec, state = report.job, report.spec, report.decision.state
+        if not (is_gang(spec) or self._shares):
+            return Done()
+        self._announce(report)
+        if self._shares is None or not self._is_fresh:
+            self._within = REFUSED_SECONDS
+            return LookAgain(self._within)
+        there = quota.there_of(report.workers)
+        need = quota.need_of(spec, state, there) if is_gang(spec) else Need()
+        self._wants_none = not self._shares and not need.workers
+        if self._wants_none:
+            return Done()
+        plan = quota.plan(self._shares, need, there, None if report.problem else ask_of(job))
+        if plan != Plan():
+            left = self._changed_at + REFUSED_SECONDS - time.monotonic() if self._refused else 0
+            return LookAgain(left if left > 0 else await self._carry_out(job, spec, plan))
+        self._refused = ""
+        self._within = WAITING_SECONDS if report.allowance.told else HELD_SECONDS
+        return LookAgain(self._within)
+
+    async def _carry_out(self, job: Object, spec: ElasticJobSpec, plan: Plan) -> float:
+        """Returns after how many seconds to look again."""
+        self._refused = ""
+        try:
+            await self._apply(job, spec, plan)
+        except (Busy, TimeoutError):
+            self._within = WAITING_SECONDS
+        except FAILURES as error:
+            self._refused, self._within = _remedy(error), REFUSED_SECONDS
+        else:
+            self._within = CHANGED_SECONDS
+        finally:
+            self._changed_at = time.monotonic()
+        return self._within
+
+    async def _apply(self, job: Object, spec: ElasticJobSpec, plan: Plan) -> None:
+        meta = job["metadata"]
+        path = collection(meta["namespace"])
+        for share in plan.delete:
+            await self._kube.delete(f"{path}/{workload_name(meta['name'], share.number)}", share.uid)
+        for share, kept in plan.shrink:
+            back = [{"name": POD_SET, "count": share.ask.workers - kept}]
+            name = workload_name(meta["name"], share.number)
+            await self._kube.request("PATCH", f"{path}/{name}/status", {"status": {"reclaimablePods": back}})
+        if plan.create:
+            number, ask = plan.create
+            priority = await self._priority(ask)
+            body = render_workload(job, spec, self._image, number, ask, priority)
+            try:
+                await self._kube.request("POST", path, body)
+            except Conflict as error:
+                name = body["metadata"]["name"]
+                why = f"there is a Workload {name} that is not this job's: delete it, or wait until it is gone"
+                raise ApiError(409, why) from error
+
+    async def _priority(self, ask: Ask) -> int | None:
+        if not ask.priority_class:
+            return None
+        try:
+            found = await self._kube.request("GET", f"{QUEUES}/workloadpriorityclasses/{ask.priority_class}")
+        except NotFound as error:
+            why = f"there is no WorkloadPriorityClass {ask.priority_class}: make it, or change the job's label"
+            raise ApiError(404, why) from error
+        return int(found["value"])
+
+    def _announce(self, report: Report) -> None:
+        """That quota is waited for, or lost: each when it begins."""
+        if self._announced is None:
+            self._announced = Reason.QUOTA_PENDING if report.before.reason == Reason.QUOTA_PENDING else ""
+        told, lost = report.allowance.told, any(share.lost and share.held for share in self._shares or ())
+        reason = (LOST if lost else Reason.QUOTA_PENDING) if told else ""
+        if reason and reason != self._announced:
+            refused = bool(self._unseen or self._refused)
+            self._announcer.announce(report.job, reason, told, warning=refused)
+        self._announced = reason
+
+
+def _remedy(error: Exception) -> str:
+    """Why the Workloads cannot be seen or changed, and what to do about it."""
+    if isinstance(error, NotFound):
+        return NO_KUEUE
+    said = str(error) or type(error).__name__
+    if isinstance(error, Forbidden) and " cannot " in said:
+        return f"{NO_RIGHT} ({said})"
+    return f"Kueue's Workloads: {said}"

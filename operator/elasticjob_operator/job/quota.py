@@ -1,0 +1,233 @@
+"""Gang admission: which of Kueue's Workloads a job should have, and how many workers they allow. Pure.
+
+A job has one Workload for as many workers as it wants, which Kueue admits with no fewer than the group needs; what is
+admitted does not grow, so one more asks for the rest. All that they allow together trains, as if the job asked for no
+more; with fewer than the group needs it is as if it was suspended. The quota of a Workload is given back when so many
+fewer pods are left, never before.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from elasticjob.agreed import rendezvous_spec
+from elasticjob.api import ElasticJobSpec
+from elasticjob.objects import Object
+from elasticjob.rendezvous import State, Worker
+from elasticjob.rendezvous.roster import ENDED
+from elasticjob.rendezvous.sizes import min_members
+from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.objects.pods import hash_of
+from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
+
+UNSEEN = "Kueue has not looked at it yet"
+
+
+class Share(NamedTuple):
+    """One of the job's Workloads: it asks for `ask` and holds the quota of `held` workers. `lost`: its workers have to
+    go, since it is evicted or made of another template; `said`: what Kueue says of it."""
+
+    number: int
+    uid: str
+    ask: Ask
+    held: int = 0
+    lost: bool = False
+    going: bool = False
+    said: str = UNSEEN
+
+    @property
+    def counts(self) -> bool:
+        return self.held > 0 and not self.lost and not self.going
+
+    @property
+    def waits(self) -> bool:
+        return self.held == 0 and not self.lost and not self.going
+
+
+class Need(NamedTuple):
+    """What a job wants quota for: so many `workers`, with its spares, and no round has fewer than `least`; with 0 no
+    more are asked for than it holds. `sizes`: those that a round may have, where not any."""
+
+    workers: int = 0
+    least: int = 0
+    sizes: tuple[int, ...] = ()
+
+
+class There(NamedTuple):
+    """Pods that may run: those that are to stay as far as is known, and those that are being deleted."""
+
+    alive: int = 0
+    leaving: int = 0
+
+
+class Plan(NamedTuple):
+    """What to do to the Workloads: delete some, give back of some all but so many workers, make one with a number."""
+
+    delete: tuple[Share, ...] = ()
+    shrink: tuple[tuple[Share, int], ...] = ()
+    create: tuple[int, Ask] | None = None
+
+
+class Allowance(NamedTuple):
+    """What the quota makes of a job's spec: so many of its `replicas` and spares, None for all; or it `suspends` it.
+    `told`: why that is not all, in a sentence."""
+
+    replicas: int | None = None
+    spares: int = 0
+    suspends: bool = False
+    told: str = ""
+
+    def of(self, spec: ElasticJobSpec) -> ElasticJobSpec:
+        """The spec that the rendezvous is held to."""
+        if self.suspends:
+            return spec.model_copy(update={"suspend": True})
+        if self.replicas is None:
+            return spec
+        return spec.model_copy(update={"replicas": self.replicas, "spare_replicas": self.spares})
+
+
+UNLIMITED = Allowance()
+
+
+def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
+    """As Kueue has it; None for one that is not named as the job's are."""
+    meta, status = workload["metadata"], workload.get("status") or {}
+    number = re.fullmatch(re.escape(job["metadata"]["name"]) + r"-([0-9]{1,9})", meta["name"])
+    if number is None:
+        return None
+    known = {one["type"]: one for one in status.get("conditions") or ()}
+    is_true = {type for type, one in known.items() if one["status"] == "True"}
+    evicted = "Evicted" in is_true
+    told = known.get("Evicted" if evicted else "Admitted" if "QuotaReserved" in is_true else "QuotaReserved", {})
+    ask = asked_by(workload)
+    return Share(
+        number=int(number[1]),
+        uid=meta["uid"],
+        ask=ask,
+        held=_held(status, ask.workers) if "Admitted" in is_true else 0,
+        lost=evicted or hash_of(workload) != made_from,
+        going="deletionTimestamp" in meta,
+        said=told.get("message") or UNSEEN,
+    )
+
+
+def _held(status: Object, asked: int) -> int:
+    """What is admitted, but for what was given back: Kueue counts that from what was asked."""
+    sets = (status.get("admission") or {}).get("podSetAssignments") or ()
+    admitted: int = sum(one.get("count", asked) for one in sets if one["name"] == POD_SET)
+    back: int = sum(one["count"] for one in status.get("reclaimablePods") or () if one["name"] == POD_SET)
+    return max(0, min(admitted, asked - back))
+
+
+def there_of(workers: Iterable[Worker]) -> There:
+    running = [worker for worker in workers if worker.pod not in ENDED]
+    leaving = sum(worker.deleting for worker in running)
+    return There(len(running) - leaving, leaving)
+
+
+def need_of(spec: ElasticJobSpec, state: State, there: There) -> Need:
+    """Workers that have finished need none; a closed rendezvous takes nobody in."""
+    if state.ended:
+        return Need()
+    if state.phase is RendezvousPhase.CLOSED:
+        return Need(there.alive)
+    if spec.suspend or len(state.done) >= spec.replicas:
+        return Need()
+    bounds = rendezvous_spec(spec)
+    workers = spec.replicas + spec.spare_replicas - len(state.done)
+    return Need(workers, min_members(bounds, state), () if state.done else bounds.sizes)
+
+
+def allowed(shares: Iterable[Share]) -> int:
+    return sum(share.held for share in shares if share.counts)
+
+
+def trains(shares: Iterable[Share], need: Need) -> bool:
+    return allowed(shares) >= need.least
+
+
+def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence[Share] | None) -> Allowance:
+    """What `shares` let the job do. While they are not known it keeps what it has."""
+    need = need_of(spec, state, there)
+    if shares is None:
+        members = sum(member.index not in state.done for member in state.participants)
+        return _limited(spec, state, max(members, there.alive)) if there.alive else Allowance(suspends=need.least > 0)
+    if not trains(shares, need):
+        return Allowance(suspends=True, told=_why_none(shares, need))
+    return _limited(spec, state, allowed(shares))._replace(told=_why_fewer(shares, need))
+
+
+def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
+    """Who has finished has a place still, and needs no quota."""
+    if not workers:  # nothing is wanted
+        return UNLIMITED
+    places = workers + len(state.done)
+    replicas = min(spec.replicas, places)
+    return Allowance(replicas, min(spec.spare_replicas, places - replicas))
+
+
+def _why_none(shares: Sequence[Share], need: Need) -> str:
+    if taken := [share for share in shares if share.held and not share.going]:
+        evicted = next((share.said for share in taken if share.lost), f"{need.least} workers are needed")
+        return f"its quota is gone: {evicted}; it queues again when none of its pods is left"
+    return _waiting(shares, f"{need.workers} workers wait for quota (at least {need.least} must have it)")
+
+
+def _why_fewer(shares: Sequence[Share], need: Need) -> str:
+    rest = need.workers - allowed(shares)
+    if rest <= 0 or not need.least:
+        return ""
+    evicted = next((share.said for share in shares if share.held and share.lost), None)
+    told = f"{rest} of {need.workers} workers wait for quota"
+    return f"{told}: {evicted}" if evicted else _waiting(shares, told)
+
+
+def _waiting(shares: Iterable[Share], told: str) -> str:
+    return next((f"{told}: in the queue {one.ask.queue}: {one.said}" for one in shares if one.waits), told)
+
+
+def plan(shares: Sequence[Share], need: Need, there: There, wanted: Ask | None) -> Plan:
+    """What to do now; the rest comes with the next look. `wanted` names queue, priority and template of new Workloads;
+    None: none can be made."""
+    gone, shrunk = _given_back(shares, need, there)
+    ask = wanted and _asked(shares, need, wanted)
+    waiting = [share for share in shares if share.waits]
+    kept = next((share for share in waiting if share.ask == ask), None)
+    gone += [share for share in waiting if share is not kept]
+    number = max((share.number + 1 for share in shares), default=0)
+    return Plan(tuple(gone), tuple(shrunk), (number, ask) if ask and kept is None else None)
+
+
+def _given_back(shares: Sequence[Share], need: Need, there: There) -> tuple[list[Share], list[tuple[Share, int]]]:
+    """Those that hold more than is wanted, the newest first, as far as no pod may run in their place any more."""
+    runs, total = trains(shares, need), allowed(shares)
+    kept = min(total, need.workers) if runs else 0
+    newest = sorted((one for one in shares if not one.going and not one.waits), key=lambda one: -one.number)
+    unused = sum(one.held for one in newest) - max(there.alive, kept) - there.leaving
+    excess, gone, shrunk = total - kept, list[Share](), list[tuple[Share, int]]()
+    for share in (one for one in newest if one.lost):
+        if share.held <= max(unused, 0):
+            gone.append(share)
+            unused -= share.held
+    for share in (one for one in newest if not one.lost):
+        back = min(share.held, unused, excess)
+        if back == share.held:
+            gone.append(share)
+        elif back > 0 and kept:
+            shrunk.append((share, share.held - back))
+        else:
+            continue
+        unused, excess = unused - back, excess - back
+    return gone, shrunk
+
+
+def _asked(shares: Sequence[Share], need: Need, wanted: Ask) -> Ask | None:
+    """What the Workload that waits should ask for; nothing before what was lost is given back."""
+    total = allowed(shares)
+    if not need.least or need.workers <= total or any(share.lost and not share.going for share in shares):
+        return None
+    if trains(shares, need):
+        rest = need.workers - total
+        larger = min((size for size in need.sizes if size > total), default=total + 1)
+        return wanted._replace(workers=rest, least=min(rest, larger - total))
+    return None if total else wanted._replace(workers=need.workers, least=min(need.least, need.workers))

@@ -1,0 +1,87 @@
+"""Renders the Workloads by which a job asks Kueue for quota as a gang. Pure."""
+
+from typing import NamedTuple
+
+from elasticjob.api import GROUP, JOB_LABEL, ElasticJobSpec
+from elasticjob.objects import Object
+from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from elasticjob_operator.objects.paths import QUEUES, QUEUES_GROUP, QUEUES_VERSION
+from elasticjob_operator.objects.pods import TEMPLATE_HASH, SidecarImage, owner_reference, render_pod, template_hash
+
+POD_SET = "workers"
+LEAST = f"{GROUP}/at-least"  # what was asked for: a Kueue without partial admission drops minCount
+NO_BATCH = "0" * 8  # of a pod that is rendered and never made
+
+
+class Ask(NamedTuple):
+    """What a Workload asks for: so many `workers`, or `least` of them, in a queue with a priority class (or none)."""
+
+    queue: str
+    priority_class: str = ""
+    workers: int = 0
+    least: int = 0
+
+
+def is_gang(spec: ElasticJobSpec) -> bool:
+    return spec.quota_admission == "Gang"
+
+
+def problem(job: Object, spec: ElasticJobSpec) -> str | None:
+    """What has to be changed of a job before a Workload can be made for it."""
+    if not is_gang(spec):
+        return None
+    if ask_of(job) is None:
+        return f"spec.quotaAdmission is Gang, and the job has no label {QUEUE_LABEL}: add it, or leave the field out"
+    if QUEUE_LABEL in ((spec.template.get("metadata") or {}).get("labels") or {}):
+        return f"spec.template.metadata.labels: with quotaAdmission Gang {QUEUE_LABEL} must be the job's label alone"
+    return None
+
+
+def ask_of(job: Object) -> Ask | None:
+    """Which queue and priority the job names; None where it names no queue."""
+    labels = job["metadata"].get("labels") or {}
+    return Ask(labels[QUEUE_LABEL], labels.get(QUEUE_PRIORITY_LABEL, "")) if labels.get(QUEUE_LABEL) else None
+
+
+def asked_by(workload: Object) -> Ask:
+    """What the Workload was made to ask for."""
+    spec, annotations = workload["spec"], workload["metadata"].get("annotations") or {}
+    workers = sum(one["count"] for one in spec["podSets"] if one["name"] == POD_SET)
+    least = annotations.get(LEAST, "")
+    priority = (spec.get("priorityClassRef") or {}).get("name", "")
+    return Ask(spec.get("queueName", ""), priority, workers, int(least) if least.isdecimal() else workers)
+
+
+def workload_name(job: str, number: int) -> str:
+    return f"{job}-{number}"
+
+
+def collection(namespace: str) -> str:
+    return f"{QUEUES}/namespaces/{namespace}/workloads"
+
+
+def render_workload(
+    job: Object, spec: ElasticJobSpec, image: SidecarImage, number: int, ask: Ask, priority: int | None
+) -> Object:
+    """Kueue counts what the containers request, the sidecar among them. `priority`: the value of the priority class."""
+    meta = job["metadata"]
+    pod = render_pod(job, spec, 0, 0, image, batch=NO_BATCH)
+    pod_set = {"name": POD_SET, "count": ask.workers, "template": {"spec": pod["spec"]}}
+    if ask.least < ask.workers:
+        pod_set["minCount"] = ask.least
+    body: Object = {"queueName": ask.queue, "podSets": [pod_set]}
+    if priority is not None:
+        reference = {"group": QUEUES_GROUP, "kind": "WorkloadPriorityClass", "name": ask.priority_class}
+        body |= {"priority": priority, "priorityClassRef": reference}
+    return {
+        "apiVersion": f"{QUEUES_GROUP}/{QUEUES_VERSION}",
+        "kind": "Workload",
+        "metadata": {
+            "name": workload_name(meta["name"], number),
+            "namespace": meta["namespace"],
+            "labels": {JOB_LABEL: meta["name"], f"{KUEUE}job-uid": meta["uid"]},
+            "annotations": {TEMPLATE_HASH: template_hash(spec), LEAST: str(ask.least)},
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": body,
+    }

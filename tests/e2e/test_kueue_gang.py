@@ -1,0 +1,120 @@
+"""Gang admission by a real Kueue: nothing of a job runs before its minimum has quota, and all of it is taken back."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.conftest import new_job, new_namespace, runs_on
+from e2e.job import TRAINER, Job
+from e2e.kube import Namespace, Object, wait_until
+from e2e.kueue import API, PRIORITY, QUEUE, kueue, queue
+
+TOLD_SECONDS = 30
+WORKLOADS = f"workloads.{API.partition('/')[0]}"
+
+
+@pytest.fixture(scope="module")
+def queues(operator: Namespace, module_namespace: Namespace) -> Iterator[None]:
+    """Kueue runs."""
+    with kueue(module_namespace):
+        yield
+
+
+@pytest.fixture
+def other(operator: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
+    """Another job, in a namespace of its own."""
+    with new_namespace("other") as namespace, new_job(namespace, "train", *runs_on(request.node)) as made:
+        yield made
+
+
+def apply_gang(job: Job, name: str, priority: str = "low", **settings: Any) -> None:
+    body = job.manifest(quotaAdmission="Gang", **settings)
+    body["metadata"]["labels"] = {QUEUE: name, PRIORITY: priority}
+    job.namespace.apply(body)
+
+
+def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
+    queues: None, job: Job, other: Job
+) -> None:
+    with queue("gangs", 4, job.namespace, other.namespace):
+        apply_gang(other, "gangs", replicas=3)
+        three = other.wait_for_round(3)
+        apply_gang(job, "gangs", replicas=4, minReplicas=2)
+        told = wait_until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS, job.summary)
+        assert told.startswith("4 workers wait for quota (at least 2 must have it): in the queue gangs: ")
+        assert (job.status["reason"], job.status["phase"]) == ("QuotaPending", "Pending")
+        assert job.wait_for_event("QuotaPending")["type"] == "Normal"
+        assert job.pods() == {}, "one would fit, and two are needed"
+
+        other.scale(1)
+        other.wait_for_round(1, after=three)
+        part = job.wait_for_round(3)
+        before = job.wait_for_training(3)
+        assert said(job, "1 of 4 workers wait for quota")
+        assert admitted(job) + admitted(other) == 4
+        other.wait_for_training(1)
+        (pod,) = other.member_pods()
+        other.namespace.kubectl("exec", pod["metadata"]["name"], "--container", TRAINER, "--", "touch", "/tmp/finish")
+        other.wait_for_condition("Complete")
+        job.wait_for_round(4, after=part)
+        job.wait_for_training(4, other_than=before)
+        wait_until("nothing to wait for", lambda: job.status["reason"] == "", TOLD_SECONDS, job.summary)
+        assert (job.status["restarts"], job.status["replicas"]) == (0, 4)
+        wait_until("the ended job's quota to go back", lambda: not workloads(other), TOLD_SECONDS)
+
+
+def test_a_preempted_job_goes_as_a_whole_and_comes_back(queues: None, job: Job, other: Job) -> None:
+    with queue("contended-gangs", 4, job.namespace, other.namespace):
+        apply_gang(job, "contended-gangs", replicas=4, minReplicas=2, maxRestarts=0)
+        full, before = job.wait_for_round(4), job.wait_for_training(4)
+        apply_gang(other, "contended-gangs", priority="high", replicas=2, minReplicas=2)
+        assert "Preempted to accommodate a workload" in job.wait_for_event("QuotaLost")["message"]
+        other.wait_for_round(2)
+        part = job.wait_for_round(2, after=full)
+        training = job.wait_for_training(2, other_than=before)
+        assert training.step >= before.step, "it goes on from its checkpoint"
+        assert part.reason == "resumed"
+
+        other.namespace.kubectl("delete", "elasticjob", other.name)
+        job.wait_for_round(4, after=part)
+        job.wait_for_training(4, other_than=training)
+        assert job.status["restarts"] == 0
+
+
+def test_suspended_it_gives_all_quota_back_and_its_pods_are_no_business_of_kueues(queues: None, job: Job) -> None:
+    with queue("alone", 2, job.namespace):
+        apply_gang(job, "alone", replicas=2, minReplicas=2)
+        formed = job.wait_for_round(2)
+        for pod in job.pods().values():
+            assert "schedulingGates" not in pod["spec"]
+            assert QUEUE not in pod["metadata"]["labels"]
+        assert [one["metadata"]["name"] for one in workloads(job)] == [f"{job.name}-0"]
+        job.patch(json.dumps({"spec": {"suspend": True}}))
+        job.wait_for_no_pods()
+        wait_until("its Workload to go", lambda: not workloads(job), TOLD_SECONDS)
+        job.patch(json.dumps({"spec": {"suspend": False}}))
+        job.wait_for_round(2, after=formed)
+        assert job.status["restarts"] == 0
+
+
+def said(job: Job, text: str) -> str:
+    """The condition's message, once it has that text."""
+    message = str(job.condition("Rendezvoused")["message"])
+    return message if text in message else ""
+
+
+def workloads(job: Job) -> list[Object]:
+    return job.namespace.list(WORKLOADS)
+
+
+def admitted(job: Job) -> int:
+    """How many workers its Workloads hold quota for, but for what was given back."""
+    held = 0
+    for one in workloads(job):
+        (asked,), status = one["spec"]["podSets"], one.get("status", {})
+        sets = (status.get("admission") or {}).get("podSetAssignments", ())
+        back = sum(part["count"] for part in status.get("reclaimablePods", ()))
+        held += sum(min(part["count"], asked["count"] - back) for part in sets)
+    return held

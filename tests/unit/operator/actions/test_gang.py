@@ -1,0 +1,326 @@
+"""The Workloads of a gang: made, given back, and what is said where there is no Kueue. Over a stand-in for it."""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.rendezvous import Clocks, PodState, State, Worker
+from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob_operator.actions import gang as gang_module
+from elasticjob_operator.actions.gang import CHANGED_SECONDS, HELD_SECONDS, REFUSED_SECONDS, WAITING_SECONDS, Gang
+from elasticjob_operator.cluster import workloads as workloads_module
+from elasticjob_operator.cluster.cache import Key
+from elasticjob_operator.cluster.client import ApiError, Conflict, Forbidden, Invalid, Listing, NotFound
+from elasticjob_operator.cluster.workloads import Workloads
+from elasticjob_operator.job.outcome import Done, LookAgain
+from elasticjob_operator.job.quota import UNLIMITED
+from elasticjob_operator.objects.pods import SidecarImage
+from support.operator_objects import JOB_UID, Object, job
+from support.statuses import report
+
+QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+NEW = State(clocks=Clocks(opened=0, formed=0))
+ENDED = replace(NEW, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE)
+NO_RIGHT = 'workloads.kueue.x-k8s.io is forbidden: User "operator" cannot list resource "workloads"'
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/ml/workloads"
+
+
+class Server:
+    """Kueue's objects, and the clock."""
+
+    def __init__(self) -> None:
+        self.now, self.listed = 100.0, 0
+        self.there: dict[str, Object] = {}
+        self.asked: list[str] = []
+        self.events: list[str] = []
+        self.classes = {"low": 10}
+        self.fails: dict[str, Exception] = {}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def workloads(self, namespace: str | None) -> Listing:
+        self.listed += 1
+        if error := self.fails.get("LIST"):
+            raise error
+        return Listing(deepcopy(list(self.there.values())), "7")
+
+    async def request(self, method: str, path: str, body: Object | None = None) -> Object:
+        if error := self.fails.get(method):
+            raise error
+        if method == "GET":
+            name = path.rpartition("/")[2]
+            if name not in self.classes:
+                raise NotFound(404, f"{name} not found")
+            return {"value": self.classes[name]}
+        assert body is not None
+        if method == "PATCH":
+            name = path.split("/")[-2]
+            self.asked.append(f"PATCH {name} {body['status']['reclaimablePods'][0]['count']}")
+            self.there[name].setdefault("status", {}).update(body["status"])
+            return self.there[name]
+        assert (method, path) == ("POST", WORKLOADS)
+        name = body["metadata"]["name"]
+        if name in self.there:
+            raise Conflict(409, "AlreadyExists")
+        (asked,) = body["spec"]["podSets"]
+        self.asked.append(f"POST {name} {asked['count']}/{asked.get('minCount')}")
+        self.there[name] = deepcopy(body)
+        self.there[name]["metadata"]["uid"] = f"uid of {name}"
+        return body
+
+    async def delete(self, path: str, uid: str) -> None:
+        name = path.rpartition("/")[2]
+        assert (path, uid) == (f"{WORKLOADS}/{name}", f"uid of {name}")
+        self.asked.append(f"DELETE {name}")
+        del self.there[name]
+
+    def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        self.events.append(f"{'Warning ' if warning else ''}{reason}: {message}")
+
+    def admit(self, name: str, count: int, **others: str) -> None:
+        conditions = {"QuotaReserved": "True", "Admitted": "True", **others}
+        told = [{"type": type, "status": status, "message": f"about {type}"} for type, status in conditions.items()]
+        sets = [{"name": "workers", "count": count}]
+        self.there[name]["status"] = {"conditions": told, "admission": {"podSetAssignments": sets}}
+
+    def took(self) -> list[str]:
+        taken, self.asked = self.asked, []
+        return taken
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    clock = SimpleNamespace(monotonic=made.monotonic)
+    monkeypatch.setattr(gang_module, "time", clock)
+    monkeypatch.setattr(workloads_module, "time", clock)
+    return made
+
+
+class Life:
+    """Steps of one job, as the reconciler takes them."""
+
+    def __init__(self, server: Server, labels: Object | None = None, **spec: Any) -> None:
+        self.server = server
+        self.body = job(**{"replicas": 4, "minReplicas": 2, "quotaAdmission": "Gang", **spec})
+        self.body["metadata"]["labels"] = {QUEUE: "gpus", PRIORITY: "low"} if labels is None else labels
+        workloads = Workloads(cast(Any, server), by_namespace=False)
+        self.gang = Gang(cast(Any, server), workloads, cast(Any, server), SidecarImage("s", "Never"))
+        self.before = ElasticJobStatus()
+
+    async def step(
+        self, pods: Iterable[Worker] = (), state: State = NEW, problem: str | None = None, after: float = 30
+    ) -> Done | LookAgain:
+        self.server.now += after
+        spec, workers = ElasticJobSpec.parse(self.body["spec"]), tuple(pods)
+        await self.gang.look(self.body, spec)
+        self.allowance = self.gang.allowance(spec, state, workers)
+        made = report(state, self.before, workers=workers, problem=problem)
+        return await self.gang.keep(made._replace(job=self.body, spec=spec, allowance=self.allowance))
+
+
+def running(count: int) -> list[Worker]:
+    return [Worker(index=index, pod=PodState.RUNNING) for index in range(count)]
+
+
+async def test_from_the_first_workload_to_the_last_worker(server: Server) -> None:
+    life = Life(server)
+    assert await life.step() == LookAgain(CHANGED_SECONDS)
+    assert server.took() == ["POST digits-0 4/2"]
+    assert life.allowance.suspends
+    body = server.there["digits-0"]
+    assert body["spec"]["priority"] == 10
+    assert body["metadata"]["ownerReferences"][0]["uid"] == JOB_UID
+
+    assert await life.step() == LookAgain(WAITING_SECONDS)
+    assert life.allowance.suspends
+    server.admit("digits-0", 3)
+    assert await life.step() == LookAgain(CHANGED_SECONDS)
+    assert life.allowance.replicas == 3
+    assert server.took() == ["POST digits-1 1/None"]
+    server.admit("digits-1", 1)
+    assert await life.step(running(3)) == LookAgain(HELD_SECONDS)
+    assert (life.allowance.replicas, life.allowance.told) == (4, "")
+    assert server.took() == []
+
+
+async def test_an_operator_that_knows_nothing_goes_on_from_what_is_there(server: Server) -> None:
+    await Life(server).step()
+    server.admit("digits-0", 4)
+    server.took()
+    life = Life(server)
+    assert await life.step() == LookAgain(HELD_SECONDS)
+    assert (life.allowance.replicas, server.took()) == (4, [])
+
+
+async def test_quota_goes_back_when_pods_have_gone_and_all_of_it_at_the_end(server: Server) -> None:
+    life = Life(server)
+    await life.step()
+    server.admit("digits-0", 4)
+    life.body["spec"]["replicas"] = 3
+    server.took()
+    await life.step(running(4))
+    assert server.took() == []
+    await life.step(running(3))
+    assert server.took() == ["PATCH digits-0 1"]
+    await life.step(running(3))
+    assert server.took() == []
+    await life.step(running(3), ENDED)
+    assert server.took() == []
+    assert await life.step([], ENDED) == LookAgain(CHANGED_SECONDS)
+    assert server.took() == ["DELETE digits-0"]
+    assert await life.step([], ENDED) == Done()
+    listed = server.listed
+    assert await life.step([], ENDED) == Done()
+    assert server.listed == listed, "nothing of it changes any more"
+
+
+async def test_the_workloads_of_a_job_that_is_admitted_by_pods_by_now_are_deleted(server: Server) -> None:
+    life = Life(server)
+    for _ in range(2):
+        await life.step()
+    server.took()
+    life.body["spec"]["quotaAdmission"] = "Pods"
+    await life.step()
+    assert (server.took(), life.allowance) == (["DELETE digits-0"], UNLIMITED)
+    assert await life.step() == Done()
+
+
+async def test_of_a_job_that_is_admitted_by_pods_nothing_is_looked_for(server: Server) -> None:
+    assert await Life(server, quotaAdmission="Pods").step() == Done()
+    assert server.listed == 0
+
+
+async def test_it_is_announced_when_quota_is_waited_for_and_when_it_is_lost(server: Server) -> None:
+    life = Life(server)
+    for _ in range(3):
+        await life.step()
+    assert server.events == ["QuotaPending: 4 workers wait for quota (at least 2 must have it)"]
+    server.admit("digits-0", 4)
+    await life.step()
+    server.admit("digits-0", 4, Evicted="True")
+    for _ in range(3):
+        await life.step(running(4))
+    why = "its quota is gone: about Evicted; it queues again when none of its pods is left"
+    assert server.events[1:] == [f"QuotaLost: {why}"]
+
+
+async def test_an_operator_that_comes_later_does_not_announce_it_again(server: Server) -> None:
+    life = Life(server)
+    life.before = ElasticJobStatus(reason="QuotaPending")
+    await life.step()
+    assert server.events == []
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (NotFound(404, "404 page not found"), "spec.quotaAdmission is Gang, and the cluster has no Kueue"),
+        (Forbidden(403, NO_RIGHT), "the operator may not see to it: set the chart's value kueue.gang (workloads."),
+        (TimeoutError("no answer"), "Kueue's Workloads: no answer"),
+    ],
+)
+async def test_workloads_that_cannot_be_seen(server: Server, error: Exception, told: str) -> None:
+    server.fails["LIST"] = error
+    life = Life(server)
+    assert await life.step() == LookAgain(REFUSED_SECONDS)
+    assert life.allowance.suspends
+    assert told in life.allowance.told
+    assert server.events[0].startswith("Warning QuotaPending: ")
+    server.fails.clear()
+    await life.step()
+    assert server.took() == ["POST digits-0 4/2"]
+
+
+async def test_a_group_that_trains_goes_on_while_they_cannot_be_seen(server: Server) -> None:
+    life = Life(server)
+    await life.step()
+    server.admit("digits-0", 3)
+    await life.step(running(3))
+    server.took()
+    server.fails["LIST"] = ApiError(500, "conversion webhook failed")
+    await life.step(running(3))
+    assert (life.allowance.replicas, life.allowance.suspends) == (3, False)
+    assert server.took() == []
+    later = Life(server)
+    await later.step(running(3))
+    assert (later.allowance.replicas, later.allowance.suspends) == (3, False)
+    assert "conversion webhook failed" in later.allowance.told
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Conflict(409, "AlreadyExists"), "there is a Workload digits-0 that is not this job's: delete it, or wait"),
+        (Invalid(422, "spec.podSets: no"), "Kueue's Workloads: spec.podSets: no"),
+        (Forbidden(403, 'admission webhook "x" denied the request: no'), "Kueue's Workloads: admission webhook"),
+    ],
+)
+async def test_a_workload_that_cannot_be_made_is_tried_again_after_a_while(
+    server: Server, error: Exception, told: str
+) -> None:
+    server.fails["POST"] = error
+    life = Life(server)
+    assert await life.step() == LookAgain(REFUSED_SECONDS)
+    server.fails.clear()
+    assert await life.step(after=1) == LookAgain(REFUSED_SECONDS - 1)
+    assert told in life.allowance.told
+    assert server.took() == []
+    await life.step(after=REFUSED_SECONDS)
+    assert server.took() == ["POST digits-0 4/2"]
+    await life.step()
+    assert told not in life.allowance.told
+
+
+async def test_a_priority_class_that_is_not_there_is_named(server: Server) -> None:
+    life = Life(server, {QUEUE: "gpus", PRIORITY: "high"})
+    await life.step()
+    await life.step()
+    assert "there is no WorkloadPriorityClass high: make it, or change the job's label" in life.allowance.told
+    assert server.took() == []
+    without = Life(server, {QUEUE: "gpus"})
+    await without.step()
+    assert "priority" not in server.there["digits-0"]["spec"]
+
+
+async def test_nothing_is_asked_for_pods_that_cannot_be_made(server: Server) -> None:
+    assert await Life(server).step(problem="spec.template is not valid") == LookAgain(WAITING_SECONDS)
+    assert server.took() == []
+
+
+async def test_anothers_workload_of_the_jobs_label_counts_for_nothing(server: Server) -> None:
+    await Life(server).step()
+    server.admit("digits-0", 4)
+    server.there["digits-0"]["metadata"]["ownerReferences"][0]["uid"] = "an earlier job's"
+    life = Life(server)
+    await life.step()
+    assert life.allowance.suspends
+
+
+async def test_jobs_that_look_at_about_the_same_time_share_a_listing(server: Server) -> None:
+    await Life(server).step()
+    workloads, key = Workloads(cast(Any, server), by_namespace=False), Key("ml", "digits")
+    server.listed = 0
+    for namespace in ("ml", "other"):
+        found = await workloads.of(Key(namespace, "digits"), server.now - 2)
+        assert len(found) == (namespace == "ml")
+    assert server.listed == 1
+    await workloads.of(key, server.now)
+    assert server.listed == 2, "of then is not later than that"
+    server.fails["LIST"] = NotFound(404, "no")
+    server.now += 5
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            await workloads.of(key, server.now - 2)
+    assert server.listed == 3, "nor is a failure asked for by each"
+    by_namespace = Workloads(cast(Any, server), by_namespace=True)
+    server.fails.clear()
+    for namespace in ("ml", "other"):
+        await by_namespace.of(Key(namespace, "digits"), server.now - 2)
+    assert server.listed == 5
