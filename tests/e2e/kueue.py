@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from e2e.disruption import CONTROL_PLANE
-from e2e.kube import CACHE, Namespace, Object, kubectl, run, succeed
+from e2e.kube import CACHE, Failed, Namespace, Object, kubectl, run, succeed, wait_until
 from e2e.schedule import lock
 
 MODULE = Path(__file__).resolve().parents[2] / "hack/cluster/controllers/kueue/go.mod"
@@ -22,7 +22,7 @@ FLAVOR = "anywhere"
 PRIORITIES = {"low": 10, "high": 100}
 # its own objects, which only Kueue itself can let go
 QUEUES = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
-RELEASE, SECONDS = "kueue", 120
+RELEASE, SECONDS = "kueue", 60
 
 CONFIGURATION = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -59,16 +59,34 @@ def kueue(home: Namespace) -> Iterator[None]:
 @contextmanager
 def installed(home: Namespace) -> Iterator[None]:
     succeed("kind", "load", "docker-image", IMAGE, "--name=elasticjob", f"--nodes={CONTROL_PLANE}")
-    here = ["--namespace", home.name, "--wait", f"--timeout={SECONDS}s"]
-    values = yaml.safe_dump(VALUES)
-    succeed("helm", "install", RELEASE, str(CHART), *here, "--values=-", stdin=values, seconds=SECONDS)
+    here = ["--namespace", home.name]
     try:
+        succeed("helm", "install", RELEASE, str(CHART), *here, "--values=-", stdin=yaml.safe_dump(VALUES))
+        get_ready(home)
         classes = [made("WorkloadPriorityClass", name, {"value": value}) for name, value in PRIORITIES.items()]
-        home.apply(made("ResourceFlavor", FLAVOR, {"spec": {}}), *classes)
+        flavor = made("ResourceFlavor", FLAVOR, {"spec": {}})
+        wait_until("Kueue's webhooks to be reached", lambda: is_taken(home, flavor, *classes), SECONDS)
         yield
     finally:
         let_go()
-        run("helm", "uninstall", RELEASE, *here, seconds=SECONDS)
+        run("helm", "uninstall", RELEASE, *here, "--wait", f"--timeout={SECONDS}s", seconds=SECONDS)
+
+
+def get_ready(home: Namespace) -> None:
+    """It makes its certificate itself, and goes on once the kubelet has brought it the Secret, which may take that two
+    minutes; a change of the pod has it look at once."""
+    certificate = ("get", "secret", f"{RELEASE}-webhook-server-cert", "--output=jsonpath={.data.tls\\.crt}")
+    wait_until("Kueue's certificate", lambda: home.try_kubectl(*certificate).output, SECONDS)
+    home.kubectl("annotate", "pods", "--all", f"{OURS}=certified")
+    home.kubectl("rollout", "status", f"deployment/{RELEASE}-controller-manager", f"--timeout={SECONDS}s")
+
+
+def is_taken(home: Namespace, *objects: Object) -> bool:
+    try:
+        home.apply(*objects)
+    except Failed:
+        return False
+    return True
 
 
 def let_go() -> None:
