@@ -52,7 +52,10 @@ ROWS = {
         "the same, once another leads: its Lease lasts for `leaseSeconds`, 10 by default",
     ),
     "node-killed": ("a node loses its power", "its workers are replaced elsewhere; no failure is counted"),
-    "eviction": ("`kubectl drain`", "replaced elsewhere; no failure is counted"),
+    "eviction": (
+        "`kubectl drain`",
+        "others start elsewhere first; then one planned round, before which scripts may save",
+    ),
     "replacement-unschedulable": (
         "no room for a replacement",
         "the group goes on without it at `minReplicas` or above, and grows when there is room",
