@@ -21,7 +21,7 @@ def scraped(operator: Namespace, job: Job, tmp_path: Path) -> Iterator[None]:
     """Prometheus reads the operators, and the adapter reads it by the example's rules."""
     with (
         prometheus(tmp_path, ALERTS, job.namespace.name) as found,
-        adapter(job.namespace, tmp_path, EXAMPLE / "adapter.yaml", found.url),
+        adapter(job.namespace, tmp_path, EXAMPLE / "adapter-rules.yml", found.url),
     ):
         yield
 
