@@ -241,7 +241,7 @@ async def test_a_watch_that_falls_silent(scene: Scene) -> None:
     scene.note("lost, and all after it")
     scene.weather.silent_watch = 0.0
     scene.tell("Forming", 2)
-    await scene.until(lambda: pod.agent.course.has_ended(1), "the end of the watch", 50.0)
+    await scene.until(lambda: pod.agent.course.has_ended(1), "the end of the watch", 75.0)
 
 
 @played
