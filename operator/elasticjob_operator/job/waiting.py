@@ -156,7 +156,7 @@ class AnnouncedReasons:
 def wait_of(pod: Object, trainer: str, *, asked: bool = False) -> Wait | None:
     """Why the trainer of `pod` does not run, or runs and does not join; None where it does, or has ended for good.
 
-    `asked`: it has asked something of the rendezvous, so that its crashes before that are of no interest.
+    `asked`: it has asked something of the rendezvous: it has started, and its crashes before that are of no interest.
     """
     if pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
         return None
@@ -180,7 +180,7 @@ def _trainer_wait(pod: Object, trainer: str, asked: bool) -> Wait | None:
     crashes, last = found.get("restartCount", 0), exit_of(crash_before(found))
     if crashes and (waits_for(found) == CRASHES or (last and not asked)):
         return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", crashes)
-    if has_started(found):
+    if has_started(found) or asked:  # the kubelet may be seconds behind who asks
         return None
     return _unscheduled(pod) or Wait(Reason.POD_STARTING, _starting(pod, trainer))
 

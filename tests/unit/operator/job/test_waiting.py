@@ -151,6 +151,14 @@ def test_a_trainer_that_runs_again_says_why_it_ended_until_it_asks_for_something
     assert observed(asked, **again)[1] is None
 
 
+def test_a_worker_that_asks_has_started_whatever_the_kubelet_has_told_by_now() -> None:
+    starting = {"containerStatuses": [trainer(waiting={"reason": "PodInitializing"})]}
+    assert observed(**starting)[1] == Wait(Reason.POD_STARTING, "no scheduler has placed its pod yet")
+    asked = record(0, request={"type": "Join", "after": 0, "cause": "Started"})
+    worker, wait = observed(asked, **starting)
+    assert (worker.pod, wait) == (PodState.RUNNING, None)
+
+
 def test_a_trainer_that_could_not_be_started_once_and_runs_has_not_crashed() -> None:
     never = {"exitCode": 128, "reason": "StartError", "message": "unable to freeze"}
     assert observed(containerStatuses=[trainer(1, running={}, last=never)])[1] is None
