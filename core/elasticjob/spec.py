@@ -320,3 +320,8 @@ class ElasticJobSpec(Model):
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
         json_schema_extra=POD_TEMPLATE,
     )
+
+    @property
+    def admitted_as_gang(self) -> bool:
+        """Its quota is asked for by Workloads of the operator's, not by each pod."""
+        return self.quota_admission == "Gang"

@@ -79,7 +79,7 @@ def suspended(look: Look) -> str | None:
 def gang_waits(look: Look) -> str | None:
     """What the operator tells of the quota of a gang, unless something worse keeps workers away."""
     found, agreed = look.condition("Rendezvoused"), look.status.rendezvous
-    if look.spec.quota_admission != "Gang" or found is None or look.status.reason != "QuotaPending":
+    if not look.spec.admitted_as_gang or found is None or look.status.reason != "QuotaPending":
         return None
     if found.status != "True":
         return None if " have joined (" in found.message else found.message  # else it has pods, which are looked at

@@ -23,7 +23,6 @@ from elasticjob_operator.objects.workloads import (
     Ask,
     ask_of,
     collection,
-    is_gang,
     render_workload,
     workload_name,
 )
@@ -49,7 +48,7 @@ class Gang:
 
     async def look(self, job: Object, spec: ElasticJobSpec) -> None:
         """See what Workloads there are, if it is time."""
-        if self._wants_none or not (is_gang(spec) or self._shares):
+        if self._wants_none or not (spec.admitted_as_gang or self._shares):
             return
         meta, made_from = job["metadata"], template_hash(spec)
         after = max(self._changed_at, time.monotonic() - self._within)
@@ -64,7 +63,7 @@ class Gang:
         self._is_fresh, self._unseen = True, ""
 
     def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
-        if not is_gang(spec):
+        if not spec.admitted_as_gang:
             return UNLIMITED
         found = quota.allowance(spec, state, quota.there_of(workers), self._shares)
         if self._shares is not None and not found.told:
@@ -74,14 +73,14 @@ class Gang:
     async def keep(self, report: Report) -> Done | LookAgain:
         """Make, shrink and delete Workloads. To be called once the status is written, which says for what."""
         job, spec, state = report.job, report.spec, report.decision.state
-        if not (is_gang(spec) or self._shares):
+        if not (spec.admitted_as_gang or self._shares):
             return Done()
         self._announce(report)
         if self._shares is None or not self._is_fresh:
             self._within = REFUSED_SECONDS
             return LookAgain(self._within)
         there = quota.there_of(report.workers)
-        need = quota.need_of(spec, state, there) if is_gang(spec) else Need()
+        need = quota.need_of(spec, state, there) if spec.admitted_as_gang else Need()
         self._wants_none = not self._shares and not need.workers
         if self._wants_none:
             return Done()

@@ -179,7 +179,7 @@ def render_pod(
 def _queue_labels(meta: Object, spec: ElasticJobSpec) -> dict[str, str]:
     """Kueue admits pods: what the job says of its queue is theirs, unless the template says something else. Of a gang
     it leaves the pods alone."""
-    if spec.quota_admission == "Gang":
+    if spec.admitted_as_gang:
         return {}
     given = meta.get("labels") or {}
     return {label: given[label] for label in (QUEUE_LABEL, QUEUE_PRIORITY_LABEL) if label in given}

@@ -22,13 +22,9 @@ class Ask(NamedTuple):
     least: int = 0
 
 
-def is_gang(spec: ElasticJobSpec) -> bool:
-    return spec.quota_admission == "Gang"
-
-
 def problem(job: Object, spec: ElasticJobSpec) -> str | None:
     """What has to be changed of a job before a Workload can be made for it."""
-    if not is_gang(spec):
+    if not spec.admitted_as_gang:
         return None
     if ask_of(job) is None:
         return f"spec.quotaAdmission is Gang, and the job has no label {QUEUE_LABEL}: add it, or leave the field out"
