@@ -93,6 +93,7 @@ make_controller() { # NAME PACKAGE
 make_kueue() { # with its chart, which is in its module too
   make_controller kueue sigs.k8s.io/kueue/cmd/kueue
   local module; module=$(cd "$here/controllers/kueue" && go list -m -f '{{.Dir}}' sigs.k8s.io/kueue)
+  rm -rf "$kueue_chart" "$kueue_chart.new"  # what is there, or was left half-way: cp and mv would go into it
   cp -r "$module/charts/kueue" "$kueue_chart.new"
   chmod -R u+w "$kueue_chart.new"  # the module's files are read-only
   mv "$kueue_chart.new" "$kueue_chart"
