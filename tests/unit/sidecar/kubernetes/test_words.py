@@ -389,7 +389,7 @@ async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
     kube = FakeKube()
     async with running(record := challenged(kube)):
         record.stall(Stall(round=3, stalled=True, step=7))
-        await asyncio.sleep(300)
+        await asyncio.sleep(6)
         before = kube.count("status")
         record.stall(None)
         await asyncio.sleep(60)
