@@ -1,17 +1,16 @@
 """A real Prometheus adapter beside the cluster, which serves an autoscaler what a Prometheus knows."""
 
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from e2e.controllers import version
 from e2e.kube import ENVIRONMENT, Namespace, Object, run, succeed, wait_until
 from e2e.prometheus import BESIDE
 from support.ports import free_port
 
-MODULE = Path(__file__).resolve().parents[2] / "hack/cluster/controllers/prometheus-adapter/go.mod"
-VERSION = (re.findall(r"sigs.k8s.io/prometheus-adapter (v\S+)", MODULE.read_text()) or [""])[0]
+VERSION = version("prometheus-adapter", "sigs.k8s.io/prometheus-adapter")
 IMAGE = f"elasticjob/prometheus-adapter:{VERSION}"
 GROUP, SERVED = "custom.metrics.k8s.io", "v1beta2"
 AUTOSCALER = {"kind": "ServiceAccount", "name": "horizontal-pod-autoscaler", "namespace": "kube-system"}

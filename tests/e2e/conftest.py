@@ -15,6 +15,7 @@ from e2e.faults.table import FaultTable
 from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
 from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, WORKER_LOST_SECONDS, Job
 from e2e.kube import Namespace, Object, Watch, kubectl, run
+from e2e.kueue import kueue
 from e2e.leftovers import sweep
 
 HERE = Path(__file__).parent
@@ -168,6 +169,20 @@ def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | Non
 def job(operator: Namespace, namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
     with new_job(namespace, "train", *runs_on(request.node)) as made:
         yield made
+
+
+@pytest.fixture
+def other(operator: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
+    """Another job, in a namespace of its own."""
+    with new_namespace("other") as namespace, new_job(namespace, "train", *runs_on(request.node)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def queues(operator: Namespace, module_namespace: Namespace) -> Iterator[None]:
+    """Kueue runs."""
+    with kueue(module_namespace):
+        yield
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 """A real Kueue on the control plane's node, for the namespaces that have its label; and queues with a quota of pods."""
 
 import fcntl
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import yaml
 
+from e2e.controllers import version
 from e2e.disruption import CONTROL_PLANE
 from e2e.kube import CACHE, Failed, Namespace, Object, kubectl, run, succeed, wait_until
 from e2e.schedule import lock
 
-MODULE = Path(__file__).resolve().parents[2] / "hack/cluster/controllers/kueue/go.mod"
-VERSION = (re.findall(r"sigs.k8s.io/kueue (v\S+)", MODULE.read_text()) or [""])[0]
+VERSION = version("kueue", "sigs.k8s.io/kueue")
 IMAGE, CHART = f"elasticjob/kueue:{VERSION}", CACHE / f"kueue-{VERSION}"
 API = "kueue.x-k8s.io/v1beta2"
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"

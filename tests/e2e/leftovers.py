@@ -10,7 +10,9 @@ SECONDS = 60  # for all namespaces to go
 
 
 def sweep(prefix: str) -> None:
-    """Remove the namespaces whose names begin so, and the releases in them with what they have outside of them."""
+    """Remove the namespaces whose names begin so, and the releases in them with what they have outside of them.
+
+    No other run of these tests may be under way."""
     found = run("kubectl", "get", "namespaces", "--request-timeout=10s", "--output=name")
     names = [line.removeprefix("namespace/") for line in found.output.splitlines()]
     forget()
@@ -19,4 +21,4 @@ def sweep(prefix: str) -> None:
         for release in json.loads(succeed("helm", "list", "--all", "--all-namespaces", "--output=json")):
             if release["namespace"] in left:
                 run("helm", "uninstall", release["name"], "--namespace", release["namespace"], "--no-hooks")
-        succeed("kubectl", "delete", "namespace", *left, f"--timeout={SECONDS}s", seconds=SECONDS)
+        succeed("kubectl", "delete", "namespace", *left, "--ignore-not-found", f"--timeout={SECONDS}s", seconds=SECONDS)

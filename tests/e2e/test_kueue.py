@@ -1,30 +1,12 @@
 """Kueue's quotas: a job trains with the workers that are admitted, grows when there is quota, and gives it back."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from e2e.conftest import new_job, new_namespace, runs_on
 from e2e.job import Job
-from e2e.kube import Namespace, wait_until
-from e2e.kueue import PRIORITY, QUEUE, kueue, queue
+from e2e.kube import wait_until
+from e2e.kueue import PRIORITY, QUEUE, queue
 
 TOLD_SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def queues(operator: Namespace, module_namespace: Namespace) -> Iterator[None]:
-    """Kueue runs."""
-    with kueue(module_namespace):
-        yield
-
-
-@pytest.fixture
-def other(operator: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
-    """Another job, in a namespace of its own."""
-    with new_namespace("other") as namespace, new_job(namespace, "train", *runs_on(request.node)) as made:
-        yield made
 
 
 def apply_queued(job: Job, name: str, priority: str = "low", **settings: Any) -> None:

@@ -1,32 +1,14 @@
 """Gang admission by a real Kueue: nothing of a job runs before its minimum has quota, and all of it is taken back."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from e2e.conftest import new_job, new_namespace, runs_on
 from e2e.job import TRAINER, Job
-from e2e.kube import Namespace, Object, wait_until
-from e2e.kueue import API, PRIORITY, QUEUE, kueue, queue
+from e2e.kube import Object, wait_until
+from e2e.kueue import API, PRIORITY, QUEUE, queue
 
 TOLD_SECONDS = 30
 WORKLOADS = f"workloads.{API.partition('/')[0]}"
-
-
-@pytest.fixture(scope="module")
-def queues(operator: Namespace, module_namespace: Namespace) -> Iterator[None]:
-    """Kueue runs."""
-    with kueue(module_namespace):
-        yield
-
-
-@pytest.fixture
-def other(operator: Namespace, request: pytest.FixtureRequest) -> Iterator[Job]:
-    """Another job, in a namespace of its own."""
-    with new_namespace("other") as namespace, new_job(namespace, "train", *runs_on(request.node)) as made:
-        yield made
 
 
 def apply_gang(job: Job, name: str, priority: str = "low", **settings: Any) -> None:
