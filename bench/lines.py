@@ -56,13 +56,21 @@ class Stands:
         self.next_change = asyncio.Event()
 
 
+class Nothing:
+    """There is no watch."""
+
+    def again(self) -> None: ...
+
+    def calm(self, calm: bool) -> None: ...
+
+
 class Worker:
     """The lines of one member."""
 
     def __init__(self, index: int, workers: int, store: str, credentials: Credentials) -> None:
         self.transport, self.metrics = Transport(credentials, JOB_UID), Metrics()
         driver: Driver = Stands(index, workers, store)  # type: ignore[assignment]
-        self.lines = Lines(driver, self.transport, self.metrics, lambda: None, lambda _: None, lambda: None)
+        self.lines = Lines(driver, self.transport, self.metrics, lambda: None, lambda _: None, Nothing())
 
     @property
     def open(self) -> int:

@@ -14,8 +14,8 @@ LOST_SECONDS, LARGEST_QUICK_GROUP = 4.0, 1024
 SIGN_SECONDS, MAX_SIGNS_A_SECOND = 0.25, 1280  # on one line; at rank 0's end of all lines
 DOUBT_SHARE, PROOF_SHARE = 0.4, 0.5  # of `workerLostSeconds`
 MISSED_SIGNS = 2  # that make no doubt yet, however short the time is
-BACKSTOP_SECONDS, MAX_BEATS_A_SECOND = 150.0, 4  # of one worker; of one job
-MISSED_HEARTBEATS = 3  # that make doubt
+BACKSTOP_SECONDS, MAX_BEATS_A_SECOND = 225.0, 4  # of one worker; of one job
+MISSED_HEARTBEATS = 2  # that make doubt, which costs nobody a place
 
 
 def default_worker_lost(workers: int) -> float:

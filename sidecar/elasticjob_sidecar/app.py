@@ -69,7 +69,7 @@ class Sidecar:
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
         self.tunnel = Tunnel(self.driver, transport, self.metrics)
         lost, doubt = self.record.named_worker_lost, self.record.doubt
-        self.lines = Lines(self.driver, transport, self.metrics, lost, doubt, self.watch.again)
+        self.lines = Lines(self.driver, transport, self.metrics, lost, doubt, self.watch)
         store = (ports.loopback, ports.store)
         api = TrainerApi(self.driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
         self._store, self._trainer_server = store, TrainerServer(api.app())

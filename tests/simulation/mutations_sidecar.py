@@ -215,7 +215,7 @@ MUTATIONS = (
     Mutation(
         "who loses line and watch at once hears of no challenge",
         LINES,
-        "            self._look_again()\n",
+        "            self._watch.again()\n",
         "            pass\n",
         "wire",
     ),

@@ -1,8 +1,9 @@
 """Watches the one ElasticJob that this worker belongs to, passes its rendezvous status on, and tells which pods count.
 
-A list is authoritative; a watch goes on from it, in pieces of about a minute, and is never more than
-three seconds from its next try. A piece that the API server does not end is a failure: nothing else tells a
-server that has fallen silent from a job that does not change. resourceVersions are compared for equality only.
+A list is authoritative; a watch goes on from it, in pieces, and is never more than three seconds from its next try.
+Pieces are of about a minute, for nothing tells a server that has fallen silent from a job that does not change; but
+while a round's lines are heard they tell, and pieces are of about five. One that the API server does not end is a
+failure. resourceVersions are compared for equality only.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ from elasticjob_sidecar.log_limits import TroubleLog
 log = logging.getLogger(__name__)
 
 # With REQUEST_SECONDS less than the default rejoinSeconds, for which the others wait for a worker that was not told.
-# While a round stands the line to rank 0 tells sooner that the watch misses news.
 WATCH_SECONDS = (56, 64)
+CALM_WATCH_SECONDS = (280, 320)
 HURRY_SECONDS = 1.0
 SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
 
@@ -47,6 +48,7 @@ class JobWatch:
         self._call: asyncio.Timeout | None = None  # of the list or watch that is under way
         self._grace = 0.0  # seconds that it has left when it is to be made anew
         self._hurry: float | None = None  # seconds that the next list may take, until one has succeeded
+        self._calm = False
         self._replacements: dict[int, int] = {}
 
     def pod_of(self, index: int) -> str:
@@ -57,8 +59,18 @@ class JobWatch:
         """List anew, now: the watch may have fallen silent, and the other idle connections with it."""
         if self._hurry is None:
             self._hurry, self._version = HURRY_SECONDS, ""
-            if self._call is not None:
-                self._call.reschedule(asyncio.get_running_loop().time() + self._grace)
+            self._end_call(self._grace)
+
+    def calm(self, calm: bool) -> None:
+        """Whether somebody else notices soon if the watch falls silent, and says `again`."""
+        if calm != self._calm:
+            self._calm = calm
+            if self._hurry is None:
+                self._end_call(None if calm else random.uniform(*WATCH_SECONDS))
+
+    def _end_call(self, within: float | None) -> None:
+        if self._call is not None and not self._call.expired():
+            self._call.reschedule(None if within is None else asyncio.get_running_loop().time() + within)
 
     async def run(self) -> None:
         """Watch, for ever."""
@@ -100,7 +112,7 @@ class JobWatch:
                 self._call = None
 
     async def _listen(self, opened: Callable[[], None]) -> None:
-        seconds = random.randint(*WATCH_SECONDS)
+        seconds = random.randint(*(CALM_WATCH_SECONDS if self._calm else WATCH_SECONDS))
         async for event in self._kube.watch_job(self._job, self._version, seconds, opened):
             self._version = event["object"]["metadata"]["resourceVersion"]
             match event["type"]:

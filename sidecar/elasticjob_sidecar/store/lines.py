@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from math import ceil
+from typing import Protocol
 
 from elasticjob.api import Member, Members, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
@@ -28,9 +29,17 @@ log = logging.getLogger(__name__)
 SAY_SECONDS = 0.5  # between two changes of what is doubted: of many that fall silent each would else be a write
 
 
+class Watch(Protocol):
+    def again(self) -> None:
+        """The status may have changed unseen."""
+
+    def calm(self, calm: bool) -> None:
+        """Whether lines are heard: their silence would tell of news that the watch misses."""
+
+
 class Lines:
-    """`worker_lost` tells what the job or the trainer has named; `doubt` takes all who are doubted now; `look_again`
-    is called when the job's status may have changed unseen."""
+    """`worker_lost` tells what the job or the trainer has named; `doubt` takes all who are doubted now; `watch` is
+    that of the job's status."""
 
     def __init__(
         self,
@@ -39,10 +48,10 @@ class Lines:
         metrics: Metrics,
         worker_lost: Callable[[], float | None],
         doubt: Callable[[Members], None],
-        look_again: Callable[[], None],
+        watch: Watch,
     ) -> None:
         self._driver, self._transport, self._metrics = driver, transport, metrics
-        self._worker_lost, self._doubt, self._look_again = worker_lost, doubt, look_again
+        self._worker_lost, self._doubt, self._watch = worker_lost, doubt, watch
         self._silent = LimitedLog(log, "sidecars fell silent")
         self._round: _Round | None = None
         transport.take_lines(self._accepted)
@@ -77,6 +86,7 @@ class Lines:
         if self._round is not None:
             self._round.close()
             self._round = None
+            self._watch.calm(False)
 
     def _look(self, round: "_Round") -> None:
         job, now = self._driver.standing.job, _now()
@@ -97,7 +107,8 @@ class Lines:
             self._doubt(doubted)
             round.said, round.says_at = doubted, now + SAY_SECONDS
         if round.silences.misses_news():
-            self._look_again()
+            self._watch.again()
+        self._watch.calm(not doubted)
         if round.calling is not None and round.calling.done():
             round.calling.result()
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob.api import RendezvousStatus
+from elasticjob_sidecar.kubernetes import job_watch
 from elasticjob_sidecar.kubernetes.client import Gone, Unreachable
 from elasticjob_sidecar.kubernetes.job_watch import JobWatch
 from support.sidecar_fakes import JOB_UID, FakeKube, Json
@@ -177,6 +178,56 @@ async def test_an_ended_watch_goes_on_from_where_it_was() -> None:
     assert 9 <= kube.count("watch") <= 12  # one every 56 to 64 s
     starts = [body["from"] for operation, body in kube.calls if operation == "watch" and body]
     assert starts[-1] != starts[0]  # the bookmark moved it on
+
+
+async def test_while_others_would_notice_its_silence_a_watch_lasts_five_minutes() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    watch, _ = silent_watch(kube)
+    watch.calm(True)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(3600)
+    assert kube.count("list") == 1
+    assert 12 <= kube.count("watch") <= 13
+    task.cancel()
+
+
+async def test_what_a_long_watch_misses_is_seen_a_minute_after_others_would_notice_no_more() -> None:
+    kube = FakeKube()
+    kube.set_job(at(1))
+    watch, rounds = silent_watch(kube)
+    watch.calm(True)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(10)
+    kube._watches.clear()
+    kube.set_job(at(2))
+    watch.calm(False)
+    await asyncio.sleep(55)
+    assert rounds == [1]
+    await asyncio.sleep(10)
+    assert rounds == [1, 2]
+    task.cancel()
+
+
+async def test_a_minute_that_is_over_just_when_others_notice_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_watch, "WATCH_SECONDS", (60, 60))
+    kube = FakeKube()
+    kube.set_job(at(1))
+    watch, _ = silent_watch(kube)
+    watch.calm(True)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(10)
+    watch.calm(False)
+    await asyncio.sleep(30)
+    watch.calm(True)
+    watch.calm(False)
+    loop = asyncio.get_running_loop()
+    met = asyncio.Event()
+    loop.call_at(loop.time() + 60, lambda: (watch.calm(True), watch.again(), met.set()))
+    await asyncio.wait_for(met.wait(), 70)
+    await asyncio.sleep(10)
+    assert [operation for operation, _ in kube.calls] == ["list", "watch"] * 2
+    task.cancel()
 
 
 async def test_what_happened_between_two_watches_is_not_missed() -> None:

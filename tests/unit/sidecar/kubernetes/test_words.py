@@ -296,7 +296,7 @@ async def test_an_hour_without_news_costs_a_heartbeat_every_few_minutes() -> Non
         await asyncio.sleep(3600)
     beats = [at for (operation, _), at in zip(kube.calls, kube.times, strict=True) if operation == "status"]
     assert len(beats) / 3600 < 0.01
-    assert max(later - earlier for earlier, later in itertools.pairwise([0.0, *beats])) <= 155
+    assert max(later - earlier for earlier, later in itertools.pairwise([0.0, *beats])) <= 230
 
 
 async def test_the_heartbeats_of_many_drift_apart() -> None:

@@ -78,6 +78,18 @@ async def test_a_line_that_breaks_is_made_anew(formed: World) -> None:
     assert "doubts" not in status(formed, zero)
 
 
+async def test_the_watch_is_calm_while_lines_are_heard(world: World) -> None:
+    zero, one = world.workers
+    told: list[bool] = []
+    zero.sidecar.watch.calm = told.append  # type: ignore[method-assign]
+    assert not one.sidecar.watch._calm
+    form(world)
+    await until(lambda: open_lines(zero) == open_lines(one) == 1 and one.sidecar.watch._calm and told[-1:] == [True])
+    one.stopping.set()
+    await until(lambda: told[-1] is False)
+    await until(lambda: not one.sidecar.watch._calm)
+
+
 async def test_the_end_of_the_round_closes_it(formed: World) -> None:
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one, challenge={})
