@@ -13,6 +13,7 @@ from rounds.ours import NAMESPACE, size_in_bytes
 from rounds.processes import cpu_seconds
 
 SETTLE_SECONDS = 30.0  # all lines stand, and each sidecar has written its first heartbeat
+SECONDS = 320.0  # as long as what comes back lasts at most: the pieces of a watch, and heartbeats in a small group
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,14 +20,14 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 
 from rounds.api import Api
-from rounds.costs import Cost, cost, resident_mib
+from rounds.costs import SECONDS, Cost, cost, resident_mib
 from rounds.operators import Operator, at_rest
 from rounds.ours import JOBS, NAMESPACE, OurJob
 from rounds.processes import BUILD, handler_processes, sidecar_processes
 from support.api_client import Object
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-SECONDS = 150.0  # as long as two heartbeats of a worker are apart at most
+IDLE_SECONDS = 60.0
 SETTLE_SECONDS = 5.0
 RESUMED_SECONDS = 120.0
 
@@ -45,7 +45,10 @@ class Restart:
 
 @dataclass(slots=True)
 class Fleet:
+    """`idle`: without any job, in the same run."""
+
     jobs: int
+    idle: Cost
     steady: Cost
     restarts: list[Restart] = field(default_factory=list)
 
@@ -144,12 +147,13 @@ async def measure(api: Api, jobs: int, workers: int, seconds: float) -> Fleet:
         try:
             await restarts.operator.start()
             await restarts.operator.ready()
+            idle = await cost(api, 0, restarts.operator.pid, (), IDLE_SECONDS)
             for number in range(jobs):
                 job = OurJob(api, handlers, sidecars, addresses=number * workers)
                 await job.start(workers, spare=0)
                 await asyncio.to_thread(job.rendezvous)
             print(f"{jobs} jobs of {workers} formed", file=sys.stderr, flush=True)
-            fleet = Fleet(jobs, await cost(api, n, restarts.operator.pid, sidecars, seconds))
+            fleet = Fleet(jobs, idle, await cost(api, n, restarts.operator.pid, sidecars, seconds))
             async with following(terms):
                 for lose in (restarts.same_name, restarts.other_name, restarts.stopped, restarts.standby):
                     fleet.restarts.append(await lose())
@@ -183,7 +187,7 @@ def table(fleet: Fleet) -> str:
     lines = [
         f"{spent.n} workers in {fleet.jobs} jobs, for {spent.seconds:.0f} s:",
         f"  operator      {spent.operator_cores:.3f} cores, {spent.operator_mib:.0f} MiB",
-        f"  API server    {spent.api_server_cores:.3f} cores",
+        f"  API server    {spent.api_server_cores:.3f} cores, {fleet.idle.api_server_cores:.3f} without any job",
         f"  sidecars      {spent.sidecars_cores:.3f} cores, {spent.sidecar_milliseconds:.2f} ms/s each",
         f"  per worker    {spent.requests:.3f} requests/s, {spent.writes:.3f} writes/s, {spent.bytes:.0f} bytes/s",
         f"{'operator':<32}{'ready s':>9}{'leads s':>9}{'resumed s':>11}{'MiB':>6}",

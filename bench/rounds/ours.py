@@ -23,7 +23,7 @@ NAMESPACE = f"{PREFIX}{secrets.token_hex(2)}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 JOBS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs"
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
-PODS_SECONDS = 180.0
+PODS_SECONDS, SETTLED_SECONDS = 180.0, 180.0
 TOKEN_SECONDS = 7200
 LATE_SECONDS, JOINS_A_SECOND = 4.0, 64
 
@@ -71,6 +71,15 @@ class OurJob(Group):
             raise RuntimeError(f"{joined} of {others} agents had joined when the last one was to")
         return seconds
 
+    async def settled(self) -> None:
+        """Wait until each worker's record tells its rank in the newest round: nothing more is written then."""
+        round = (await self.status())["rendezvous"]["round"]
+        async with asyncio.timeout(SETTLED_SECONDS):
+            while True:
+                if {record.get("status", {}).get("round") for record in await self._records()} == {round}:
+                    return
+                await asyncio.sleep(1.0)
+
     async def end(self) -> None:
         """The job goes before its sidecars: a thousand that leave one after the other would be replaced meanwhile."""
         await self._api.call("DELETE", f"{JOBS}/{self._name}", {"propagationPolicy": "Background"})
@@ -85,10 +94,13 @@ class OurJob(Group):
 
     async def _joins(self, after: int) -> int:
         """How many ask for the round after `after`."""
+        requests = (record["spec"].get("request", {}) for record in await self._records())
+        return sum(request.get("after") == after for request in requests)
+
+    async def _records(self) -> list[Object]:
         selector = f"labelSelector=elasticjob.io%2Fjob%3D{self._name}"
         listed = await self._api.call("GET", f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers?{selector}")
-        requests = (record["spec"].get("request", {}) for record in listed["items"])
-        return sum(request.get("after") == after for request in requests)
+        return list(listed["items"])
 
     async def _fill(self, size: int, sidecars: list[Child]) -> list[str]:
         """Bring the pods to life that the operator makes, until there are `size`; returns the new agents."""

@@ -1,8 +1,9 @@
 """`python -m rounds.silence`: seconds until all others are told that a worker's sidecar stands still, by the size of
 the group; writes build/bench-silence.json.
 
-Its process is stopped, as with its node, when the round's lines stand. Real operator, API server, sidecars and
-handlers, as in the benchmark of rounds; the others are told by torch's poll, ten times a second.
+Its process is stopped, as with its node, when the round's lines stand and all workers have written their ranks. Real
+operator, API server, sidecars and handlers, as in the benchmark of rounds; the others are told by torch's poll, ten
+times a second.
 """
 
 import argparse
@@ -50,6 +51,7 @@ async def measure(api: Api, n: int) -> float:
         victim = await job.scale(n, lone)
         await asyncio.to_thread(job.rendezvous)
         await asyncio.sleep(times_of(n, None).latest + SETTLE_SECONDS)
+        await job.settled()
         os.kill(lone.pid, signal.SIGSTOP)
         try:
             return await asyncio.to_thread(job.told_without, victim)

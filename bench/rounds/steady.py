@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from rounds.api import Api
-from rounds.costs import Cost, cost
+from rounds.costs import SECONDS, Cost, cost
 from rounds.ours import OurJob, size_in_bytes
 from rounds.processes import BUILD, handler_processes, operator, sidecar_processes
 
 SIZES = (8, 128, 1024)
-SECONDS = 150.0  # as long as two heartbeats of a worker are apart at most, up to 600 workers
 COLUMNS = {
     "N": "{0.n}",
     "requests": "{0.requests:.3f}",
