@@ -24,7 +24,7 @@ from rounds.processes import BUILD, handler_processes, operator, sidecar_process
 
 SIZES = (8, 1024)
 RUNS = 3
-SETTLE_SECONDS = 10.0  # beyond the time over which lines are made
+SETTLE_SECONDS = 10.0  # after the last line and the last write
 
 
 @dataclass(slots=True)
@@ -50,8 +50,9 @@ async def measure(api: Api, n: int) -> float:
         await job.start(n - 1, spare=1)
         victim = await job.scale(n, lone)
         await asyncio.to_thread(job.rendezvous)
-        await asyncio.sleep(times_of(n, None).latest + SETTLE_SECONDS)
+        await asyncio.sleep(times_of(n, None).latest)
         await job.settled()
+        await asyncio.sleep(SETTLE_SECONDS)
         os.kill(lone.pid, signal.SIGSTOP)
         try:
             return await asyncio.to_thread(job.told_without, victim)
