@@ -220,6 +220,13 @@ MUTATIONS = (
         "wire",
     ),
     Mutation(
+        "a long watch stays long when nobody else would notice its silence",
+        WATCH,
+        "                self._end_call(None if calm else random.uniform(*WATCH_SECONDS))\n",
+        "                pass\n",
+        "wire",
+    ),
+    Mutation(
         "a line that broke is not made anew",
         LINES,
         "            await asyncio.sleep(backoff.next())\n",
