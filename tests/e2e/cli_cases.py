@@ -177,8 +177,8 @@ CASES = {
     ),
     "last-call": Case(
         Cause.SLOW_JOINER,
-        "It goes on with 1 of 2 at the latest 3600 s after enough have joined",  # the cases before it take minutes
-        both(shell(SLOW), of_job(rendezvous={"lastCallSeconds": 3600})),
+        "It goes on with 1 of 2 at the latest 600 s after enough have joined",
+        both(shell(SLOW), of_job(rendezvous={"lastCallSeconds": 600})),
         replicas=2,
     ),
     "one-short": Case(

@@ -28,6 +28,7 @@ from support.scenes import record
 
 ROOT = Path(__file__).parents[2]
 TOLD_SECONDS = 150
+AT_ONCE = 5
 
 
 def body_of(name: str, case: Case | None = None, **spec: Any) -> Object:
@@ -39,19 +40,22 @@ def body_of(name: str, case: Case | None = None, **spec: Any) -> Object:
 
 
 @pytest.fixture(scope="module")
-def jobs(operator: Namespace, module_namespace: Namespace) -> Iterator[Namespace]:
-    """A namespace with all the jobs of CASES and LATER at once. They fill the node, so those of several workers come
-    first: one that finds no room is not waited for."""
-    bodies = {name: body_of(name, case) for name, case in CASES.items()} | {name: body_of(name) for name in LATER}
-    large = [name for name, case in CASES.items() if case.replicas > 1]
-    module_namespace.apply(*map(bodies.pop, large))
-    selected = f"--selector=elasticjob.io/job in ({','.join(large)})"
-    awaited = sum(CASES[name].replicas for name in large)
-    wait_until("their pods", lambda: len(module_namespace.list("pods", selected)) == awaited, 60)
-    module_namespace.kubectl("wait", "pod", selected, "--for=condition=PodScheduled", "--timeout=90s")
-    module_namespace.apply(*[one for case in CASES.values() for one in case.there], *bodies.values())
+def cases(operator: Namespace, module_namespace: Namespace) -> Iterator[Namespace]:
+    """The namespace of the jobs of CASES and LATER."""
     yield module_namespace
-    kubectl("delete", "runtimeclass", NO_HANDLER["metadata"]["name"])
+    kubectl("delete", "runtimeclass", NO_HANDLER["metadata"]["name"], "--ignore-not-found")
+
+
+@pytest.fixture
+def jobs(cases: Namespace, name: str) -> Iterator[Namespace]:
+    """That namespace while it has the job of that name, and the next ones: they get ready meanwhile. More of them would
+    fill the node, and a test beside this one that makes its pods anew would find no room."""
+    names = [*CASES, *LATER]
+    now = names[names.index(name) :][:AT_ONCE]
+    there = [other for one in now if one in CASES for other in CASES[one].there]
+    cases.apply(*there, *[body_of(one, CASES.get(one)) for one in now])
+    yield cases
+    cases.kubectl("delete", "elasticjob", name, "--wait=false")
 
 
 def scene_of(namespace: Namespace, job: str) -> Scene:
@@ -80,7 +84,6 @@ def test_why_names_the_cause(jobs: Namespace, name: str) -> None:
     reply = told(jobs, name, case.cause, case.sentence)
     assert not reply.full
     assert reply.findings[0].cause is case.cause
-    jobs.kubectl("delete", "elasticjob", name, "--wait=false")  # makes room on the node for those that wait
 
 
 @pytest.mark.parametrize("name", LATER)
