@@ -121,9 +121,7 @@ async def member(transport: Transport, store: str, times: Times) -> None:
     while True:
         with contextlib.suppress(OSError, TimeoutError):
             line = Line(await transport.connect_line(store, 1, UP_SECONDS), lambda: None)
-            while not line.closed.done():
-                line.give_sign()
-                await asyncio.sleep(times.sign)
+            await line.talk(times.sign, sys.maxsize)
 
 
 def resident_mib() -> float:

@@ -187,7 +187,7 @@ MUTATIONS = (
     Mutation(
         "who was stopped doubts all others when it wakes",
         SILENCES,
-        "min(now - self._looked, LONGEST_LOOK_SECONDS)",
+        "min(now - self._looked, 2 * self.look_seconds)",
         "now - self._looked",
         "wire",
     ),

@@ -16,8 +16,7 @@ from elasticjob.api import MAX_DOUBTS, Member, Members
 from elasticjob.signs import default_worker_lost, doubt_seconds, sign_seconds
 from elasticjob_sidecar.membership.output import Standing
 
-LOOK_SECONDS = 0.25  # between two looks; what passes beyond the longest time between two is nobody's silence
-LONGEST_LOOK_SECONDS = 2 * LOOK_SECONDS
+LOOK_SECONDS = 0.25  # between two looks of who doubts first
 STORE_FIRST_SECONDS, SPREAD_SECONDS, LINES_A_SECOND = 0.5, 1.0, 128
 MAKE_SECONDS, MAKE_SECONDS_EACH = 3.0, 0.01
 LOOK_AGAIN = 1.5  # times of doubt
@@ -64,11 +63,12 @@ def times_of(workers: int, worker_lost: float | None) -> Times:
 
 
 class Silences:
-    """Those of one round. `look` at them every `LOOK_SECONDS`; `now` is of any steady clock."""
+    """Those of one round. `look` at them every `look_seconds`; `now` is of any steady clock."""
 
     def __init__(self, group: Group, times: Times, now: float) -> None:
         self._times = times
         self._turn = 1 if group.rank == 0 else _turn(group.rank)
+        self.look_seconds = min(LOOK_SECONDS * self._turn, times.doubt / 2)  # a thousand that look often cost a core
         self._looked, self._ran = now, 0.0  # seconds that this sidecar has run since the round began for it
         heard = group.members[1:] if group.rank == 0 else group.members[:1]
         # a line that has not come up by then is as one that broke then
@@ -116,7 +116,8 @@ class Silences:
         return silent >= self._turn * self._times.doubt
 
     def _time(self, now: float) -> float:
-        return self._ran + min(now - self._looked, LONGEST_LOOK_SECONDS)
+        """What passes beyond twice the time between two looks is nobody's silence."""
+        return self._ran + min(now - self._looked, 2 * self.look_seconds)
 
 
 def _turn(rank: int) -> int:

@@ -22,6 +22,22 @@ class Line(asyncio.Protocol):
         self.unanswered += 1
         self._transport.write(SIGN)
 
+    async def talk(self, every: float, most: int) -> None:
+        """Give a sign `every` so many seconds, until the line is closed or has `most` signs that are not answered."""
+        self._give_signs(every, most)
+        try:
+            await asyncio.wait({self.closed})
+        finally:
+            self.abort()
+
+    def _give_signs(self, every: float, most: int) -> None:
+        """By timer: a task that wakes for each sign costs more than the sign."""
+        if self.unanswered >= most:
+            self.abort()
+        elif not self.closed.done():
+            self.give_sign()
+            asyncio.get_running_loop().call_later(every, self._give_signs, every, most)
+
     def abort(self) -> None:
         self._transport.abort()
 

@@ -18,7 +18,7 @@ from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
 from elasticjob_sidecar.membership.refusal import Refused
-from elasticjob_sidecar.membership.silences import LOOK_SECONDS, Group, Silences, Times, group_of, times_of
+from elasticjob_sidecar.membership.silences import Group, Silences, Times, group_of, times_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.line import Line
@@ -72,7 +72,7 @@ class Lines:
                     continue
                 self._look(self._round)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(self._round.silences.look_seconds):
                         await next_change.wait()
         finally:
             self._close()
@@ -127,7 +127,8 @@ class Lines:
             else:
                 backoff.reset()
                 trouble_log.over("the line to rank 0's sidecar stands again")
-                await _talk(round.add(group.members[0], connection, lambda _: None), times)
+                line = round.add(group.members[0], connection, lambda _: None)
+                await line.talk(times.sign, ceil(times.doubt / times.sign))  # then a new one is the better try
                 trouble_log.warn("the line to rank 0's sidecar broke, or is silent")
             await asyncio.sleep(backoff.next())
 
@@ -180,16 +181,6 @@ class _Round:
             self.calling.cancel()
         for line in self._lines.values():
             line.abort()
-
-
-async def _talk(line: Line, times: Times) -> None:
-    """Give signs until the line breaks, or so many in a row are not answered that a new one is the better try."""
-    try:
-        while line.unanswered < ceil(times.doubt / times.sign) and not line.closed.done():
-            line.give_sign()
-            await asyncio.wait({line.closed}, timeout=times.sign)
-    finally:
-        line.abort()
 
 
 def _now() -> float:
