@@ -69,6 +69,10 @@ class Members(Sequence[Member]):
             before += run.size
         return None
 
+    def id_of(self, index: int) -> str | None:
+        """Of the first member with this index; None if there is none."""
+        return next((run.id for run in self.runs if run.first <= index <= run.last), None)
+
     @overload
     def __getitem__(self, position: int) -> Member: ...
     @overload
@@ -132,14 +136,18 @@ def _run(word: str) -> Run:
     return Run(first, last, found[3])
 
 
-def read_replacements(text: Any) -> dict[int, int]:
-    """By index, from `index/number` or `first-last/number` words. Raises ValueError."""
-    if isinstance(text, dict):
-        return text
+def replacement_runs(text: Any) -> Members:
+    """From `index/number` or `first-last/number` words: for each index, as an id, which of its pods counts. A sidecar
+    looks one up at times, and is told of all at each change. Raises ValueError."""
     words = Members.read(text)
     if not all(run.id.isascii() and run.id.isdecimal() for run in words.runs):
         raise ValueError("replacements are written as index/number or first-last/number, with a space between two")
-    return {one.index: int(one.id) for one in words}
+    return words
+
+
+def read_replacements(text: Any) -> dict[int, int]:
+    """By index, from the same words. Raises ValueError."""
+    return text if isinstance(text, dict) else {index: int(number) for index, number in replacement_runs(text)}
 
 
 def written_replacements(replacements: dict[int, int]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import ValidationError
 
 from elasticjob.api import RendezvousStatus
-from elasticjob.members import read_replacements
+from elasticjob.members import Members, replacement_runs
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
 from elasticjob_sidecar.kubernetes.client import REQUEST_SECONDS, ApiFailure, Denied, Gone, KubeApi
@@ -49,11 +49,11 @@ class JobWatch:
         self._grace = 0.0  # seconds that it has left when it is to be made anew
         self._hurry: float | None = None  # seconds that the next list may take, until one has succeeded
         self._calm = False
-        self._replacements: dict[int, int] = {}
+        self._replacements = Members()
 
     def pod_of(self, index: int) -> str:
         """The name of the one pod of this index that counts, by the status that was passed on last."""
-        return pod_name(self._job, index, self._replacements.get(index, 0))
+        return pod_name(self._job, index, int(self._replacements.id_of(index) or 0))
 
     def again(self) -> None:
         """List anew, now: the watch may have fallen silent, and the other idle connections with it."""
@@ -142,7 +142,7 @@ class JobWatch:
 
     def _pass_on_status(self, status: Object) -> None:
         try:
-            replacements = read_replacements(status.get("replacements", ""))
+            replacements = replacement_runs(status.get("replacements", ""))
             rendezvous = RendezvousStatus.parse(status.get("rendezvous"))
         except ValueError as error:
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error

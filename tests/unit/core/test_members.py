@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from elasticjob.api import ElasticJobStatus, RendezvousStatus
-from elasticjob.members import Member, Members
+from elasticjob.members import Member, Members, replacement_runs
 
 FEW = (Member(10, "ab"), Member(2, "0" * 32))
 SOME = Members(FEW)
@@ -59,6 +59,11 @@ def test_replacements_are_words_as_well() -> None:
     assert ElasticJobStatus.parse(status.dump()) == status
     with pytest.raises(ValidationError, match="written as index/number"):
         ElasticJobStatus.parse({"replacements": "1/a"})
+
+
+def test_one_is_looked_up_by_its_index() -> None:
+    numbers = replacement_runs("2-3/3 10/1")
+    assert [numbers.id_of(index) for index in (1, 2, 3, 4, 10)] == [None, "3", "3", None, "1"]
 
 
 def test_a_status_holds_them_so() -> None:
