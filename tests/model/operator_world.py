@@ -28,7 +28,7 @@ class World(NamedTuple):
 
 
 TEXTS, COUNTS = ("reason", "cause", "failure"), ("waiting", "spares")  # counts are of what is seen anyway
-AGREED = tuple(field.name for field in fields(State) if field.name not in ("clocks", *TEXTS, *COUNTS))
+AGREED = tuple(one.name for one in fields(State) if one.init and one.name not in ("clocks", *TEXTS, *COUNTS))
 
 
 def agreed(state: State) -> tuple[Any, ...]:

@@ -124,14 +124,14 @@ class Worker:
     hung: str = ""
     matched: Matched | None = None
     topology: tuple[str, ...] = ()
+    member: Member | None = field(init=False, compare=False, repr=False)  # a step asks for it twenty times
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "member", None if self.id is None else Member(self.index, self.id))
 
     @property
     def pod_key(self) -> PodKey:
         return (self.index, self.replacement)
-
-    @property
-    def member(self) -> Member | None:
-        return None if self.id is None else Member(self.index, self.id)
 
     def asks(self, type: RequestType) -> bool:
         return self.request is not None and self.request.type is type
@@ -208,6 +208,9 @@ class State:
 
     `reason` says in a sentence why the phase was entered, and `cause` in one word; a status of before there were these
     words has none.
+
+    `done` are the indices of the finished, whatever id a sidecar that starts again has: they get no other pod and no
+    room.
     """
 
     clocks: Clocks
@@ -231,11 +234,10 @@ class State:
     outcome: Outcome | None = None
     reason: str = ""
     cause: str = ""
+    done: frozenset[int] = field(init=False, compare=False, repr=False)
 
-    @property
-    def done(self) -> frozenset[int]:
-        """Indices of the finished, whatever id a sidecar that starts again has: they get no other pod and no room."""
-        return frozenset(member.index for member in self.finished)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "done", frozenset(member.index for member in self.finished))
 
     @property
     def last_formed(self) -> int:
