@@ -54,8 +54,13 @@ class Group:
 
     def told_without(self, silent: str) -> float:
         """Seconds from now until all but one are told of a change by their polls."""
-        began = time.monotonic()
-        return _last(self._together(told=[name for name in self._home if name != silent])) - began
+        began, shares = time.monotonic(), dict[Child, list[str]]()
+        for name in self._home:
+            if name != silent:
+                shares.setdefault(self._home[name], []).append(name)
+        for home, names in shares.items():
+            home.tell("polled", agents=names)
+        return max(_last(home.answer()) for home in shares) - began
 
     def shutdown(self) -> None:
         for process in self._processes:
