@@ -68,7 +68,7 @@ class Silences:
     def __init__(self, group: Group, times: Times, now: float) -> None:
         self._times = times
         self._turn = 1 if group.rank == 0 else _turn(group.rank)
-        self.look_seconds = min(LOOK_SECONDS * self._turn, times.doubt / 2)  # a thousand that look often cost a core
+        self.look_seconds = min(LOOK_SECONDS * self._turn, times.doubt / 2)  # a thousand would take a fifth of a core
         self._looked, self._ran = now, 0.0  # seconds that this sidecar has run since the round began for it
         heard = group.members[1:] if group.rank == 0 else group.members[:1]
         # a line that has not come up by then is as one that broke then
