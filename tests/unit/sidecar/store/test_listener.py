@@ -29,8 +29,10 @@ FEW_SLOTS = 40
 
 @pytest.fixture
 async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """Round 1 is formed of both workers, and worker 0 serves its store; its listener has few slots."""
+    """Round 1 is formed of both workers, and worker 0 serves its store; its listener has few slots, and patience."""
     monkeypatch.setattr(listener, "SLOTS", FEW_SLOTS)
+    for module, limit in ((listener, "HANDSHAKE_SECONDS"), (transport, "ADMISSION_SECONDS")):
+        monkeypatch.setattr(module, limit, 6 * DEADLINE)  # on a busy machine a caller would leave before its turn
     async with two_workers() as world:
         await world.form()
         async with store() as server:
