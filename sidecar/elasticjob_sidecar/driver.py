@@ -10,7 +10,8 @@ from typing import Any
 
 from elasticjob import logs
 from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType
-from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits
 from elasticjob_sidecar.membership.modes import Mode

@@ -173,7 +173,7 @@ MUTATIONS = (
     Mutation(
         "what an earlier sidecar doubted stays in its record",
         RECORD,
-        '            self._written_words = Words(status.get("doubts") or "", status.get("answer"))\n',
+        "            self._written_status = replace(self._written_status, doubts=doubts, answer=answer)\n",
         "",
         "wire",
     ),

@@ -13,7 +13,8 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import Any
 
 from elasticjob.api import Members, RequestType, Stall, WorkerRequest
 from elasticjob.objects import Object
@@ -22,6 +23,7 @@ from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, K
 from elasticjob_sidecar.kubernetes.identity import Identity, asking
 from elasticjob_sidecar.kubernetes.requests import in_words
 from elasticjob_sidecar.kubernetes.retry import Tries
+from elasticjob_sidecar.kubernetes.worker_status import Progress, WorkerStatus
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
@@ -30,29 +32,6 @@ CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
 SHORTEST_SHARE = 0.75
 WORD_SECONDS = 1.0  # then it is tried anew: a connection that was idle for minutes may be dead
 FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
-
-
-Handed = tuple[int | None, int | None]  # round and rank
-NOTHING_HANDED: Handed = (None, None)
-
-
-@dataclass(slots=True)
-class Words:
-    """Whom this worker doubts, and the last challenge that it has answered: 0 says that it will answer the next one,
-    None is the silence of sidecars that know no challenges."""
-
-    doubts: str = ""
-    answer: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What the training script reported last."""
-
-    step: int | None = None
-    total: int | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    waits: float | None = None
 
 
 class WorkerRecord:
@@ -67,14 +46,8 @@ class WorkerRecord:
         self._heartbeat = 0
         self._job_size = 1
         self._job_worker_lost: int | None = None
-        self._handed: Handed = NOTHING_HANDED
-        self._written_handed: Handed = NOTHING_HANDED  # what of it the object holds
-        self._progress = self._written_progress = Progress()  # what was reported, and what of it the object holds
-        self._stall: Stall | None = None
-        self._written_stall: Stall | None = None
-        self._imports: str | None = None
-        self._written_imports: str | None = None
-        self._words, self._written_words = Words(answer=0), Words()
+        self._status = WorkerStatus(answer=0)
+        self._written_status = WorkerStatus()  # what the object holds
         self._share = 1.0  # of the time between two heartbeats: those of a thousand workers drift apart
         self._quiet = self._challenges = False
         self._last_sign = self._last_beat = 0.0
@@ -98,8 +71,7 @@ class WorkerRecord:
 
     def handed(self, round: int, rank: int) -> None:
         """The round that the trainer was handed, written within seconds."""
-        self._handed = (round, rank)
-        self._wake()
+        self._say(handed=(round, rank))
 
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
         """What the job says of its size, and of the silence after which a worker is lost: the heartbeat's pace."""
@@ -122,37 +94,34 @@ class WorkerRecord:
     @property
     def _pace(self) -> float:
         """Seconds between two writes of the status."""
-        if self._quiet and not self._has_news:
+        if self._quiet and not self._status.has_news(self._written_status):
             return backstop_seconds(self._job_size) * self._share
         return heartbeat_seconds(self._job_size, None if self._challenges else self.named_worker_lost())
 
     def report(self, progress: Progress) -> None:
         """What the script reports: rank 0's is the job's, and written within seconds."""
-        self._progress = progress
-        self._wake()
+        self._say(progress=progress)
 
     def stall(self, word: Stall | None) -> None:
         """How far this worker is in a round without steps, written within seconds; None is not news."""
-        self._stall = word
-        self._wake()
+        self._say(stall=word)
 
     def learned(self, imports: str) -> None:
         """What the script imports, written within seconds."""
-        self._imports = imports
-        self._wake()
+        self._say(imports=imports)
 
     def answer(self, challenge: int) -> bool:
         """This worker was asked, and lives: written at once. False if it was said already."""
-        if self._words.answer == challenge:
+        if self._status.answer == challenge:
             return False
-        self._words.answer = challenge
+        self._status = replace(self._status, answer=challenge)
         self._hurry()
         return True
 
     def doubt(self, members: Members) -> None:
         """Whom this worker doubts, all of them: written at once."""
-        if self._words.doubts != (doubts := str(members)):
-            self._words.doubts = doubts
+        if self._status.doubts != (doubts := str(members)):
+            self._status = replace(self._status, doubts=doubts)
             self._hurry()
 
     def end(self) -> None:
@@ -170,9 +139,10 @@ class WorkerRecord:
         async with self._written:
             await self._written.wait_for(done)
 
-    def _wake(self) -> None:
-        """When the next write is due may have changed."""
-        if self._owes_report or (self._quiet and self._has_news):
+    def _say(self, **fields: Any) -> None:
+        """What is no word; when the next write is due may have changed."""
+        self._status = replace(self._status, **fields)
+        if self._owes_report or (self._quiet and self._status.has_news(self._written_status)):
             self._wish.set()
 
     def _hurry(self) -> None:
@@ -183,21 +153,12 @@ class WorkerRecord:
             self._giving_way.reschedule(_now() + WORD_SECONDS)
 
     @property
-    def _has_news(self) -> bool:
-        """Of that which is not to wait for minutes."""
-        if self._handed != self._written_handed:
-            return True
-        reported = self._handed[1] == 0 and self._progress != self._written_progress
-        stalled = self._stall is not None and self._stall != self._written_stall
-        return reported or stalled or self._imports != self._written_imports or self._written_words.answer is None
-
-    @property
     def _owes_word(self) -> bool:
-        return self._words != replace(self._written_words, answer=self._written_words.answer or 0)
+        return self._status.owes_word(self._written_status)
 
     @property
     def _owes_report(self) -> bool:
-        return self._ending and self._written_progress != self._progress
+        return self._ending and self._status.progress != self._written_status.progress
 
     async def run(self) -> None:
         """Write, for ever."""
@@ -282,7 +243,7 @@ class WorkerRecord:
         except Missing:
             wish = self._wishes
             self._took(await self._kube.create_worker(self._me.created(self._request)))
-            self._wrote(NOTHING_HANDED, Progress(), None, Words())
+            self._wrote(WorkerStatus())
             how = "created"
         else:
             if (finished := self._finished_before(found)) is not None:
@@ -290,7 +251,8 @@ class WorkerRecord:
             wish = self._wishes
             status = found.get("status", {})
             self._note(status)
-            self._written_words = Words(status.get("doubts") or "", status.get("answer"))
+            doubts, answer = status.get("doubts") or "", status.get("answer")
+            self._written_status = replace(self._written_status, doubts=doubts, answer=answer)
             version = found["metadata"]["resourceVersion"]
             self._took(await self._kube.patch_worker(self._me.pod_name, self._me.taken_over(self._request, version)))
             how = "taken over"
@@ -317,37 +279,18 @@ class WorkerRecord:
         log.info("requested: %s", in_words(request))
 
     async def _beat(self) -> None:
-        handed, progress, imports, words = self._handed, self._progress, self._imports, replace(self._words)
-        stall = self._stall
-        forgotten = dict.fromkeys(self._shown)  # null, or they would stay
-        metrics = forgotten | progress.metrics if progress.metrics else None
-        status: Object = {
-            "heartbeat": self._heartbeat + 1,
-            "round": handed[0],
-            "rank": handed[1],
-            "step": progress.step,
-            "total": progress.total,
-            "metrics": metrics,
-            "waits": progress.waits,
-            "stall": None if stall is None else stall.model_dump(mode="json", by_alias=True),
-            "doubts": words.doubts or None,
-            "answer": words.answer,
-        }
-        if imports is not None:  # else what the sidecar before this one was told still holds
-            status["imports"] = imports
-        body = {"metadata": {"resourceVersion": self._version}, "status": status}
+        status = self._status
+        written = status.as_object(self._shown) | {"heartbeat": self._heartbeat + 1}
+        body = {"metadata": {"resourceVersion": self._version}, "status": written}
         await self._guarded(self._kube.patch_worker_status, body)
         self._heartbeat += 1
-        self._wrote(handed, progress, imports, words)
-        self._written_stall = stall
+        self._wrote(status)
         self._share = random.uniform(SHORTEST_SHARE, 1)
         self._last_sign = self._last_beat = _now()
 
-    def _wrote(self, handed: Handed, progress: Progress, imports: str | None, words: Words) -> None:
+    def _wrote(self, status: WorkerStatus) -> None:
         """What the object holds now."""
-        self._written_handed = handed
-        self._shown, self._written_progress = set(progress.metrics), progress
-        self._written_imports, self._written_words = imports, words
+        self._written_status, self._shown = status, set(status.progress.metrics)
 
     async def _guarded(self, write: Callable[[str, Object], Awaitable[Object]], body: Object) -> None:
         """Write; when the object was newer than we thought, read it, so that the next try fits."""

@@ -11,7 +11,8 @@ from elasticjob.api import Cause, Member, Members, ProcessState, RendezvousPhase
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.client import Unreachable
 from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts

@@ -347,7 +347,7 @@ async def test_progress_is_shown_and_a_nan_is_no_error(world: World) -> None:
     body = '{"trainer": "t", "step": 7, "total": 9, "metrics": {"loss": 0.5, "broken": NaN}}'
     async with zero.http.post(zero.url("progress"), data=body) as response:
         assert response.status == 204
-    progress = zero.sidecar.record._progress
+    progress = zero.sidecar.record._status.progress
     assert (progress.step, progress.total, progress.metrics) == (7, 9, {"loss": 0.5})
 
 

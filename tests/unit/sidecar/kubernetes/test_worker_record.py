@@ -10,7 +10,8 @@ import pytest
 
 from elasticjob.api import Cause, RequestType, WorkerRequest
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Missing
-from elasticjob_sidecar.kubernetes.worker_record import Progress, WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
+from elasticjob_sidecar.kubernetes.worker_status import Progress
 from support.records import ME, record_of, running
 from support.sidecar_fakes import FakeKube, Json
 

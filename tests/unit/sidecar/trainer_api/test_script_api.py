@@ -148,7 +148,7 @@ async def test_a_real_script(pods: World) -> None:
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE):
         assert await process.stdout.readline() == b"1\n"
-        await until(lambda: zero.sidecar.record._progress.step == 7)
+        await until(lambda: zero.sidecar.record._status.progress.step == 7)
         plan(pods)
         assert await process.stdout.readline() == b"asked\n"
         asked = asyncio.get_running_loop().time()
@@ -171,7 +171,7 @@ async def test_progress_needs_no_trainer_and_is_of_one_process(pods: World) -> N
     zero, _ = pods.workers
     assert (await zero.call("POST", "progress", step=7, local_rank=0))[0] == 204
     assert (await zero.call("POST", "progress", step=6, local_rank=1))[0] == 204
-    assert zero.sidecar.record._progress.step == 7
+    assert zero.sidecar.record._status.progress.step == 7
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""What a sidecar says in the status of its ElasticWorker, and how soon: compared with what the object holds. Pure."""
+
+from dataclasses import dataclass, field
+
+from elasticjob.api import Stall
+from elasticjob.objects import Object
+
+Handed = tuple[int | None, int | None]  # round and rank
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the training script reported last."""
+
+    step: int | None = None
+    total: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    waits: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    handed: Handed = (None, None)
+    progress: Progress = Progress()
+    stall: Stall | None = None
+    imports: str | None = None
+    doubts: str = ""  # whom this worker doubts
+    # The last challenge that it has answered: 0 says that it will answer the next one, None is the silence of sidecars
+    # that know no challenges.
+    answer: int | None = None
+
+    def owes_word(self, written: "WorkerStatus") -> bool:
+        """Whether there is a doubt or an answer that `written` does not have: it is awaited."""
+        return (self.doubts, self.answer) != (written.doubts, written.answer or 0)
+
+    def has_news(self, written: "WorkerStatus") -> bool:
+        """Whether `written` lacks what is not to wait for minutes: of the reports, rank 0's is the job's."""
+        if self.handed != written.handed or self.imports != written.imports or written.answer is None:
+            return True
+        reported = self.handed[1] == 0 and self.progress != written.progress
+        return reported or (self.stall is not None and self.stall != written.stall)
+
+    def as_object(self, shown: set[str]) -> Object:
+        """A merge patch over a status whose metrics have the names `shown`."""
+        forgotten = dict.fromkeys(shown)  # null, or they would stay
+        progress, stall = self.progress, self.stall
+        status: Object = {
+            "round": self.handed[0],
+            "rank": self.handed[1],
+            "step": progress.step,
+            "total": progress.total,
+            "metrics": forgotten | progress.metrics if progress.metrics else None,
+            "waits": progress.waits,
+            "stall": None if stall is None else stall.model_dump(mode="json", by_alias=True),
+            "doubts": self.doubts or None,
+            "answer": self.answer,
+        }
+        if self.imports is not None:  # else what the sidecar before this one was told still holds
+            status["imports"] = self.imports
+        return status
