@@ -1,6 +1,7 @@
 """A group of agents, spread over processes of handlers, and what it is asked to do together."""
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from rounds.child import Answer, Child
@@ -54,10 +55,7 @@ class Group:
 
     def told_without(self, silent: str) -> float:
         """Seconds from now until all but one are told of a change by their polls."""
-        began, shares = time.monotonic(), dict[Child, list[str]]()
-        for name in self._home:
-            if name != silent:
-                shares.setdefault(self._home[name], []).append(name)
+        began, shares = time.monotonic(), self._by_home(name for name in self._home if name != silent)
         for home, names in shares.items():
             home.tell("polled", agents=names)
         return max(_last(home.answer()) for home in shares) - began
@@ -73,10 +71,10 @@ class Group:
         """Agents by what they do, see `Handlers.together`, in all processes at once."""
         shares: dict[Child, dict[str, list[str]]] = {}
         for do, names in agents.items():
-            for name in names:
-                shares.setdefault(self._home[name], {}).setdefault(do, []).append(name)
-        for home, share in shares.items():
-            home.tell("together", late=late, **share)
+            for home, share in self._by_home(names).items():
+                shares.setdefault(home, {})[do] = share
+        for home, asked in shares.items():
+            home.tell("together", late=late, **asked)
         answers = [home.answer() for home in shares]
         return {
             "began": min(answer["began"] for answer in answers),
@@ -84,6 +82,12 @@ class Group:
             "ended": {name: at for answer in answers for name, at in answer["ended"].items()},
             "ranks": {name: place for answer in answers for name, place in answer["ranks"].items()},
         }
+
+    def _by_home(self, names: Iterable[str]) -> dict[Child, list[str]]:
+        shares: dict[Child, list[str]] = {}
+        for name in names:
+            shares.setdefault(self._home[name], []).append(name)
+        return shares
 
     def _check(self, answer: Answer) -> None:
         size = len(self._home)
