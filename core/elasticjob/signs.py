@@ -11,7 +11,7 @@ doubt, one sign less than the longest, and the time of proof are longer than tha
 
 SHORTEST_LOST_SECONDS = 10  # that a trainer may name
 LOST_SECONDS, LARGEST_QUICK_GROUP = 4.0, 1024
-SIGN_SECONDS, MAX_SIGNS_A_SECOND = 0.25, 1280  # on one line; at rank 0's end of all lines
+SIGN_SECONDS, MAX_SIGNS_A_SECOND = 0.25, 1600  # on one line; at rank 0's end of all lines
 DOUBT_SHARE, PROOF_SHARE = 0.4, 0.5  # of `workerLostSeconds`
 MISSED_SIGNS = 2  # that make no doubt yet, however short the time is
 BACKSTOP_SECONDS, MAX_BEATS_A_SECOND = 225.0, 4  # of one worker; of one job
@@ -19,9 +19,9 @@ MISSED_HEARTBEATS = 2  # that make doubt, which costs nobody a place
 
 
 def default_worker_lost(workers: int) -> float:
-    """Seconds from the last sign to the loss, where the job names none: 4, in a group of 1,024 4.6."""
+    """Seconds from the last sign to the loss, where the job names none: 4, in a group of 1,024 4.4."""
     share = workers / LARGEST_QUICK_GROUP
-    return round(max(LOST_SECONDS + 0.6 * share, (LOST_SECONDS + 0.6) * share), 1)
+    return round(max(LOST_SECONDS + 0.4 * share, (LOST_SECONDS + 0.4) * share), 1)
 
 
 def sign_seconds(workers: int) -> float:

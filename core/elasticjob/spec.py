@@ -65,7 +65,7 @@ class RendezvousSpec(Model):
         None,
         description="A worker that gives no sign of life for this long is lost and replaced: half of it until others "
         "doubt it, half until the operator, which asks it, has proof. Without it 4 seconds, in a group of 1,024 "
-        "workers 4.6. Less than rejoinSeconds.",
+        "workers 4.4. Less than rejoinSeconds.",
     )
     store_ready_seconds: Seconds = Field(
         20,

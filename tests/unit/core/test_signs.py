@@ -34,12 +34,12 @@ def test_who_is_stopped_for_three_seconds_is_not_lost_and_who_is_lost_is_told_in
     if workers <= 4:
         assert longest_doubt + proof + 0.2 < 4
     if workers <= 1024:
-        assert longest_doubt + proof + 0.5 < 5
+        assert longest_doubt + proof + 1 < 5
 
 
 @pytest.mark.parametrize("workers", SIZES)
 def test_lines_and_heartbeats_cost_little_in_a_group_of_any_size(workers: int) -> None:
-    assert workers / sign_seconds(workers) <= 1280
+    assert workers / sign_seconds(workers) <= 1600
     assert 1 / backstop_seconds(workers) < 0.01
     assert workers / backstop_seconds(workers) <= 4 or workers <= 600
 
@@ -60,7 +60,7 @@ def test_a_limit_that_is_named_holds_in_a_group_of_any_size() -> None:
 
 def test_the_operator_goes_by_the_workers_that_are_still_there() -> None:
     spec = ElasticJobSpec.parse(job(replicas=8)["spec"])
-    assert (rendezvous_spec(spec).worker_lost, rendezvous_spec(spec, workers=1024).worker_lost) == (4, 4.6)
+    assert (rendezvous_spec(spec).worker_lost, rendezvous_spec(spec, workers=1024).worker_lost) == (4, 4.4)
     named = ElasticJobSpec.parse(job(replicas=8, rendezvous={"workerLostSeconds": 20})["spec"])
     assert rendezvous_spec(named, workers=1024).worker_lost == 20
 
