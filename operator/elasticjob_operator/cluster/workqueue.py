@@ -1,7 +1,7 @@
 """Runs one piece of work per key at a time, soon after it was asked for, and again when it fails.
 
-It knows nothing of jobs. Work that was asked for while it runs is done once more afterwards, when three times
-as much time has passed as it took of the processor: one key leaves the others, and the Lease, three quarters of it.
+It knows nothing of jobs. Work that was asked for while it runs is done once more afterwards, when as much time has
+passed as it took of the processor: one key leaves the others, and the Lease, half of it.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 LONGEST_RETRY_SECONDS = 3.0
-REST_SHARE, LONGEST_REST_SECONDS = 3, 0.2  # of a thousand joins, one after the other, only the last counts
+LONGEST_REST_SECONDS = 0.2
 FIRST_RETRY_SECONDS = 0.05
 
 K = TypeVar("K", bound=Hashable)
@@ -71,7 +71,7 @@ class WorkQueue(Generic[K]):
                 failures = failures + 1 if failed else 0
                 if delay is not None:
                     self.add(key, delay)
-                await asyncio.sleep(min(REST_SHARE * (time.thread_time() - began), LONGEST_REST_SECONDS))
+                await asyncio.sleep(min(time.thread_time() - began, LONGEST_REST_SECONDS))
         finally:
             del self._tasks[key], self._wakes[key]
 
