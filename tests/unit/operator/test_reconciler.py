@@ -252,7 +252,7 @@ async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None
     cluster = Cluster(job())
     cluster.there = [pod(index) for index in range(4096)] + [pod(0, 5)]  # the last one nobody has agreed on
     made = reconciler(cluster)
-    for cluster.now, deleted in ((100.0, False), (118.0, False), (119.0, True)):
+    for cluster.now, deleted in ((100.0, False), (117.0, False), (118.0, True)):
         await made.reconcile(KEY)
         assert ("delete digits-0-5" in cluster.done) is deleted, cluster.now
 
