@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.controllers import version
+from e2e.disruption import CONTROL_PLANE
 from e2e.kube import ENVIRONMENT, Namespace, Object, run, succeed, wait_until
 from e2e.prometheus import BESIDE
 from support.ports import free_port
@@ -41,7 +42,9 @@ def adapter(home: Namespace, folder: Path, rules: Path, prometheus: str) -> Iter
     container = ["docker", "run", "--detach", "--rm", f"--name={name}", "--network=host", "--user=0:0"]
     succeed(*container, f"--volume={folder}:{BESIDE}:ro", IMAGE, *options)
     try:
-        home.apply(*_service(gateway, port), *_served_by(home))
+        home.apply(*_service(gateway, port))
+        _wait_for_service(home)
+        home.apply(*_served_by(home))
         path = f"/apis/{GROUP}/{SERVED}"
         wait_until("the API of metrics", lambda: not _ask(path), READY_SECONDS, lambda: run("docker", "logs", name))
         yield
@@ -54,6 +57,14 @@ def forget() -> None:
     """Take the API away before the namespace of its Service goes: none can go while an API does not answer."""
     kinds = "apiservices,clusterroles,clusterrolebindings"
     run("kubectl", "delete", kinds, f"--selector={FORGOTTEN}", "--timeout=30s")
+
+
+def _wait_for_service(home: Namespace) -> None:
+    """Until kube-proxy knows it, its address is somebody's outside of the cluster, who may answer: the API server would
+    keep that connection."""
+    url = f"https://{home.get('service', 'adapter')['spec']['clusterIP']}/healthz"
+    ask = ("docker", "exec", CONTROL_PLANE, "curl", "--silent", "--insecure", "--max-time", "5", url)
+    wait_until("the Service of metrics", lambda: run(*ask).output == "ok", READY_SECONDS, lambda: run(*ask))
 
 
 def _ask(path: str) -> str:
