@@ -247,6 +247,19 @@ class Job:
 
         return wait_until(f"condition {kind}={status} of job {self.name}", met, seconds, self.summary)
 
+    def budget(self) -> Object:
+        """The PodDisruptionBudget."""
+        [found] = self.namespace.list("poddisruptionbudgets")
+        return found
+
+    def wait_for_protection(self, pods: int) -> None:
+        """Until so many pods are not evicted: the kubelet may call them ready only after their first round."""
+
+        def known() -> bool:
+            return bool(self.budget().get("status", {}).get("currentHealthy") == pods)
+
+        wait_until(f"the budget to know of {pods} ready pods", known, TOLD_SECONDS, self.budget)
+
     def wait_for_event(self, reason: str, text: str = "") -> Object:
         """The event of this reason whose message has `text`; events are written after the status."""
 

@@ -34,6 +34,7 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     apply_spread(saving)
     first, before = saving.wait_for_round(2), saving.wait_for_training(2)
     saving.wait_for_steps(before, 10)
+    saving.wait_for_protection(2)
     pods = saving.member_pods()
     node, survivor = node_of(pods[rank]), pods[1 - rank]
     with draining(saving, node) as drained:
@@ -54,6 +55,7 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     """There is no room elsewhere: meanwhile the group trains on, and says why it is about to change."""
     apply_spread(job, drain={"graceSeconds": GRACE_SECONDS})
     first, before = job.wait_for_round(2), job.wait_for_training(2)
+    job.wait_for_protection(2)
     node = node_of(job.member_pods()[0])
     with cordoned(worker_nodes()), draining(job, node) as drained:
         wait_until("the event", lambda: "NodeDraining" in told(job), TOLD_SECONDS, lambda: told(job))
@@ -62,14 +64,13 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     job.wait_for_round(2, after=first)
     job.wait_for_training(2, other_than=before)
     assert job.status["restarts"] == 0, "the loss of a pod is no failure"
-    wait_until("the budget to be closed", lambda: budget(job)["spec"]["minAvailable"] > 0, TOLD_SECONDS)
+    wait_until("the budget to be closed", lambda: job.budget()["spec"]["minAvailable"] > 0, TOLD_SECONDS)
 
 
 def test_nobody_evicts_a_worker_whose_node_stays(job: Job) -> None:
     job.apply(replicas=1)
     job.wait_for_round(1)
-    # it may be evicted until it is ready, which the kubelet may say only after the first round
-    wait_until("the budget to refuse", lambda: budget(job).get("status", {}).get("currentHealthy"), TOLD_SECONDS)
+    job.wait_for_protection(1)
     assert evicted(job, job.member_pods()[0]) == "429 TooManyRequests"
     job.namespace.kubectl(
         "patch", "elasticjob", job.name, "--type=merge", '--patch={"spec":{"drain":{"graceSeconds":0}}}'
@@ -95,11 +96,6 @@ def told(job: Job) -> set[str]:
 
 def node_of(pod: Object) -> str:
     return str(pod["spec"]["nodeName"])
-
-
-def budget(job: Job) -> Object:
-    [found] = job.namespace.list("poddisruptionbudgets")
-    return found
 
 
 def evicted(job: Job, pod: Object) -> str:

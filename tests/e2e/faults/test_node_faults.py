@@ -165,6 +165,7 @@ def test_eviction(fault: Fault, operator: Namespace) -> None:
     """`kubectl drain`: the replacements start elsewhere, and only then are the others told."""
     node = a_node_to_lose(fault.start(3, trainer=SPREAD), operator)
     others = set(worker_nodes()) - {node}
+    fault.job.wait_for_protection(3)
     with cordoned([node]):
         fault.strike()
         kubectl(
