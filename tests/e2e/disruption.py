@@ -14,6 +14,7 @@ from e2e.kube import Failed, Namespace, Object, kubectl, run, succeed, wait_unti
 SLOW_PROXY = Path(__file__).with_name("slow_proxy.py")
 CONTROL_PLANE = "elasticjob-control-plane"
 BACK_SECONDS = 120  # for a node to be Ready again, on a machine of two busy cores
+FREEZE_SECONDS = 20  # for one to stand still, likewise
 
 
 def container_status(pod: Object, name: str) -> Object:
@@ -75,13 +76,25 @@ def worker_nodes() -> list[str]:
 @contextmanager
 def paused_node(node: str) -> Iterator[None]:
     """All of a node stands still, and knows nothing of it afterwards."""
-    succeed("docker", "pause", node)
+    pause(node)
     try:
         yield
     finally:
         woken = datetime.now(UTC)
         succeed("docker", "unpause", node)
         wait_for_node(node, woken)
+
+
+def pause(node: str) -> None:
+    """Freeze all processes of a node. runc thaws them and gives up where some take too long, as on a busy machine."""
+
+    def frozen() -> bool:
+        answer = run("docker", "pause", node)
+        if answer.code and "unable to freeze" not in answer.errors:
+            raise Failed(f"docker pause {node}\n{answer.errors}")
+        return not answer.code
+
+    wait_until(f"runc to freeze {node}", frozen, FREEZE_SECONDS)
 
 
 @contextmanager
@@ -99,7 +112,7 @@ def killed_node(node: str) -> Iterator[None]:
 @contextmanager
 def paused_api() -> Iterator[None]:
     """The API server, etcd, the scheduler and the controllers stand still."""
-    succeed("docker", "pause", CONTROL_PLANE)
+    pause(CONTROL_PLANE)
     try:
         yield
     finally:
