@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, FiniteFloat, WithJsonSchema
 
 from elasticjob.schema import rule, validations
-from elasticjob.signs import SHORTEST_LOST_SECONDS
+from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
 
 MAX_REPLICAS = 4096
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
@@ -33,6 +33,8 @@ METRIC_NAMES = validations(
 )
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
+# jobs that were stored before there was this bound keep what they have
+WorkerLost = Annotated[int, Field(ge=1, le=86400, json_schema_extra={"minimum": int(LOST_SECONDS)})]
 # reports come at most once a second, and a busy machine may hold one up
 ProgressDeadline = Annotated[int, Field(ge=10, le=86400)]
 KeepAlive = Annotated[int, Field(ge=SHORTEST_LOST_SECONDS, le=86400)]

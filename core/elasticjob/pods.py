@@ -23,6 +23,7 @@ KUEUE = "kueue.x-k8s.io/"
 QUEUE_LABEL, QUEUE_PRIORITY_LABEL = f"{KUEUE}queue-name", f"{KUEUE}priority-class"
 # the conditions of a pod that is ended for a reason that is not its own: Kubernetes' and Kueue's
 DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
+KEPT_OFF = "elasticjob.io/kept-off-nodes"  # the pod's annotation: onto which nodes it may not go
 # how a container has ended whose command the runtime could not start
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 
@@ -43,6 +44,12 @@ def batch_of(pod: Object) -> str | None:
     containers = pod.get("spec", {}).get("initContainers") or ()
     variables = next((one.get("env") or () for one in containers if one["name"] == SIDECAR), ())
     return next((one.get("value") for one in variables if one["name"] == BATCH), None)
+
+
+def kept_off(pod: Object) -> frozenset[str]:
+    """The nodes that the pod may not go to, whatever room there is."""
+    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
+    return frozenset(filter(None, annotations.get(KEPT_OFF, "").split(",")))
 
 
 def condition(pod: Object, type: str) -> Object:

@@ -1,12 +1,13 @@
 """How silence is noticed, proven, and told from a fault on the way: the times of it, for a group of any size.
 
-While a round stands each sidecar has a line to rank 0's, with signs of life on it both ways. A line that is silent
-makes whoever notices doubt the other. Doubt alone costs nobody a place: the operator asks who is doubted, and who does
-not answer in the time of proof, while another does, is lost. `workerLostSeconds` is the time for both together, from
-the last sign to the loss, and the little that is left over is what the writes between them take.
+From one round to the next each sidecar has a line to rank 0's, with signs of life on it both ways. A line that is
+silent makes whoever notices doubt the other. Doubt alone costs nobody a place: the operator asks who is doubted, and
+who does not answer in the time of proof, while another does, is lost. `workerLostSeconds` is the time for both
+together, from the last sign to the loss, and the little that is left over is what the writes between them take.
 
 A process that is stopped for three seconds, as a busy machine may do, must not be lost: so the shortest time until
-doubt, one sign less than the longest, and the time of proof are longer than that together.
+doubt, one sign less than the longest, and the time of proof are longer than that together. Who is asked for any other
+reason has the whole time for its proof (`rendezvous.limits`).
 """
 
 SHORTEST_LOST_SECONDS = 10  # that a trainer may name

@@ -15,6 +15,7 @@ from elasticjob.fields import (
     Spares,
     TaintKey,
     TopologyKey,
+    WorkerLost,
 )
 from elasticjob.schema import Model, rule, validations
 
@@ -61,11 +62,13 @@ class RendezvousSpec(Model):
         10,
         description="How long training processes may take to end at SIGTERM when their round is over, before SIGKILL.",
     )
-    worker_lost_seconds: Seconds | None = Field(
+    worker_lost_seconds: WorkerLost | None = Field(
         None,
         description="A worker that gives no sign of life for this long is lost and replaced: half of it until others "
-        "doubt it, half until the operator, which asks it, has proof. Without it 4 seconds, in a group of 1,024 "
-        "workers 4.4. Less than rejoinSeconds.",
+        "doubt it, half until the operator, which asks it, has proof; who is asked for another reason has all of it to "
+        "answer. Without it 4 seconds, in a group of 1,024 "
+        "workers 4.4. At least 4: with less, a sidecar would be lost that stands still for three seconds, as on a busy "
+        "machine. Less than rejoinSeconds.",
     )
     store_ready_seconds: Seconds = Field(
         20,
@@ -99,14 +102,15 @@ class DrainSpec(Model):
         max_length=64,
         description="Keys of taints that say that a node is about to go, if the effect is NoSchedule or NoExecute and "
         "the template does not tolerate them. By default what kubectl cordon and drain, the cluster autoscaler, "
-        "Karpenter and the notices of cloud providers set. With an empty list no node is about to go.",
+        "Karpenter and the notices of cloud providers set. With an empty list no node is about to go. For graceSeconds "
+        "a node counts whatever the template tolerates.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     grace_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(
         300,
         description="How long others may take to come in the places of workers whose node is about to go: so long the "
         "job's PodDisruptionBudget refuses to have them evicted, and kubectl drain waits. It refuses all evictions at "
-        "other times too, and with 0 none.",
+        "other times too; with 0 the job has none.",
     )
 
 
@@ -313,7 +317,8 @@ class ElasticJobSpec(Model):
     avoid_nodes: AvoidNodesSpec | None = Field(
         None,
         description="Keeps replacements, and other pods that are made later, off nodes on which workers of this job "
-        "failed again and again; {} takes the defaults. Without it no node is avoided. Running workers stay.",
+        "failed again and again; {} takes the defaults. Without it no node is avoided. It moves no pod that runs: a "
+        "process that fails is started again where it is.",
     )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     template: dict[str, Any] = Field(

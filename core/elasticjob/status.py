@@ -65,8 +65,8 @@ class RendezvousStatus(Model):
     )
     replicas: SmallCount = Field(
         0,
-        description="What spec.replicas was when the last round was formed, so that a later round knows if the job was "
-        "scaled.",
+        description="How many replicas the last round was formed for, so that a later round knows if the job was "
+        "scaled: spec.replicas; of a gang as many of them as had quota.",
     )
     leaving: MembersField = Field(
         default_factory=Members,

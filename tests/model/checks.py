@@ -112,7 +112,9 @@ def _asked_without_doubt(
         return
     present = current(after, workers).values()
     silent = any(now - beat.since >= spec.silence for beat in after.clocks.beats.values())
-    late = after.phase is RendezvousPhase.FORMING and now - after.clocks.opened >= min(spec.worker_lost, spec.rejoin)
+    opened = now - after.clocks.opened
+    late = after.phase is RendezvousPhase.FORMING and opened >= min(spec.worker_lost, spec.rejoin)
+    late = late or (after.phase is RendezvousPhase.FORMING and after.cause == Loss.NO_ANSWER)
     told = any(worker.doubts or worker.unready for worker in present)
     unanswered = any(now - one.since >= 10 for one in (before.clocks.asked or {}).values())
     if not (silent or late or told or unanswered):
@@ -120,7 +122,8 @@ def _asked_without_doubt(
 
 
 def _lost_too_soon(spec: Spec, before: State, decision: Decision, now: float) -> Iterator[str]:
-    """Half of the time is that of proof; who is asked alone has half a minute."""
+    """Half of the time is that of proof where another hears nothing of a worker that has not answered since, else all
+    of it; who is asked alone has half a minute."""
     known = before.clocks.asked or {}
     losses = (event for event in decision.events if (event.reason, event.cause) == ("WorkerLost", Loss.NO_ANSWER))
     lost = {event.message.split()[1] for event in losses}
@@ -128,7 +131,8 @@ def _lost_too_soon(spec: Spec, before: State, decision: Decision, now: float) ->
         if str(member.index) not in lost or asked.counting is None:
             continue
         waited = now - max(asked.counting, before.clocks.settled)
-        if waited < (30 if asked.alone or before.challenged == (member,) else spec.worker_lost / 2):
+        share = 0.5 if asked.silent and asked.lived is None else 1.0
+        if waited < (30 if asked.alone or before.challenged == (member,) else share * spec.worker_lost):
             yield f"worker {member.index} is lost {waited:g} s after the first answer"
 
 

@@ -200,8 +200,8 @@ def later(state: State, seconds: float) -> State:
 
 
 def _earlier(asked: Asked, seconds: float) -> Asked:
-    number, *moments, alone = asked
-    return Asked(number, *(None if moment is None else moment - seconds for moment in moments), alone)
+    number, *moments, alone, silent = asked
+    return Asked(number, *(None if moment is None else moment - seconds for moment in moments), alone, silent)
 
 
 def _must_have_finished(world: World, state: State) -> None:

@@ -26,6 +26,7 @@ from model.mutations_draining import MUTATIONS as OF_DRAINING
 from model.mutations_hangs import MUTATIONS as OF_HANGS
 from model.mutations_nodes import MUTATIONS as OF_NODES
 from model.mutations_policy import MUTATIONS as OF_POLICY
+from model.mutations_quota import MUTATIONS as OF_QUOTA
 from model.mutations_ranks import MUTATIONS as OF_RANKS
 from model.mutations_sizes import MUTATIONS as OF_SIZES
 from model.mutations_spares import MUTATIONS as OF_SPARES
@@ -43,6 +44,7 @@ MUTATIONS = (
     *OF_SIZES,
     *OF_NODES,
     *OF_RANKS,
+    *OF_QUOTA,
     *OF_OPERATOR,
     *OF_SIDECAR,
     *OF_METRICS,

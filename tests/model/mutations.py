@@ -22,6 +22,7 @@ DECIDE, STEP, BARRIER, BACKOFF, LIMITS, LOSSES, ROSTER, SIZES, MOVES = (
     f"core/elasticjob/rendezvous/{name}.py"
     for name in ("decide", "step", "barrier", "backoff", "limits", "losses", "roster", "sizes", "transitions")
 )
+ENDINGS = "core/elasticjob/rendezvous/endings.py"
 RANKS = "core/elasticjob/rendezvous/rank_order.py"
 AGREED, SIDECAR, MODES, OUTPUT, VIEW, STATUS = (
     "core/elasticjob/agreed.py",
@@ -43,8 +44,8 @@ MUTATIONS = (
     Mutation(
         "an end for newcomers is told without a moment to save",
         DECIDE,
-        "state, roster, newcomers))\n    step.set(planned=True)\n",
-        "state, roster, newcomers))\n",
+        "state, newcomers, relieved))\n    step.set(planned=True)\n",
+        "state, newcomers, relieved))\n",
         "unit",
     ),
     Mutation(
@@ -119,28 +120,28 @@ MUTATIONS = (
     ),
     Mutation(
         "the job is Complete when the first member has finished",
-        DECIDE,
+        ENDINGS,
         "    if done.issuperset(member.index for member in state.participants) or _nobody_left(step):\n",
         "    if done:\n",
         "composed",
     ),
     Mutation(
         "a job that wants nobody else waits for its victims for ever",
-        DECIDE,
+        ENDINGS,
         " or _nobody_left(step):",
         ":",
         "operator",
     ),
     Mutation(
         "a Close ends the formed round at once",
-        DECIDE,
-        "    if closers and state.phase is FORMED:\n",
+        ENDINGS,
+        "    if closers and state.phase is RendezvousPhase.FORMED:\n",
         "    if False:\n",
         "composed",
     ),
     Mutation(
         "after a Close the job never fails",
-        DECIDE,
+        ENDINGS,
         "        if gone.issuperset(member.index for member in state.participants):\n",
         "        if not state.participants:\n",
         "operator",
@@ -385,7 +386,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a command that never joins is tried again and again",
-        DECIDE,
+        ENDINGS,
         " or (ended and never_joined(worker)):\n",
         ":\n",
         "unit",
@@ -540,8 +541,8 @@ MUTATIONS = (
     Mutation(
         "a replacement is told as a scaling",
         "core/elasticjob/rendezvous/reasons.py",
-        "    if size == wanted > state.replicas > 0:\n",
-        "    if size == wanted:\n",
+        "    if all_are_there and spec.replicas > state.replicas > 0:\n",
+        "    if all_are_there:\n",
         "unit",
     ),
     Mutation(

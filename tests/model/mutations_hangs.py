@@ -63,6 +63,14 @@ MUTATIONS = (
         OPERATOR_TESTS,
     ),
     Mutation(
+        "hangs: a worker whose sidecar knows no such question is named for it",
+        JUDGES,
+        "        if one.stall is not None:  # an older sidecar knows no such question, and says nothing\n"
+        "            by_state.setdefault(one.stall.process, []).append(one)\n",
+        "        by_state.setdefault(one.stall.process if one.stall else None, []).append(one)\n",
+        OPERATOR_TESTS,
+    ),
+    Mutation(
         "hangs: many that compute are named, as where they wait for a GPU",
         JUDGES,
         "    if not found and 0 < len(computing) <= len(waiting):\n",
@@ -79,9 +87,16 @@ MUTATIONS = (
     Mutation(
         "hangs: they are announced again while the status waits to be written",
         JUDGES,
-        "    told = asked.told or any(",
-        "    told = any(",
+        "    told = asked.told or hung\n",
+        "    told = hung\n",
         RECONCILER,
+    ),
+    Mutation(
+        "hangs: a new operator takes one for over until it has its own answers",
+        JUDGES,
+        "    answered = (hung and agreed.stalled == agreed.round) or all(\n",
+        "    answered = all(\n",
+        OPERATOR_TESTS,
     ),
     Mutation(
         "hangs: a script that has taken no step yet stalls",

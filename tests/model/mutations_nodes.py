@@ -86,6 +86,13 @@ MUTATIONS = (
         KEPT,
     ),
     Mutation(
+        "nodes: a pod that waits for quota loses its place in the queue for a node that would do by now",
+        NODES,
+        "if wait.reason is Reason.UNSCHEDULABLE and kept_off(pods[one])]",
+        "if kept_off(pods[one])]",
+        KEPT,
+    ),
+    Mutation(
         "nodes: of the terms that a template requires one lets the pod onto the node",
         PODS,
         "if any(term.values()) else term\n",

@@ -30,6 +30,13 @@ MUTATIONS = (
         STORIES,
     ),
     Mutation(
+        "how a spare's trainer ended once ends the job when its node is lost",
+        POLICY,
+        " and lost.cause not in RUNS_ON\n",
+        "\n",
+        STORIES,
+    ),
+    Mutation(
         "a failure counts though the policy ignores it",
         DECIDE,
         "    if not failure or policy.is_ignored(step):\n",
@@ -69,6 +76,20 @@ MUTATIONS = (
         READING,
         "    return told or (_of_container(crash_before(status)) if starts else None)\n",
         "    return told or _of_container(crash_before(status))\n",
+        READING_TESTS,
+    ),
+    Mutation(
+        "how the trainer ended earlier is taken for the end of a torchrun that leaves",
+        READING,
+        "    starts = request is None or request.cause == Cause.STARTED\n",
+        "    starts = request is None or request.type is RequestType.LEAVE or request.cause == Cause.STARTED\n",
+        READING_TESTS,
+    ),
+    Mutation(
+        "a container that ends beside the trainer is taken for a failure of the training",
+        READING,
+        "for status in () if _runs(its) else containers(pod):",
+        "for status in containers(pod):",
         READING_TESTS,
     ),
     Mutation(

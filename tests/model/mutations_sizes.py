@@ -8,15 +8,15 @@ MUTATIONS = (
     Mutation(
         "sizes: a round has all that have joined",
         BARRIER,
-        "members=in_rank_order(spec, state, roster.joined[:size])",
-        "members=in_rank_order(spec, state, roster.joined)",
+        "members=in_rank_order(spec, state, stayers_first[:size])",
+        "members=in_rank_order(spec, state, stayers_first)",
         TESTS,
     ),
     Mutation(
         "sizes: a round ends for who finds no place in the next",
         DECIDE,
-        "    grows = size > step.spec.replicas or largest_size(step.spec, step.state, size) > members\n",
-        "    grows = size > members\n",
+        "    return largest_size(step.spec, step.state, members + len(newcomers)) > members\n",
+        "    return bool(newcomers)\n",
         TESTS,
     ),
     Mutation(

@@ -26,7 +26,7 @@ must_know(
     "waiting spares challenge challenged store outcome reason cause",
 )
 must_know(Clocks, "opened formed min_reached all_running newcomer settled beats asked leaving invalid failures")
-must_know(Asked, "number since counting answered lived alone")
+must_know(Asked, "number since counting answered lived alone silent")
 must_know(Failures, "in_a_row before_any_round since why")
 must_know(
     Worker,
@@ -122,7 +122,7 @@ def asked_key(spec: Spec, clocks: Clocks, asked: Asked, now: float) -> tuple[flo
     most = (AGAIN_SECONDS, ALONE_SECONDS + spec.worker_lost, AGAIN_SECONDS, spec.rejoin)
     moments = (asked.since, asked.counting, asked.answered, asked.lived)
     ages = (-1.0 if one is None else min(now - one, limit) for one, limit in zip(moments, most, strict=True))
-    return (*ages, asked.lived is not None and asked.lived >= clocks.opened, asked.alone)
+    return (*ages, asked.lived is not None and asked.lived >= clocks.opened, asked.alone, asked.silent)
 
 
 def _age(since: float | None, most: float) -> float:

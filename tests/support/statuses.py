@@ -5,6 +5,7 @@ from typing import Any
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Member, State
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import UNLIMITED
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.status import Report, status_of
@@ -51,4 +52,5 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         hang=changes.pop("hang", Hang()),
         node_failures=changes.pop("node_failures", ()),
         allowance=changes.pop("allowance", UNLIMITED),
+        budget=changes.pop("budget", Budget.CLOSED),
     )

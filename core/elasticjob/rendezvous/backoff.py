@@ -33,7 +33,9 @@ def forgotten(failures: Failures) -> float:
 def after_one_more(
     known: Failures | None, why: str, *, was_member: bool, now: float, ignored: bool = False
 ) -> Failures:
-    """The count after another failure; `was_member`: the pod was in the last formed round; `ignored`: the job's policy
-    says that it does not count, and yet the next pod waits."""
+    """The count after another failure; `was_member`: the pod was in the last formed round; `ignored`: it does not
+    count, as the job's policy says or as it has only come to a wrong place, and yet the next pod waits."""
     in_a_row, before_any_round = (known.in_a_row, known.before_any_round) if known is not None else (0, 0)
+    if ignored and known is not None and before_any_round:
+        why = known.why  # what counts is what a job may end by
     return Failures(in_a_row + 1, 0 if was_member else before_any_round + (not ignored), now, why)

@@ -5,7 +5,8 @@
 - the last call, from the moment the minimum was there, has run out. Members of the last round that run and have
   not left are waited for longer, until they join or are lost: they may still be stopping their processes.
 
-Where only some sizes are allowed it is the largest of them that those who have joined may form; the others wait.
+Where only some sizes are allowed it is the largest of them that those who have joined may form; the others wait, of
+members those first whose nodes drain.
 
 Whoever it is formed of, it waits while the last round's rank 0, told to leave at a planned end, may still be saving:
 most scripts save there, and the next round is to go on from it.
@@ -47,7 +48,8 @@ def judge(spec: Spec, state: State, workers: Collection[Worker], now: float) -> 
     arrived = roster.all_arrived or (late and not awaits_members(state, roster))
     if arrived and not _saves(state, workers):
         size = largest_size(spec, state, len(roster.joined))
-        return Verdict(members=in_rank_order(spec, state, roster.joined[:size]))
+        stayers_first = sorted(roster.joined, key=lambda worker: worker.draining)
+        return Verdict(members=in_rank_order(spec, state, stayers_first[:size]))
     return Verdict(min_reached=since)
 
 

@@ -13,10 +13,10 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.limits import AGAIN_SECONDS, proof
 from elasticjob.rendezvous.model import Asked, Spec, State, Worker
 from elasticjob.rendezvous.roster import ENDED, current, has_joined, is_stopping
-from elasticjob.terms import RendezvousPhase
+from elasticjob.terms import Loss, RendezvousPhase
 
 CONTROLS = 2  # others that are asked with the doubted: one of them may be lost too
-FEW = 16  # members that may be asked soon why they have not joined again: of a large group most are only slow
+FEW = 16  # members that may all be asked soon: of a large group most are only slow, or have nothing to do with it
 
 Present = Mapping[Member, Worker]
 Questions = Mapping[Member, Asked]
@@ -43,14 +43,18 @@ def able(state: State, workers: Iterable[Worker]) -> dict[Member, Worker]:
 def doubted(spec: Spec, state: State, present: Present, now: float) -> set[Member]:
     """Of whom it is doubted that they live: another hears nothing of it, the cluster calls its pod unready, it has not
     joined again, or its heartbeat has not come for long."""
-    found = {one for member, worker in present.items() for one in worker.doubts if one != member and one in present}
+    found = _unheard(present)
     found |= {member for member, worker in present.items() if worker.unready}
     found |= {member for member, beat in state.clocks.beats.items() if now - beat.since >= spec.silence}
     late = _late(state, present)
-    waited = now - state.clocks.opened
-    if waited >= spec.rejoin or (_are_few(state, present, late) and waited >= spec.worker_lost):
+    if late and now - state.clocks.opened >= _patience(spec, state, present, late):
         found.update(late)
     return found & present.keys()
+
+
+def _unheard(present: Present) -> set[Member]:
+    """Of whom another hears nothing."""
+    return {one for member, worker in present.items() for one in worker.doubts if one != member and one in present}
 
 
 def _late(state: State, present: Present) -> list[Member]:
@@ -60,15 +64,22 @@ def _late(state: State, present: Present) -> list[Member]:
     return [one for one in state.participants if one in present and is_stopping(state, present[one])]
 
 
-def _are_few(state: State, present: Present, late: list[Member]) -> bool:
-    return len(late) <= max(FEW, sum(has_joined(state, worker) for worker in present.values()) // 4)
+def _patience(spec: Spec, state: State, present: Present, late: list[Member]) -> float:
+    """Seconds for which nobody asks why they have not joined again. Who did not answer may have been lost with others,
+    and of those nobody has heard if it was rank 0."""
+    silently = state.cause == Loss.NO_ANSWER
+    if silently and state.participants[0] not in present:
+        return 0.0
+    few = len(late) <= max(FEW, sum(has_joined(state, worker) for worker in present.values()) // 4)
+    return spec.worker_lost if few or silently else spec.rejoin
 
 
 def noted(state: State, present: Present, now: float) -> dict[Member, Asked]:
     """What is open or answered now. An operator that begins takes what it finds open as asked at this moment."""
     known = state.clocks.asked
     if known is None:
-        known = {one: Asked(state.challenge, now) for one in state.challenged}
+        silent = _unheard(present)
+        known = {one: Asked(state.challenge, now, silent=one in silent) for one in state.challenged}
     if not known:
         return {}
     knowing = [member for member, worker in present.items() if worker.answer is not None]
@@ -115,7 +126,7 @@ def unanswered_for(spec: Spec, state: State, worker: Worker, now: float) -> floa
     asked = (state.clocks.asked or {}).get(worker.member) if worker.member else None
     if asked is None or asked.answered is not None or asked.counting is None:
         return None
-    limit = proof(spec, worker, alone=asked.alone)
+    limit = proof(spec, worker, asked)
     return limit if now >= _runs_from(state, asked) + limit else None
 
 
@@ -152,15 +163,19 @@ def to_ask(state: State, present: Present, suspects: set[Member], questions: Que
     if waiting and now - min(asked.since for asked in waiting) >= AGAIN_SECONDS:
         everybody = tuple(present)
         return Challenge(everybody, anew=True) if set(everybody) != set(state.challenged) else None
-    fresh = {one for one in suspects if _is_due(questions.get(one), now)}
-    if not fresh:
+    if not any(_is_due(questions.get(one), now, AGAIN_SECONDS) for one in suspects):
         return None
+    # with one all that are due soon: each challenge is a status that everybody reads
+    fresh = {one for one in suspects if _is_due(questions.get(one), now, AGAIN_SECONDS / 2)}
     chosen = fresh | open_ones.keys() | _controls(present, suspects, fresh)
+    # rank 0 hears of the others: who was lost with it is doubted by nobody
+    if len(present) <= FEW and not (fresh - questions.keys()).isdisjoint(state.participants[:1]):
+        chosen = set(present)
     return Challenge(tuple(member for member in present if member in chosen))
 
 
-def _is_due(asked: Asked | None, now: float) -> bool:
-    return asked is None or (asked.answered is not None and now - asked.answered >= AGAIN_SECONDS)
+def _is_due(asked: Asked | None, now: float, again: float) -> bool:
+    return asked is None or (asked.answered is not None and now - asked.answered >= again)
 
 
 def _controls(present: Present, suspects: set[Member], fresh: set[Member]) -> set[Member]:
@@ -171,15 +186,18 @@ def _controls(present: Present, suspects: set[Member], fresh: set[Member]) -> se
     return set((doubters or sound or others)[:CONTROLS])
 
 
-def asked_by(state: State, challenge: Challenge, questions: Questions, now: float) -> dict[Member, Asked]:
+def asked_by(
+    state: State, present: Present, challenge: Challenge, questions: Questions, now: float
+) -> dict[Member, Asked]:
     """The questions after `challenge`. What is open stays open since it was asked first, unless it was asked alone, or
     is asked anew."""
-    asked = dict(questions)
+    asked, silent = dict(questions), _unheard(present)
     for member in challenge.members:
         before = asked.get(member)
         is_open = before is not None and before.answered is None
         if challenge.anew or not is_open or state.challenged == (member,):
-            asked[member] = Asked(state.challenge + 1, now, lived=before.lived if before else None)
+            lived = before.lived if before else None
+            asked[member] = Asked(state.challenge + 1, now, lived=lived, silent=member in silent)
     return asked
 
 
@@ -196,4 +214,4 @@ def moments(spec: Spec, state: State, present: Present) -> Iterator[float]:
         elif asked.counting is None:
             yield asked.since + AGAIN_SECONDS
         elif member in present:
-            yield _runs_from(state, asked) + proof(spec, present[member], alone=asked.alone)
+            yield _runs_from(state, asked) + proof(spec, present[member], asked)

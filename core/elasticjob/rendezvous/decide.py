@@ -1,5 +1,5 @@
-"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module, but for
-what the job's policy for failures says, in `policy`.
+"""`decide`: one step of the rendezvous. Everything that changes the agreed state is in this module, but for how workers
+end the job, in `endings`, and what the job's policy for failures says, in `policy`.
 
 The rules are functions, applied in the order of `RULES`; the first line of each says what it does, and `make docs`
 copies it into docs/protocol.md. The phase changes only by the moves of `transitions`.
@@ -9,18 +9,11 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 
 from collections.abc import Callable, Iterable
 
-from elasticjob.rendezvous import barrier, challenges, policy
+from elasticjob.rendezvous import barrier, challenges, endings, policy
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.losses import (
-    NOT_TORCHRUN,
-    breaks,
-    explained,
-    lost_workers,
-    never_joined,
-    stopped_untold,
-)
-from elasticjob.rendezvous.model import Beat, Decision, PodState, Spec, State, Worker
+from elasticjob.rendezvous.losses import breaks, explained, lost_workers, stopped_untold
+from elasticjob.rendezvous.model import Beat, Decision, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
     STUCK,
@@ -37,7 +30,7 @@ from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
 
-FORMING, FORMED, CLOSED = RendezvousPhase
+FORMING, FORMED, _ = RendezvousPhase
 
 
 def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> Decision:
@@ -63,17 +56,6 @@ def note_finished(step: Step) -> None:
         if worker.asks(RequestType.FINISH) or last_word_lost:
             step.set(finished=(*step.state.finished, member))
             step.announce("WorkerFinished", f"worker {worker.index} finished")
-
-
-def refuse_strays(step: Step) -> None:
-    """Success without any formed round ends the job: its command is no elastic torchrun (rule 9)."""
-    if step.state.participants or step.suspended:
-        return
-    for worker in current(step.state, step.workers).values():
-        ended = worker.pod is PodState.SUCCEEDED and not (worker.deleting or worker.disrupted or worker.invalid)
-        if worker.index in step.state.done or (ended and never_joined(worker)):
-            step.close(Outcome.FAILED, f"worker {worker.index}: {NOT_TORCHRUN}")
-            return
 
 
 def note_heartbeats(step: Step) -> None:
@@ -129,7 +111,7 @@ def give_up_lost(step: Step) -> None:
 def send_away_excess(step: Step) -> None:
     """A worker that finds no place and is no spare, or is outdated, is told to leave, for good (rules 8 and 12).
 
-    What is wanted later gets a new pod.
+    What is wanted later gets a new pod, but not over and over where each comes to a node that is about to go (rule 16).
     """
     _send_away(step, step.roster)
 
@@ -137,6 +119,9 @@ def send_away_excess(step: Step) -> None:
 def _send_away(step: Step, roster: Roster) -> None:
     for worker in roster.excess:
         step.give_up(worker.index, worker.replacement)
+        is_put_off = worker.draining and not worker.outdated and worker.member not in step.state.participants
+        if is_put_off and worker.index in (*roster.owed, *roster.owed_spares):
+            step.put_off(worker.index, "it came to a node that is about to go", was_member=False, ignored=True)
         if worker.member is not None:
             step.set(leaving=(*step.state.leaving, worker.member))
     present = {worker.member for worker in step.workers}
@@ -144,37 +129,6 @@ def _send_away(step: Step, roster: Roster) -> None:
     since = step.state.clocks.leaving
     step.set(leaving=leaving)
     step.clock(leaving={member: since.get(member, step.now) for member in leaving})
-
-
-def complete(step: Step) -> None:
-    """When all members have finished, or no other worker is wanted, the job is `Complete` (rule 9).
-
-    So members told to leave are not waited for once nobody else is wanted.
-    """
-    state, done = step.state, step.state.done
-    if not done or step.suspended:
-        return
-    if done.issuperset(member.index for member in state.participants) or _nobody_left(step):
-        step.close(Outcome.COMPLETE, f"all workers of the last round finished ({len(done)} in all)")
-
-
-def _nobody_left(step: Step) -> bool:
-    return step.state.phase is not CLOSED and step.roster.wanted == 0
-
-
-def close_on_request(step: Step) -> None:
-    """A `Close` lets the formed round train on, and nobody join another (rule 9)."""
-    state = step.state
-    if state.phase is CLOSED:
-        gone = state.done | {broken.member.index for broken in breaks(state, step.workers, step.lost)}
-        if gone.issuperset(member.index for member in state.participants):
-            step.close(Outcome.FAILED, "closed by set_closed(), and not every member of the last round finished")
-        return
-    closers = [worker for worker in current(state, step.workers).values() if worker.asks(RequestType.CLOSE)]
-    if closers and state.phase is FORMED:
-        step.close(Outcome.CLOSED, f"closed by worker {closers[0].index}; the round trains on to its end")
-    elif closers:
-        step.close(Outcome.FAILED, f"closed by worker {closers[0].index} while no round was formed")
 
 
 def break_round(step: Step) -> None:
@@ -218,7 +172,8 @@ def reopen_for_newcomers(step: Step) -> None:
         return
     roster = step.roster
     newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
-    grows = _would_grow(step, newcomers)
+    relieved = _would_relieve(step) if newcomers and any(one.draining for one in step.workers) else ()
+    grows = relieved or _would_grow(step, newcomers)
     about_to_end = not state.done.isdisjoint(member.index for member in state.participants)
     if not grows or about_to_end:
         step.clock(newcomer=None)
@@ -229,17 +184,25 @@ def reopen_for_newcomers(step: Step) -> None:
     arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
     if not arrived and now - since < last_call(step.spec, newcomers):
         return
-    step.open_round(ROUND_REOPENED, *why_reopened(step.spec, state, roster, newcomers))
+    step.open_round(ROUND_REOPENED, *why_reopened(step.spec, state, newcomers, relieved))
     step.set(planned=True)
-    send_away_excess(step)  # those in whose places others come learn at once that they are to leave
+    _send_away(step, _reopened(step, step.state))  # who makes room learns at once that it is to leave
+
+
+def _would_relieve(step: Step) -> tuple[Worker, ...]:
+    """The members in whose places others would come in the next round."""
+    after = _reopened(step, moved(step.state, ROUND_REOPENED))
+    return tuple(worker for worker in after.excess if worker.member in step.state.participants)
+
+
+def _reopened(step: Step, state: State) -> Roster:
+    """That of the next round, whose newcomers have been waited for."""
+    return roster_of(step.spec, state, step.workers, others_come=False)
 
 
 def _would_grow(step: Step, newcomers: list[Worker]) -> bool:
-    """Whether the next round would be larger for them, or somebody relieved."""
     members = len(step.state.participants)
-    size = members + len(newcomers)
-    grows = size > step.spec.replicas or largest_size(step.spec, step.state, size) > members
-    return bool(newcomers) and grows
+    return largest_size(step.spec, step.state, members + len(newcomers)) > members
 
 
 def hurry_after_loss(step: Step) -> None:
@@ -322,21 +285,21 @@ def challenge_doubted(step: Step) -> None:
     questions = challenges.kept(state, present, suspects)
     challenge = challenges.to_ask(state, present, suspects, questions, now)
     if challenge is not None:
-        questions = challenges.asked_by(state, challenge, questions, now)
+        questions = challenges.asked_by(state, present, challenge, questions, now)
         step.set(challenge=state.challenge + 1, challenged=challenge.members)
     step.clock(asked=questions)
 
 
 RULES: tuple[Callable[[Step], None], ...] = (
     note_finished,
-    refuse_strays,
+    endings.refuse_strays,
     note_heartbeats,
     note_answers,
     note_invalid,
     give_up_lost,
     send_away_excess,
-    complete,
-    close_on_request,
+    endings.complete,
+    endings.close_on_request,
     break_round,
     explain_failure,
     policy.note_matched,

@@ -99,8 +99,9 @@ class Step:
 
     def have_places(self, state: State) -> list[Worker]:
         """Those that have joined since the last round of `state`, as far as its members leave them places: members
-        first, then by index. Beyond that a newcomer takes the place of a member whose node is about to go, if its own
-        is not: in the next round, so that both are counted while one stands."""
+        first, then by index, and last those whose nodes are about to go. Beyond that a newcomer takes the place of a
+        member whose node is about to go, if its own is not: in the next round, so that both are counted while one
+        stands. So does one with a place whom the size of the next round leaves over, once no other may come into it."""
         joined = self.joined(state.last_formed)
         members = [one for one in self.kept() if self.keeps_its_place(state, one)]
         members.sort(key=lambda one: (one.draining, state.participants.index(one.member)))
@@ -110,8 +111,28 @@ class Step:
         relieved = sum(one.draining for one in members)
         relief = [one for one in others[free:] if not one.draining][:relieved]
         if state.phase is RendezvousPhase.FORMING:
-            members = members[: len(members) - len(relief)]
-        return [one for one in (*members, *others[:free], *relief) if one in joined]
+            by_size = min(self._left_over(len(members) + len(others[:free])), relieved - len(relief))
+            by_size = min(by_size, sum(not one.draining for one in others[:free]))
+            by_size = 0 if self.others_come(state) else by_size
+            members = members[: len(members) - len(relief) - by_size]
+        placed = (one for one in (*members, *others[:free], *relief) if one in joined)
+        return sorted(placed, key=lambda one: one.draining)
+
+    def others_come(self, state: State) -> bool:
+        """Whether there is a place for one that is on the way to the round after the last one of `state`, or for a pod
+        that is not there yet; who was on the way when a round was reopened has been waited for."""
+        if self.before.phase is RendezvousPhase.FORMED and self.after.planned:
+            return False
+        kept, joined = self.kept(), self.joined(state.last_formed)
+        has_come = [one for one in kept if one in joined or self.keeps_its_place(state, one)]
+        stuck = (PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP)
+        on_the_way = [one for one in kept if one not in has_come and one.pod not in stuck]
+        return len(has_come) < self.room and (len(kept) < self.room or bool(on_the_way))
+
+    def _left_over(self, workers: int) -> int:
+        """How many of so many are not in a round that they may form."""
+        largest = self.largest(workers)
+        return workers - largest if self.sizes and largest >= self.least else 0
 
     def next_members(self) -> list[Worker]:
         """Who is to be in the round after the last one, or has just come into it; nobody while that one stands."""
@@ -231,28 +252,15 @@ class Step:
         )
 
     def failed_alone(self) -> list[Matched]:
-        """What the policy says of failed workers that were not in the last round."""
+        """What the policy says of failed workers that were not in the last round, and nothing of who fell silent."""
         had, has = self.current(self.before), self.current(self.after)
-        out = [one for one in had.values() if has.get(one.index) != one]
+        out = [one for one in had.values() if has.get(one.index) != one and self.at_fault(one)]
         out += [one for one in has.values() if one.pod is PodState.CRASH_LOOP]
         return [one.matched for one in out if one.matched and one.member not in self.before.participants]
 
     def invalid(self, worker: Worker) -> bool:
         """Whether its record makes no sense, and made none when this step began."""
         return worker.invalid != "" and worker.pod_key in self.before.clocks.invalid
-
-    def able(self, state: State) -> dict[Member, Worker]:
-        """Who could answer a challenge: of the pods that count, those whose sidecar may live."""
-        there = (one for one in self.current(state).values() if one.index not in state.done and not one.deleting)
-        return {one.member: one for one in there if one.member is not None and one.pod not in ENDED}
-
-    def doubted(self) -> set[Member]:
-        """Of whom a record or the cluster says, at the end of the step, that it is not heard of."""
-        able = self.able(self.after)
-        found = {member for member, worker in able.items() if worker.unready}
-        for member, worker in able.items():
-            found.update(one for one in worker.doubts if one != member and one in able)
-        return found
 
     def unanswered(self, worker: Worker) -> bool:
         """Whether it was asked, its clock ran when the step began, as that of who is asked alone does from the first,
@@ -266,14 +274,6 @@ class Step:
             return worker.answer < asked.number
         beat = self.before.clocks.beats.get(worker.member) if worker.member else None
         return beat is not None and beat.value == worker.heartbeat
-
-    def shows_the_way(self, control: Worker, asked: Asked, of: Worker) -> bool:
-        """Whether what the control has written by the end of the step is an answer to what the other was asked."""
-        if control.answer is not None:
-            return control.answer >= asked.number
-        beat = self.after.clocks.beats.get(control.member) if control.member else None
-        known = [one.member for one in self.able(self.after).values() if one.answer is not None]
-        return beat is not None and beat.since > asked.since and (of.answer is None or known == [of.member])
 
     def lived_on(self, worker: Worker) -> bool:
         """Whether it is known to have answered while the round has been forming."""
@@ -324,11 +324,15 @@ class Step:
             return True
         if told and worker.pod is PodState.SUCCEEDED:
             return False
-        if worker.deleting or worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP):
+        if worker.deleting:
             return True
         match worker.request:
-            case Request(type=RequestType.LEAVE, cause=cause):
-                return not (told and cause == Cause.POD_STOPPING)
+            case Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING) if told:  # however it ended then
+                return False
+            case Request(type=RequestType.LEAVE):
+                return True
+            case _ if worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP):
+                return True
             case Request(type=RequestType.JOIN, after=after, cause=cause) if after >= self.after.round - 1:
                 return cause not in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)
         return worker.request is None

@@ -7,6 +7,7 @@ copied into docs/protocol.md by `make docs`.
 from collections.abc import Iterable, Iterator
 
 from elasticjob.members import Member
+from elasticjob.rendezvous.challenge_invariants import asked_in_doubt, proof_begins_with_an_answer
 from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.history import history_violations, newly_formed
 from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
@@ -46,7 +47,8 @@ def moves_are_in_the_table(step: Step) -> Iterator[str]:
 
 def formed_of_who_joined(step: Step) -> Iterator[str]:
     """A round is formed of exactly the workers that have joined since the last one, each by its present id, as far as
-    there are places, and the size is allowed: of members of the last round before others, then by index."""
+    there are places, and the size is allowed: of members of the last round before others, then by index, and last of
+    those whose nodes are about to go."""
     if not newly_formed(step.before, step.after):
         return
     number, members = step.after.round, step.after.participants
@@ -217,50 +219,19 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
 
 def _has_no_room(step: Step, worker: Worker) -> bool:
     """One whose node is about to go is no spare; as a member it has no room either once the round has ended and others
-    have all places."""
+    have all places, or those of a round that is as large without it as somebody has come."""
     kept, members = step.kept(), _members(step)
     if not step.keeps_its_place(step.before, worker):
         return len(kept) >= (step.room if worker.draining else step.room_with_spares)
-    come = step.next_members() if worker.draining else []
-    return len({one.pod_key for one in (*members, *(one for one in come if not one.draining))}) >= step.room
+    come = [one for one in step.next_members() if not one.draining] if worker.draining else []
+    others = len({one.pod_key for one in (*members, *come)})
+    newcomers = any(one.member not in step.before.participants for one in come)
+    return others >= step.room or (newcomers and step.largest(others + 1) <= others)
 
 
 def _members(step: Step) -> list[Worker]:
     """The kept ones that have the first right to a place."""
     return [worker for worker in step.kept() if step.keeps_its_place(step.before, worker)]
-
-
-def asked_in_doubt(step: Step) -> Iterator[str]:
-    """Who is doubted by another, or called unready, is asked in the same step, and with it others that are not doubted,
-    if there are any. Only who can answer is asked."""
-    before, after, able, doubted = step.before, step.after, step.able(step.after), step.doubted()
-    if before.ended or after.ended:
-        return
-    asked = after.clocks.asked or {}
-    for member in sorted(doubted - asked.keys()):
-        yield f"worker {member.index} is doubted, and was not asked"
-    if after.challenge == before.challenge:
-        return
-    for member in after.challenged:
-        if member not in able:
-            yield f"worker {member.index} is asked, and cannot answer"
-    if able.keys() - doubted and len(able) > 1 and len(after.challenged) == 1:
-        yield f"worker {after.challenged[0].index} is asked alone, and others could be"
-
-
-def proof_begins_with_an_answer(step: Step) -> Iterator[str]:
-    """The clock of who is asked starts only when another has answered, unless nobody else was asked. Among sidecars
-    that know no challenges, and where nobody else can answer, a later heartbeat is an answer."""
-    known, able = step.before.clocks.asked or {}, step.able(step.before)
-    for member, asked in (step.after.clocks.asked or {}).items():
-        was = known.get(member)
-        if asked.counting is None or (was is not None and was.counting is not None and was.number == asked.number):
-            continue
-        answered = any(
-            step.shows_the_way(other, asked, able[member]) for other in able.values() if other.member != member
-        )
-        if not answered and step.before.challenged != (member,):
-            yield f"the clock of worker {member.index} runs, and nobody has answered"
 
 
 def room_is_kept(step: Step) -> Iterator[str]:
@@ -312,7 +283,7 @@ def _closed(step: Step) -> Iterator[bool]:
 def _too_late(step: Step) -> Iterator[bool]:
     kept, joined = step.kept(), step.joined(step.after.round - 1)
     there = [worker for worker in kept if worker in joined or worker.pod is PodState.RUNNING]
-    yield len(there) >= step.room and len(joined) < step.least
+    yield len(there) >= step.room and len(step.have_places(step.before)) < step.least
 
 
 def _failed(step: Step) -> Iterator[bool]:

@@ -5,7 +5,7 @@ They are read from the records at the moment of asking, so any operator comes to
 
 from collections.abc import Iterable
 
-from elasticjob.rendezvous.model import Spec, Worker
+from elasticjob.rendezvous.model import Asked, Spec, Worker
 from elasticjob.signs import proof_seconds
 
 AGAIN_SECONDS = 10.0  # until who is still doubted is asked again, or everybody where nobody has answered
@@ -27,9 +27,14 @@ def worker_lost(spec: Spec, worker: Worker) -> float:
     return spec.worker_lost if named is None else named
 
 
-def proof(spec: Spec, worker: Worker, *, alone: bool) -> float:
-    """For how long this worker may leave a challenge unanswered once another has answered it."""
+def proof(spec: Spec, worker: Worker, asked: Asked) -> float:
+    """For how long this worker may leave a challenge unanswered once another has answered it.
+
+    Only a line that has just fallen silent has taken a part of its time already. All others that are asked may be
+    stopped for three seconds from now on: controls, who joins late, and whose line stays broken though it lives.
+    """
     lost = worker_lost(spec, worker)
-    if alone:
+    if asked.alone:
         return max(ALONE_SECONDS, lost)
-    return proof_seconds(lost) if worker.answer is not None else max(OLD_PROOF_SECONDS, proof_seconds(lost))
+    limit = proof_seconds(lost) if asked.silent and asked.lived is None else lost
+    return limit if worker.answer is not None else max(OLD_PROOF_SECONDS, limit)

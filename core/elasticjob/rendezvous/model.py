@@ -147,7 +147,8 @@ class Beat(NamedTuple):
 class Asked(NamedTuple):
     """What a member was asked: any answer of this `number` or a later one will do. `since` it was asked; `counting`:
     since when another has answered, or since it was asked alone; `answered`: when its own answer was seen; `lived`:
-    when the first was that it gave while it has been doubted; `alone`: its clock runs, and nobody else can answer."""
+    when the first was that it gave while it has been doubted; `alone`: its clock runs, and nobody else can answer;
+    `silent`: another had heard nothing of it by then."""
 
     number: int
     since: float
@@ -155,6 +156,7 @@ class Asked(NamedTuple):
     answered: float | None = None
     lived: float | None = None
     alone: bool = False
+    silent: bool = False
 
 
 class Failures(NamedTuple):

@@ -10,9 +10,10 @@ from elasticjob.rendezvous.barrier import awaits_members
 from elasticjob.rendezvous.model import Matched, PodState, State, Worker
 from elasticjob.rendezvous.roster import ENDED, is_current
 from elasticjob.rendezvous.step import Step
-from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import Loss, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 STOPPED = ENDED | {PodState.CRASH_LOOP}
+RUNS_ON = frozenset({Loss.NO_ANSWER, Loss.INVALID_RECORD})  # as far as is known: nothing of its trainer has ended now
 
 
 def note_matched(step: Step) -> None:
@@ -67,10 +68,10 @@ def _has_stopped(state: State, worker: Worker) -> bool:
 
 
 def _matched_others(step: Step) -> Iterator[Matched]:
-    """Of those that were not in the last round and have failed by themselves: no failure of a peer is behind it."""
+    """Of those that were not in the last round and have failed, or were ended: no failure of a peer is behind it."""
     for worker in sorted((one for one in step.workers if one.matched), key=lambda one: one.pod_key):
         lost = step.lost.get(worker.index)
-        is_lost = lost is not None and lost.replacement == worker.replacement
+        is_lost = lost is not None and lost.replacement == worker.replacement and lost.cause not in RUNS_ON
         fails = is_lost or (worker.pod is PodState.CRASH_LOOP and is_current(step.state, worker))
         if worker.matched and fails and worker.member not in step.state.participants:
             yield worker.matched

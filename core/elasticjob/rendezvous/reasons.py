@@ -6,7 +6,6 @@ from elasticjob.members import Member
 from elasticjob.rendezvous.losses import Break
 from elasticjob.rendezvous.model import Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_words
-from elasticjob.rendezvous.roster import Roster
 from elasticjob.terms import RoundCause
 
 
@@ -21,18 +20,15 @@ def why_told(spec: Spec, state: State, workers: Iterable[Worker], first: Break) 
     return first.cause, first.why
 
 
-def why_reopened(spec: Spec, state: State, roster: Roster, newcomers: Sequence[Worker]) -> tuple[str, str]:
-    """Why newcomers are taken in, in a word and in a sentence."""
-    wanted = spec.replicas
+def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], relieved: Sequence[Worker]) -> tuple[str, str]:
+    """Why newcomers are taken in, in a word and in a sentence; `relieved`: the members in whose places they come."""
     reason = f"{_workers(newcomers)} joined"
-    size = len(state.participants) + len(newcomers)
-    if size > wanted:
-        draining = [worker for worker in roster.kept if worker.draining and worker.member in state.participants]
-        relieved = draining[wanted - size :]
+    if relieved:
         nodes = "nodes are" if len(relieved) > 1 else "node is"
         return RoundCause.NODE_DRAINING, f"{reason} for {_workers(relieved)}, whose {nodes} about to go"
-    if size == wanted > state.replicas > 0:
-        return RoundCause.SCALED, f"scaled from {state.replicas} to {wanted}"
+    all_are_there = len(state.participants) + len(newcomers) == spec.replicas - len(state.done)
+    if all_are_there and spec.replicas > state.replicas > 0:
+        return RoundCause.SCALED, f"scaled from {state.replicas} to {spec.replicas}"
     return RoundCause.WORKERS_JOINED, reason
 
 

@@ -10,6 +10,7 @@ from itertools import count, islice
 from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import due
 from elasticjob.rendezvous.model import PodKey, PodState, Spec, State, Worker
+from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import RendezvousPhase, RequestType
 
 STUCK = frozenset({PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP})
@@ -97,12 +98,13 @@ def keeps_its_place(state: State, worker: Worker) -> bool:
     return may_join or lacks_last_word(state, worker)
 
 
-def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
+def roster_of(spec: Spec, state: State, workers: Iterable[Worker], *, others_come: bool = True) -> Roster:
     """Share out the places, then those of the spares: to members of the last round first, then to who has joined, then
     to who is on the way, then by index. A member without a place becomes no spare: it has to leave its round.
 
     Where the nodes of members are about to go there are as many workers more. Each that has joined takes such a
-    member's place at the round's end.
+    member's place at the round's end, as does who would be left over by the size of the next round, unless that may be
+    larger yet: who is on the way is waited for, but not where it is said that no `others_come`.
     """
     if state.phase is RendezvousPhase.CLOSED:
         return Roster()
@@ -114,8 +116,14 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
     staying, free = members[:room], room - min(room, len(members))
     draining = sum(worker.draining for worker in staying)
     relief = [one for one in others[free:] if not one.draining and (stands or one.pod_key in arrived)][:draining]
-    if not stands:  # those whose nodes drain come last among the members
-        staying, draining = staying[: len(staying) - len(relief)], draining - len(relief)
+    if not stands and draining:  # those whose nodes drain come last among the members
+        come = [one for one in others[:free] if one.pod_key in arrived]
+        others_come &= free > len(others) or any(
+            one.pod_key not in arrived and one.pod not in STUCK for one in others[:free]
+        )
+        by_size = 0 if others_come else _relieved_by_size(spec, state, len(staying), draining - len(relief), come)
+        relieved = len(relief) + by_size
+        staying, draining = staying[: len(staying) - relieved], draining - relieved
     kept = (*staying, *others[:free], *relief)
     beside = room + draining + spec.spares - len(kept) if room else 0
     left = [worker for worker in others[free:] if worker not in relief]
@@ -138,6 +146,14 @@ def roster_of(spec: Spec, state: State, workers: Iterable[Worker]) -> Roster:
         joined=tuple(worker for worker in kept if worker.pod_key in arrived),
         missing=tuple(worker for worker in kept if worker.pod_key not in arrived),
     )
+
+
+def _relieved_by_size(spec: Spec, state: State, members: int, draining: int, come: list[Worker]) -> int:
+    """In how many draining members' places those come whom the size of the next round would leave over."""
+    there = members + len(come)
+    size = largest_size(spec, state, there)
+    enough = size >= min_members(spec, state)
+    return min(there - size, draining, sum(not one.draining for one in come)) if enough else 0
 
 
 def _present(state: State, workers: Iterable[Worker]) -> list[Worker]:

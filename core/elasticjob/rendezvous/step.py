@@ -8,7 +8,7 @@ from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay
 from elasticjob.rendezvous.challenges import able, moments
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import Break, Lost
-from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Spec, State, Worker
+from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Failures, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, has_joined, roster_of
 from elasticjob.rendezvous.transitions import moved
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
@@ -66,14 +66,17 @@ class Step:
             self.failed.append(Failed((lost.index, lost.replacement), judged=True))
         message = f"worker {lost.index} lost: {lost.why}"
         if lost.failed_by_itself:
-            known = self.state.clocks.failures
-            failures = after_one_more(
-                known.get(lost.index), lost.why, was_member=lost.was_member, now=self.now, ignored=lost.ignored
-            )
-            self.clock(failures={**known, lost.index: failures})
+            failures = self.put_off(lost.index, lost.why, was_member=lost.was_member, ignored=lost.ignored)
             if delay := delay_of(failures):
                 message += f"; it is failure {failures.in_a_row} in a row, and the next pod is made in {delay:g} s"
         self.announce("WorkerLost", message, warning=True, cause=lost.cause)
+
+    def put_off(self, index: int, why: str, *, was_member: bool, ignored: bool) -> Failures:
+        """The index waits for its next pod, longer each time."""
+        known = self.state.clocks.failures
+        failures = after_one_more(known.get(index), why, was_member=was_member, now=self.now, ignored=ignored)
+        self.clock(failures={**known, index: failures})
+        return failures
 
     def note_end(self, first: Break, *, planned: bool) -> None:
         """That the round has ended by `first`; if that is a failure, it is judged later. A loss speaks for itself; of a

@@ -14,6 +14,7 @@ from elasticjob.signs import (
     proof_seconds,
     sign_seconds,
 )
+from elasticjob.spec import RendezvousSpec
 from support.operator_objects import job
 from support.records import record_of, running
 from support.sidecar_fakes import FakeKube
@@ -35,6 +36,13 @@ def test_who_is_stopped_for_three_seconds_is_not_lost_and_who_is_lost_is_told_in
         assert longest_doubt + proof + 0.2 < 4
     if workers <= 1024:
         assert longest_doubt + proof + 1 < 5
+
+
+def test_nor_is_it_with_the_least_that_a_job_may_name() -> None:
+    least = RendezvousSpec.model_json_schema()["properties"]["workerLostSeconds"]["anyOf"][0]["minimum"]
+    assert doubt_seconds(256, least) - sign_seconds(256) + proof_seconds(least) > 3.3
+    before = ElasticJobSpec.parse(job(rendezvous={"workerLostSeconds": 1})["spec"])
+    assert rendezvous_spec(before).worker_lost == 1, "of a job that was stored when less was allowed"
 
 
 @pytest.mark.parametrize("workers", SIZES)

@@ -14,6 +14,15 @@ def asked(world: World) -> list[int]:
     return [member.index for member in world.state.challenged]
 
 
+def lose(world: World, index: int, by: int) -> None:
+    """It is silent, and another hears nothing of it, who lives."""
+    world.doubt(by, index)
+    world.now += 0.1
+    world.beat(by)
+    world.now += 2
+    world.step()
+
+
 class TestDoubt:
     """It is enough to be asked, and costs nobody a place."""
 
@@ -23,15 +32,26 @@ class TestDoubt:
         assert (world.state.challenge, asked(world), world.phase) == (1, [1, 3], "1 Formed")
 
     def test_of_many_that_doubt_two_are_asked(self) -> None:
-        world = formed(5)
-        for member in (1, 2, 3, 4):
+        world = formed(17)
+        for member in range(1, 17):
             world.workers[member, 0] = replace(world.workers[member, 0], doubts=(world.member(0),))
         world.step()
         assert (world.state.challenge, asked(world)) == (1, [0, 1, 2])
 
+    def test_with_rank_0_a_small_group_is_asked_whole_the_first_time(self) -> None:
+        """Who may have been lost with it was heard by nobody else."""
+        world = formed(16)
+        world.doubt(1, 0)
+        assert (world.state.challenge, asked(world)) == (1, list(range(16)))
+        world.beat(*range(16))
+        world.wait(10, living=(*range(16),))
+        assert (world.state.challenge, asked(world)) == (2, [0, 1]), "a line that stays broken"
+        world.doubt(0, 5)
+        assert (world.state.challenge, asked(world)) == (3, [0, 1, 5]), "of another than rank 0"
+
     def test_whose_pod_is_called_unready_is_asked_with_others(self) -> None:
         world = formed(4)
-        world.change(0, unready=True)
+        world.change(1, unready=True)
         assert asked(world) == [0, 1, 2]
 
     def test_whose_heartbeat_does_not_come_for_long_is_asked(self) -> None:
@@ -66,6 +86,27 @@ class TestDoubt:
         world.wait(5)
         assert asked(world) == list(range(39))
 
+    def test_where_rank_0_was_lost_in_silence_all_are_asked_at_once(self) -> None:
+        """Nobody has heard of the others of its rack."""
+        world = formed(64, min_replicas=2)
+        lose(world, 0, by=33)
+        assert world.state.reason == "worker 0 lost: no answer for 2 s"
+        assert asked(world) == list(range(1, 64))
+        survivors = range(32, 64)
+        world.rejoin(*survivors)
+        world.wait(10, living=(*survivors,))
+        assert [world.state.replacements.get(index) for index in (0, 31, 32)] == [1, 1, None]
+
+    def test_who_is_late_after_a_silent_loss_is_asked_soon_however_many_there_are(self) -> None:
+        """Rank 0 cannot name more than some hundreds of whom it hears nothing."""
+        world = formed(64, min_replicas=2)
+        lose(world, 32, by=0)
+        opened = world.now
+        world.rejoin(*range(32))
+        world.now = opened + 4
+        world.step()
+        assert asked(world)[:32] == [0, 1, *range(33, 63)]
+
     @pytest.mark.parametrize("gone", [False, True])
     def test_nobody_asks_who_cannot_answer(self, gone: bool) -> None:
         world = formed(3)
@@ -97,6 +138,18 @@ class TestDoubt:
         assert world.step().wake_at == world.now + 10
         world.wait(600, living=(0, 1))
         assert (world.phase, world.state.challenge) == ("1 Formed", 61)
+
+    def test_doubts_that_stand_share_their_challenges(self) -> None:
+        """Their answers come one after the other, and each challenge is a status that everybody reads."""
+        world = formed(21)
+        world.doubt(0, *range(1, 21))
+        world.beat(0)
+        for answers in range(400):
+            world.now += 0.05 if answers < 20 else 0.15
+            world.beat(answers % 20 + 1)
+            world.beat(0)
+        assert world.phase == "1 Formed"
+        assert world.state.challenge <= 7
 
     def test_who_was_doubted_before_is_asked_at_once(self) -> None:
         world = formed(2)
@@ -134,6 +187,68 @@ class TestProof:
         world.wait(100, living=(0, 1, 2))
         assert (world.phase, world.state.challenge) == ("1 Formed", 1)
 
+    def test_who_lives_and_is_doubted_for_long_may_stand_still_for_three_seconds(self) -> None:
+        """No silence has gone before: the line is broken, or a NetworkPolicy is in its way."""
+        world = formed(3, min_replicas=2)
+        world.doubt(0, 2)
+        world.beat(0, 2)
+        world.now += 10
+        world.step()
+        world.beat(0)
+        world.now += 3.5
+        world.step()
+        assert (world.phase, world.state.challenge) == ("1 Formed", 2)
+        world.now += 0.5
+        world.step()
+        assert world.state.reason == "worker 2 lost: no answer for 4 s"
+
+    def test_who_is_asked_beside_may_stand_still_for_three_seconds(self) -> None:
+        world = formed(3, min_replicas=2)
+        world.change(0, unready=True)
+        assert asked(world) == [0, 1, 2]
+        world.beat(0, 1)
+        world.now += 3.5
+        world.step()
+        assert world.phase == "1 Formed"
+
+    def test_whose_line_falls_silent_only_then_may_too(self) -> None:
+        """It stands still since it was asked."""
+        world = formed(3, min_replicas=2)
+        world.change(2, unready=True)
+        world.beat(0, 2)
+        world.now += 1.6
+        world.doubt(0, 1)
+        world.now += 1.4
+        world.step()
+        assert world.phase == "1 Formed"
+
+    def test_who_is_slow_to_join_again_may_stand_still_for_three_seconds(self) -> None:
+        world = formed(3, min_replicas=3)
+        world.delete(2)
+        world.rejoin(0)
+        world.now += 4
+        world.step()
+        assert asked(world) == [0, 1]
+        world.beat(0)
+        world.now += 3.5
+        world.step()
+        assert (1, 0) in world.workers
+
+    def test_a_silence_that_broke_the_round_with_others_is_short_too(self) -> None:
+        """Two workers of one node, whose lines fall silent one after the other."""
+        world = formed(4, min_replicas=2)
+        world.doubt(0, 2)
+        world.beat(0)
+        world.now += 1
+        world.doubt(0, 2, 3)
+        world.beat(0)
+        world.now += 1
+        world.step()
+        assert world.phase == "2 Forming"
+        world.now += 1
+        world.step()
+        assert "worker 3 lost: no answer for 2 s" in world.log
+
     def test_rank_0_is_lost_as_any_other(self) -> None:
         world = formed(3, min_replicas=2)
         for member in (1, 2):
@@ -141,12 +256,21 @@ class TestProof:
         world.wait(10, living=(1, 2))
         assert world.state.reason == "worker 0 lost: no answer for 2 s"
 
+    def test_who_is_lost_with_rank_0_is_asked_with_it(self) -> None:
+        world = formed(4, min_replicas=2)
+        world.doubt(2, 0)
+        world.beat(2, 3)
+        world.now += 4
+        world.step()
+        told = [line for line in world.log if "no answer" in line and not line.startswith("round")]
+        assert told == ["worker 0 lost: no answer for 2 s", "worker 1 lost: no answer for 4 s"]
+
     def test_of_two_that_doubt_each_other_the_one_that_answers_stays(self) -> None:
         world = formed(2)
         world.doubt(0, 1)
         world.doubt(1, 0)
         world.wait(10, living=(1,))
-        assert world.log[-1] == "round 1 of 2 ended: worker 0 lost: no answer for 2 s"
+        assert world.log[-1] == "round 1 of 2 ended: worker 0 lost: no answer for 4 s"
         assert (1, 0) in world.workers
 
     def test_a_rack_that_is_lost_is_told_at_once(self) -> None:
@@ -415,8 +539,8 @@ class TestHungAgents:
         world = formed(2, min_replicas=2, worker_lost=60)
         world.join(0, cause=Cause.WORKER_FAILED)
         world.wait(60, living=(0, 1))
-        world.wait(60, living=(0,))
-        assert "worker 1 lost: no answer for 30 s" in world.log
+        world.wait(75, living=(0,))
+        assert "worker 1 lost: no answer for 60 s" in world.log
 
 
 class TestLargeGroups:

@@ -240,3 +240,169 @@ class TestBeside:
         assert world.phase == "1 Formed"
         world.finish(1)
         assert world.state.outcome is not None
+
+    def test_a_job_of_which_somebody_has_finished_says_so_too(self) -> None:
+        world = formed(3)
+        world.finish(2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.rejoin(1)
+        drain(world, 1)
+        world.up(3)
+        assert world.state.cause == RoundCause.NODE_DRAINING
+        assert world.log[-1] == "round 2 of 2 ended: worker 3 joined for worker 1, whose node is about to go"
+
+    def test_and_a_scale_up_there_is_told_as_one(self) -> None:
+        world = formed(3)
+        world.finish(2)
+        world.join(0, cause=Cause.WORKER_FAILED)
+        world.rejoin(1)
+        world.scale(4)
+        world.up(3)
+        assert (world.state.cause, world.state.reason) == (RoundCause.SCALED, "scaled from 3 to 4")
+
+
+class TestAgainAndAgain:
+    """Where each new pod comes to such a node too."""
+
+    def pods_in(self, world: World, steps: int) -> int:
+        made, known = 0, set(world.workers)
+        for _ in range(steps):
+            new = world.workers.keys() - known
+            made += len(new)
+            known |= new
+            for pod_key in new:
+                world.workers[pod_key] = replace(world.workers[pod_key], draining=True)
+            world.step()
+        return made
+
+    def test_they_are_made_later_each_time(self) -> None:
+        world = formed(2, max_restarts=0)
+        before = set(world.workers)
+        drain(world, 1)
+        for pod_key in world.workers.keys() - before:
+            world.workers[pod_key] = replace(world.workers[pod_key], draining=True)
+        assert self.pods_in(world, 20) == 1
+        world.wait(10, living=(0, 1))
+        assert (2, 2) in world.workers
+        world.up(2)
+        world.rejoin(0)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [0, 2], 0)
+
+    def test_and_they_fail_no_job_that_waits_for_its_minimum(self) -> None:
+        world = formed(2, max_restarts=0, min_replicas=2)
+        drain(world, 1)
+        world.start(2)
+        drain(world, 2)
+        world.delete(1)
+        assert world.phase == "2 Forming"
+
+    def test_what_a_job_may_end_by_is_told_still(self) -> None:
+        """The first pod of a spare has failed by itself, the next one comes to such a node."""
+        world = World(replicas=2, spares=1)
+        world.up(0, 1)
+        world.start(2)
+        world.change(2, pod=PodState.FAILED, detail="trainer: exit code 3")
+        world.start(2)
+        drain(world, 2)
+        failures = world.state.clocks.failures[2]
+        assert (failures.in_a_row, failures.before_any_round) == (2, 1)
+        assert "exit code 3" in failures.why
+
+    def test_so_are_those_of_spares(self) -> None:
+        world = World(replicas=2, spares=1)
+        world.up(0, 1, 2)
+        drain(world, 2)
+        world.workers[2, 1] = replace(world.workers[2, 1], draining=True)
+        world.step()
+        assert self.pods_in(world, 20) == 0
+        assert world.phase == "1 Formed"
+
+
+class TestSizes:
+    """Of sizes 2 and 4: who is left over by the size is there already."""
+
+    def with_one_left_over(self) -> World:
+        world = World(replicas=4, sizes=(2, 4))
+        world.up(0, 1, 2)
+        world.change(3, pod=PodState.UNSCHEDULABLE)
+        world.rejoin(2)
+        return world
+
+    def test_who_waits_for_a_larger_round_takes_the_place_of_a_member(self) -> None:
+        world = self.with_one_left_over()
+        drain(world, 0)
+        world.change(4, pod=PodState.UNSCHEDULABLE)
+        assert (world.phase, world.state.planned, world.state.leaving) == ("2 Forming", True, (world.member(0),))
+        assert world.log[-1] == "round 1 of 2 ended: worker 2 joined for worker 0, whose node is about to go"
+        world.rejoin(1)
+        world.exit(0)
+        assert (world.phase, world.ranks, world.state.restarts) == ("2 Formed", [2, 1], 0)
+        assert (0, 1) not in world.workers, "workers 3 and 4 have the other places"
+
+    def test_nobody_is_relieved_by_one_whose_own_node_goes(self) -> None:
+        world = self.with_one_left_over()
+        drain(world, 0, 2)
+        world.change(4, pod=PodState.UNSCHEDULABLE)
+        world.wait(300, living=(0, 1, 2))
+        assert (world.phase, world.ranks) == ("1 Formed", [0, 1])
+
+    def test_the_round_grows_for_a_replacement_that_makes_it_as_large_as_is_wanted(self) -> None:
+        world = self.with_one_left_over()
+        drain(world, 0)
+        world.up(4)
+        assert world.state.leaving == ()
+        world.rejoin(0, 1)
+        assert (world.phase, sorted(world.ranks)) == ("2 Formed", [0, 1, 2, 4])
+
+    def test_while_too_few_for_any_round_are_there_nobody_leaves(self) -> None:
+        world = formed(4, sizes=(2, 4), min_replicas=3)
+        drain(world, 0)
+        for index in (2, 3):
+            world.delete(index)
+            world.change(index, pod=PodState.UNSCHEDULABLE)
+        world.up(4)
+        assert (world.phase, world.state.leaving) == ("2 Forming", ())
+
+    def test_a_round_that_loses_several_leaves_out_those_whose_nodes_go(self) -> None:
+        world = formed(6, sizes=(3, 6))
+        drain(world, 0, 1)
+        world.change(6, pod=PodState.UNSCHEDULABLE)
+        world.change(7, pod=PodState.UNSCHEDULABLE)
+        world.delete(4)
+        world.delete(5)
+        world.up(6)
+        assert world.state.leaving == ()
+        for pod_key, worker in world.workers.items():
+            if worker.pod is PodState.PENDING:
+                world.workers[pod_key] = replace(worker, pod=PodState.UNSCHEDULABLE)
+        world.step()
+        assert [member.index for member in world.state.leaving] == [1]
+        world.rejoin(0, 2, 3)
+        assert (world.phase, sorted(world.ranks)) == ("2 Formed", [2, 3, 6])
+
+    def test_a_member_is_not_left_over_while_others_come_for_the_larger_size(self) -> None:
+        """They join one after the other, and its node may have to wait: no other has room."""
+        world = formed(4, sizes=(2, 4), min_replicas=2)
+        drain(world, 3)
+        world.change(4, pod=PodState.UNSCHEDULABLE)
+        world.delete(1)
+        world.delete(2)
+        world.rejoin(0, 3)
+        world.up(1)
+        assert (world.phase, world.state.leaving) == ("2 Forming", ())
+        world.up(2)
+        assert (world.phase, sorted(world.ranks)) == ("2 Formed", [0, 1, 2, 3])
+
+    def test_of_members_that_come_at_the_last_moment_those_whose_nodes_go_are_left_over(self) -> None:
+        world = formed(6, sizes=(2, 6), min_replicas=2)
+        world.delete(4)
+        world.delete(5)
+        world.up(4)
+        world.change(5, pod=PodState.UNSCHEDULABLE)
+        world.rejoin(0)
+        again = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
+        for index in (1, 2, 3):
+            world.workers[index, 0] = replace(world.workers[index, 0], request=again, draining=True)
+        world.now += world.spec.last_call
+        world.step()
+        assert (world.phase, sorted(world.ranks)) == ("2 Formed", [0, 4])

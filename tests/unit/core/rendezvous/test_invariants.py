@@ -213,6 +213,7 @@ NOT_KNOWN = "round 3 was formed without worker 1, which nobody knows to be lost"
 ABOUT_TO_END = "round 2 was reopened, and a member had finished"
 STANDS = "round 2 stands, and a member no longer trains in it"
 NO_CAUSE = "round 2 was ended without a cause"
+left_as_told = worker(B, LEAVE, Cause.POD_STOPPING)
 NOT_PLANNED = "the end of round 2 is called planned, and was not"
 STOPPED = "the end of round 2 is called planned, and a member has stopped untold"
 NO_MORE = "the end of round 2 was planned, and nobody is lost, and it is called so no more"
@@ -318,7 +319,8 @@ STEPS = {
         (step(planned, forming, joins(A), b), NO_MORE),
         (step(planned, forming, a), NO_MORE),
         (step(planned, forming, a, Worker(index=1, replacement=1)), NO_MORE),
-        (step(b_told, replace(b_told, planned=False), a, worker(B, LEAVE, Cause.POD_STOPPING)), NO_MORE),
+        (step(b_told, replace(b_told, planned=False), a, left_as_told), NO_MORE),
+        (step(b_told, replace(b_told, planned=False), a, replace(left_as_told, pod=PodState.CRASH_LOOP)), NO_MORE),
         (step(b_told, replace(b_told, planned=False), a, replace(b, pod=PodState.SUCCEEDED, deleting=True)), NO_MORE),
     ],
     invariants.failures_are_the_trainings: [

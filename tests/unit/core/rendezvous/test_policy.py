@@ -85,6 +85,24 @@ class TestFailJob:
         world.change(2, pod=PodState.FAILED, matched=matched(FAIL_JOB))
         assert world.phase == "1 Formed"
 
+    def test_nor_one_that_failed_while_others_trained_and_is_lost_with_its_node(self) -> None:
+        world = formed(2, spares=1)
+        world.up(2)
+        world.change(2, matched=matched(FAIL_JOB))  # as its container ended before it joined
+        world.doubt(0, 1, 2)
+        world.wait(12, living=(0,))
+        assert (world.phase, world.told.count("WorkerLost"), world.state.outcome) == ("2 Forming", 2, None)
+        world.up(1)
+        world.rejoin(0)
+        assert (world.phase, world.state.restarts) == ("2 Formed", 0)
+
+    def test_a_spare_ends_a_job_that_forms_where_a_rule_names_its_condition(self) -> None:
+        world = formed(2, spares=1)
+        world.up(2)
+        fail(world, 1)
+        world.change(2, deleting=True, disrupted=True, matched=matched(FAIL_JOB))
+        assert (world.phase, world.state.outcome) == ("2 Closed", Outcome.FAILED)
+
     def test_a_lost_pod_ends_the_job_where_a_rule_names_its_condition(self) -> None:
         world = formed(2)
         world.change(1, pod=PodState.FAILED, disrupted=True, matched=matched(FAIL_JOB))

@@ -55,7 +55,7 @@ class JobLife(RuleBasedStateMachine):
         keys = ("zone", "rack") if laid_out else ()
         self.world = World(spares=spares, min_replicas=least, max_restarts=3, rank_order=keys, **size)
         if trains:
-            self.world.up(*range(replicas))
+            self.world.up(*range(min(replicas, size["replicas"])))
 
     def sized(self, replicas: int) -> dict[str, Any]:
         """As a job may be scaled: to a size that it may have."""

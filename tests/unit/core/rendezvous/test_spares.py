@@ -53,6 +53,15 @@ class TestWaiting:
         world.wait(100, living=(0,))
         assert world.phase == "1 Forming"
 
+    def test_a_spare_takes_no_place_of_a_member_that_is_late(self) -> None:
+        """The minimum is missed by that one, however many wait beside it."""
+        world = World(replicas=2, spares=2, min_replicas=2)
+        world.up(0, 1, 2, 3)
+        world.leave(0)
+        world.now += world.spec.join_timeout + 100  # without a look at who is late
+        world.step()
+        assert world.state.outcome is Outcome.TIMEOUT
+
     def test_a_spare_on_its_way_is_waited_for_in_place_of_a_stuck_worker(self) -> None:
         world = World(replicas=2, spares=1)
         world.up(0)
