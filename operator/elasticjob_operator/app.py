@@ -103,6 +103,7 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
     metrics.JOBS.known = lambda: map(figures_of, cache.jobs())
     environment = {"ELASTICJOB_LOG_FORMAT": options.log_format}
     image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy, options.sidecar_resources, environment)
+    nodes = options.watch_nodes and await may_watch_nodes(kube)
     reconciler = Reconciler(
         kube,
         cache,
@@ -111,11 +112,12 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
         image,
         namespaces=options.namespaces,
         network_policy=options.worker_network_policy,
+        nodes=nodes,
     )
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
     metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
     registry = kopf.OperatorRegistry()
-    register(registry, cache, queue, watches, nodes=options.watch_nodes and await may_watch_nodes(kube))
+    register(registry, cache, queue, watches, nodes=nodes)
     watches.start()
     try:
         await kopf.operator(

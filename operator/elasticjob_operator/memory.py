@@ -40,8 +40,8 @@ PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 class Memory:
     """Of one job. `phase`: what `clocks` are of, once that is known. `settled`: it was listed by itself, not only with
     all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
-    seconds. `draining`: since when workers have been seen on nodes that are about to go. `asked`: in which round all
-    were asked why nobody takes steps."""
+    seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
+    they may be evicted. `asked`: in which round all were asked why nobody takes steps."""
 
     uid: str
     epoch: int
@@ -55,7 +55,8 @@ class Memory:
     phase: Phase | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
-    draining: dict[PodKey, float] = field(default_factory=dict)
+    going: dict[PodKey, float] = field(default_factory=dict)
+    evictable: bool = False
     listed_at: float = 0.0
     settled: bool = False
     heard: float | None = None
@@ -106,8 +107,9 @@ class Memories:
         image: SidecarImage,
         namespaces: tuple[str, ...],
         network_policy: bool,
+        nodes: bool,
     ) -> None:
-        self._kube, self._cache, self._leadership = kube, cache, leadership
+        self._kube, self._cache, self._leadership, self._nodes = kube, cache, leadership, nodes
         self._announcer, self._image, self._network_policy = announcer, image, network_policy
         self._lister = Lister(kube, cache, namespaces)
         self._known: dict[Key, Memory] = {}
@@ -140,11 +142,13 @@ class Memories:
         """Once, and after kopf has begun to list: one listing for all jobs of the leader before.
 
         kopf's own lists may be a little younger, and nobody reports what ended between the two, so each job is listed
-        once more soon.
+        once more soon. The nodes come first: a worker of one that is about to go would be taken for one that stays.
         """
         async with self._taking_over:
             if self._taken_over:
                 return
+            if self._nodes:
+                await self._lister.list_nodes()
             for key in await self._lister.list_all():
                 job = self._cache.view(key).job
                 if job is None:  # deleted since

@@ -72,6 +72,7 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
     ("restarts", "Failures counted against spec.maxRestarts.", lambda one: one.restarts),
     ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),
     ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
+    ("hangs", "1 while the job's training hangs.", lambda one: one.hangs),
 )
 REPORTED = "What the job's script reported last, by the name that it gave."
 # not `namespace`, `job` and `node`: Prometheus itself gives these to what it scrapes

@@ -23,16 +23,16 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
-from elasticjob_operator.job import bad_nodes
+from elasticjob_operator.job import bad_nodes, quota
 from elasticjob_operator.job.cleanup import cleanup
-from elasticjob_operator.job.drain import is_over, still_draining
+from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.spares import LOOK_SECONDS, are_held_back
 from elasticjob_operator.job.stalls import hang_of, marked
-from elasticjob_operator.job.status import Report, waits_of
+from elasticjob_operator.job.status import Report, evictions, waits_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
 from elasticjob_operator.objects.pods import SidecarImage
@@ -57,9 +57,12 @@ class Reconciler:
         *,
         namespaces: tuple[str, ...] = (),
         network_policy: bool = False,
+        nodes: bool = False,
     ) -> None:
+        """`nodes`: the cluster's are watched."""
         self._kube, self._cache, self._leadership, self._announcer = kube, cache, leadership, announcer
-        self._memories = Memories(kube, cache, leadership, announcer, image, namespaces, network_policy)
+        self._nodes = nodes
+        self._memories = Memories(kube, cache, leadership, announcer, image, namespaces, network_policy, nodes)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring job `key` one step further; returns in how many seconds to look again, None for not by time alone."""
@@ -105,13 +108,16 @@ class Reconciler:
         said = observer.said if spec.progress_deadline_seconds else {}
         hang = hang_of(spec, before, workers, said, memory.asked, clock.now())
         wall_clock = _wall_clock()
-        workers = bad_nodes.freed(spec, before, marked(hang, spec, workers), observer.pods, wall_clock)
+        workers = marked(hang, spec, workers)
+        workers = bad_nodes.freed(spec, before, workers, observer.pods, observer.waits, wall_clock)
         state = state_of(before, clocks, answered=answered)
         allowance = memory.gang.allowance(spec, state, workers)
         bounds = memory.bounds_of(allowance.of(spec), workers)
         decision = decide(bounds, state, workers, clock.now())
         failures = bad_nodes.noted(job["metadata"]["name"], spec, before, decision, observer.pods, wall_clock)
         waits = waits_of(bounds, decision.state, workers, observer.waits)
+        memory.going = still_there(memory.going, observer.going, clock.now())
+        ended = decision.state.ended
         return Report(
             job=job,
             spec=spec,
@@ -124,10 +130,11 @@ class Reconciler:
             term=self._leadership.term,
             now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
-            waits=bad_nodes.explained(waits, spec, failures),
+            waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
             hang=hang,
             node_failures=failures,
             allowance=allowance,
+            budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, ended=ended),
         )
 
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:
@@ -143,8 +150,8 @@ class Reconciler:
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
         job, decision = report.job, report.decision
-        of_nodes = tuple(bad_nodes.news(report.before, report.node_failures))
-        for event in (*report.hang.news, *decision.events, *of_nodes):
+        events = (*report.hang.news, *decision.events, *bad_nodes.news(report.before, report.node_failures))
+        for event in events:
             fields = {"reason": event.reason, "round": decision.state.round}
             if event.cause:
                 fields["cause"] = event.cause
@@ -156,7 +163,12 @@ class Reconciler:
         news = memory.announced.news(decision.state.last_formed, report.before.reason, report.waits)
         for index, wait in news:
             self._announcer.announce(job, wait.reason, f"{wait.whose} {index}: {wait.sentence}", warning=wait.is_fault)
-        return [event.reason for event in (*decision.events, *of_nodes)] + [wait.reason for _, wait in news]
+        reasons = [event.reason for event in events] + [wait.reason for _, wait in news]
+        if report.budget is Budget.OPEN and not memory.evictable:
+            reasons.append("DrainGraceOver")
+            self._announcer.announce(job, reasons[-1], evictions(report.spec), warning=True)
+        memory.evictable = report.budget is Budget.OPEN
+        return reasons
 
     def _measure(self, memory: Memory, report: Report, announced: list[str]) -> None:
         now = self._leadership.clock.now()
@@ -191,15 +203,10 @@ class Reconciler:
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry:
         """The workers' access and budget; `soon`: pods are to be made."""
-        job, spec, ended = report.job, report.spec, report.decision.state.ended
-        now = self._leadership.clock.now()
-        memory.draining = still_draining(memory.draining, report.workers, now)
-        changed = memory.settled and not ended  # an option may have changed with the operator
-        if not (soon or changed or memory.draining):
+        if not (soon or memory.settled or memory.going):  # an option may have changed with the operator
             return Done()
-        evictable = ended or is_over(memory.draining, spec.drain.grace_seconds, now)
-        within = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS
-        return await memory.grants.give(job, spec, within=within, evictable=evictable)
+        within, access = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS, not report.decision.state.ended
+        return await memory.grants.give(report.job, report.spec, within=within, budget=report.budget, access=access)
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""
@@ -226,7 +233,8 @@ class Reconciler:
         if forgotten is not None and not decision.state.ended:
             yield LookAgain(forgotten)
         now, grace = self._leadership.clock.now(), report.spec.drain.grace_seconds
-        yield from (LookAgain(left) for since in memory.draining.values() if (left := since + grace - now) > 0)
+        if report.budget is Budget.CLOSED:
+            yield from (LookAgain(left) for since in memory.going.values() if (left := since + grace - now) > 0)
 
 
 def _wall_clock() -> str:

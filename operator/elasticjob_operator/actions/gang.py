@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
@@ -13,12 +14,14 @@ from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
 from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, LookAgain
-from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share
+from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share, There
+from elasticjob_operator.job.refusals import LONGEST_SECONDS, Answer, Refusals
 from elasticjob_operator.job.status import Report
 from elasticjob_operator.job.waiting import Reason
 from elasticjob_operator.objects.paths import QUEUES
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
 from elasticjob_operator.objects.workloads import (
+    LEAST,
     POD_SET,
     Ask,
     ask_of,
@@ -29,8 +32,10 @@ from elasticjob_operator.objects.workloads import (
 
 # until it is looked again: after a change, while quota is waited for, else, and while it cannot be looked
 CHANGED_SECONDS, WAITING_SECONDS, HELD_SECONDS, REFUSED_SECONDS = 0.5, 2.0, 5.0, 10.0
+ASK = (0, 0)  # what is asked for is one to the refusals
 GANG = "spec.quotaAdmission is Gang"
 LOST = "QuotaLost"
+REFUSED = "Kueue has refused the last Workload: "
 NO_KUEUE = f"{GANG}, and the cluster has no Kueue that serves {QUEUES[6:]}: install it, or leave the field out"
 NO_RIGHT = f"{GANG}, and the operator may not see to it: set the chart's value kueue.gang"
 
@@ -44,23 +49,32 @@ class Gang:
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
         self._unseen, self._refused = "", ""  # why the Workloads cannot be seen, or changed
-        self._announced: str | None = None
+        self._refusals = Refusals()  # by Kueue, of what was asked for
+        self._announced: tuple[str, bool] | None = None
 
     async def look(self, job: Object, spec: ElasticJobSpec) -> None:
         """See what Workloads there are, if it is time."""
-        if self._wants_none or not (spec.admitted_as_gang or self._shares):
+        if self._wants_none or not self._may_have_some(job, spec):
             return
         meta, made_from = job["metadata"], template_hash(spec)
-        after = max(self._changed_at, time.monotonic() - self._within)
+        within = self._within if spec.admitted_as_gang else REFUSED_SECONDS
+        after = max(self._changed_at, time.monotonic() - within)
         self._is_fresh = False
         try:
             there = await self._workloads.of(Key(meta["namespace"], meta["name"]), after)
         except FAILURES as error:
             self._unseen = _remedy(error)
+            if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
+                self._shares = self._shares or ()
             return
         own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
         self._is_fresh, self._unseen = True, ""
+
+    def _may_have_some(self, job: Object, spec: ElasticJobSpec) -> bool:
+        """One that is admitted by pods, and names a queue, was perhaps a gang under an earlier operator."""
+        unknown = self._shares is None and ask_of(job) is not None
+        return spec.admitted_as_gang or unknown or bool(self._shares)
 
     def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
         if not spec.admitted_as_gang:
@@ -68,23 +82,39 @@ class Gang:
         found = quota.allowance(spec, state, quota.there_of(workers), self._shares)
         if self._shares is not None and not found.told:
             return found
-        return found._replace(told="; ".join(filter(None, (found.told, self._unseen or self._refused))))
+        why = self._unseen or self._refused or self._lately()
+        return found._replace(told="; ".join(filter(None, (found.told, why))))
+
+    def _lately(self) -> str:
+        """Why Kueue has refused the last Workload, once that is gone."""
+        if self._refusals.first is None or self._is_refused():
+            return ""
+        asks = any(share.waits for share in self._shares or ())
+        return f"{REFUSED}{self._refusals.first[1]}" + ("" if asks else f"; it asks again within {LONGEST_SECONDS:g} s")
+
+    def _is_refused(self) -> bool:
+        return any(share.refused for share in self._shares or ())
 
     async def keep(self, report: Report) -> Done | LookAgain:
         """Make, shrink and delete Workloads. To be called once the status is written, which says for what."""
         job, spec, state = report.job, report.spec, report.decision.state
-        if not (spec.admitted_as_gang or self._shares):
+        if not self._may_have_some(job, spec):
             return Done()
         self._announce(report)
+        if not report.allowance.told:
+            self._refusals = Refusals()
         if self._shares is None or not self._is_fresh:
             self._within = REFUSED_SECONDS
             return LookAgain(self._within)
-        there = quota.there_of(report.workers)
+        # pods that are admitted by themselves take nothing of it
+        there = quota.there_of(report.workers) if spec.admitted_as_gang or spec.suspend else There()
         need = quota.need_of(spec, state, there) if spec.admitted_as_gang else Need()
         self._wants_none = not self._shares and not need.workers
         if self._wants_none:
             return Done()
         plan = quota.plan(self._shares, need, there, None if report.problem else ask_of(job))
+        if plan.create and not self._refusals.due([ASK], time.monotonic()):
+            plan = plan._replace(create=None)
         if plan != Plan():
             left = self._changed_at + REFUSED_SECONDS - time.monotonic() if self._refused else 0
             return LookAgain(left if left > 0 else await self._carry_out(job, spec, plan))
@@ -112,10 +142,18 @@ class Gang:
         path = collection(meta["namespace"])
         for share in plan.delete:
             await self._kube.delete(f"{path}/{workload_name(meta['name'], share.number)}", share.uid)
+            if share.refused:
+                self._refusals.note({ASK: Answer(why=share.said)}, time.monotonic())
         for share, kept in plan.shrink:
             back = [{"name": POD_SET, "count": share.ask.workers - kept}]
             name = workload_name(meta["name"], share.number)
-            await self._kube.request("PATCH", f"{path}/{name}/status", {"status": {"reclaimablePods": back}})
+            await self._patch(f"{path}/{name}/status", {"status": {"reclaimablePods": back}})
+        if plan.change:
+            share, ask = plan.change
+            body = render_workload(job, spec, self._image, share.number, ask, None)
+            meta_of_it = {"uid": share.uid, "annotations": {LEAST: body["metadata"]["annotations"][LEAST]}}
+            change = {"metadata": meta_of_it, "spec": {"podSets": body["spec"]["podSets"]}}
+            await self._patch(f"{path}/{body['metadata']['name']}", change)
         if plan.create:
             number, ask = plan.create
             priority = await self._priority(ask)
@@ -126,6 +164,11 @@ class Gang:
                 name = body["metadata"]["name"]
                 why = f"there is a Workload {name} that is not this job's: delete it, or wait until it is gone"
                 raise ApiError(409, why) from error
+
+    async def _patch(self, path: str, body: Object) -> None:
+        """One that is gone, or another by now, is no error: the next look tells."""
+        with suppress(NotFound, Conflict):
+            await self._kube.request("PATCH", path, body)
 
     async def _priority(self, ask: Ask) -> int | None:
         if not ask.priority_class:
@@ -138,15 +181,18 @@ class Gang:
         return int(found["value"])
 
     def _announce(self, report: Report) -> None:
-        """That quota is waited for, or lost: each when it begins."""
+        """That quota is waited for, refused or lost: each when it begins."""
         if self._announced is None:
-            self._announced = Reason.QUOTA_PENDING if report.before.reason == Reason.QUOTA_PENDING else ""
+            self._announced = Reason.QUOTA_PENDING if report.before.reason == Reason.QUOTA_PENDING else "", False
         told, lost = report.allowance.told, any(share.lost and share.held for share in self._shares or ())
         reason = (LOST if lost else Reason.QUOTA_PENDING) if told else ""
-        if reason and reason != self._announced:
-            refused = bool(self._unseen or self._refused)
-            self._announcer.announce(report.job, reason, told, warning=refused)
-        self._announced = reason
+        asks = any(share.waits for share in self._shares or ())
+        refused = bool(told) and not asks and (self._refusals.first is not None or self._is_refused())
+        before, was_refused = self._announced
+        if reason and (reason != before or (refused and not was_refused)):
+            warning = refused or bool(self._unseen or self._refused)
+            self._announcer.announce(report.job, reason, told, warning=warning)
+        self._announced = reason, refused
 
 
 def _remedy(error: Exception) -> str:

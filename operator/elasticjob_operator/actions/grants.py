@@ -3,16 +3,17 @@
 import math
 import time
 
-from elasticjob.api import API_VERSION, ElasticJobSpec
+from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound
 from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, Retry
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.paths import CORE
-from elasticjob_operator.objects.pods import default_account, service_account
+from elasticjob_operator.objects.pods import access_name, service_account
 
 SOON_SECONDS = 1.0  # until it is tried again: what is on its way
 REFUSED_SECONDS = 10.0  # what somebody has to mend
@@ -28,25 +29,27 @@ class Grants:
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
-        self._asked: tuple[str, bool] = ("", False)  # the account, and whether the budget is open
+        self._asked: tuple[str, Budget | None] = ("", None)  # the account, and the budget
         self._looked_at, self._going_since = -math.inf, math.inf
         self._came: Done | Retry = Done()  # of the last look
         self.problem: str | None = None
 
-    async def give(self, job: Object, spec: ElasticJobSpec, *, within: float, evictable: bool = False) -> Done | Retry:
+    async def give(
+        self, job: Object, spec: ElasticJobSpec, *, within: float, budget: Budget, access: bool = True
+    ) -> Done | Retry:
         """Make what is missing, and mend what is the job's own and differs; done once the workers have their access.
 
-        `evictable`: whether others may evict them. To be called before pods are made: they are refused, even in a dry
-        run, before their service account is there. What was found in order less than `within` seconds ago is not looked
-        at again.
+        To be called before pods are made: they are refused, even in a dry run, before their service account is there.
+        What was found in order less than `within` seconds ago is not looked at again. Without `access` only the budget
+        is looked at: of a job that has ended.
         """
-        asked, now = (service_account(job["metadata"]["name"], spec), evictable), time.monotonic()
+        asked, now = (service_account(job["metadata"]["name"], spec), budget), time.monotonic()
         left = self._looked_at + (self._came.seconds if isinstance(self._came, Retry) else within) - now
         if asked == self._asked and left > 0:
             return Retry(left) if isinstance(self._came, Retry) else Done()
         self._asked, self._looked_at = asked, -math.inf  # until it is known, whatever is raised
         try:
-            given, problem = await self._all_given(job, spec), None
+            given, problem = await self._all_given(job, spec, access=access), None
         except Obstacle as obstacle:
             given, problem = False, str(obstacle)
         is_news = problem is not None and problem != self.problem
@@ -56,20 +59,38 @@ class Grants:
             self._announcer.announce(job, "AccessRefused", problem, warning=True)
         return self._came
 
-    async def _all_given(self, job: Object, spec: ElasticJobSpec) -> bool:
-        meta = job["metadata"]
-        account, evictable = self._asked
-        own = account == default_account(meta["name"])
-        secrets = await self._pull_secrets(meta["namespace"]) if own else []
-        wanted = render_access(job, spec, pull_secrets=secrets, network_policy=self._network_policy)
-        for path, body in (
-            *wanted,
-            render_budget(job, is_open=evictable),
-        ):  # one after the other: a binding is refused before its role is there
+    async def _all_given(self, job: Object, spec: ElasticJobSpec, *, access: bool) -> bool:
+        account, budget = self._asked
+        wanted = await self._access(job, spec, account) if access else []
+        of_evictions = render_budget(job, is_open=budget is Budget.OPEN)
+        if budget is not Budget.NONE:
+            wanted.append(of_evictions)
+        for path, body in wanted:  # one after the other: a binding is refused before its role is there
             if not await self._is_given(path, body, job):
                 return False
         self._going_since = math.inf
+        if budget is Budget.NONE:
+            await self._drop(*of_evictions, job)
         return True
+
+    async def _access(self, job: Object, spec: ElasticJobSpec, account: str) -> list[tuple[str, Object]]:
+        own = account == access_name(job["metadata"]["name"])
+        secrets = await self._pull_secrets(job["metadata"]["namespace"]) if own else []
+        return list(render_access(job, spec, pull_secrets=secrets, network_policy=self._network_policy))
+
+    async def _drop(self, path: str, body: Object, job: Object) -> None:
+        """Delete what is the job's own, or an earlier one's of its name. Raises Obstacle."""
+        name = body["metadata"]["name"]
+        try:
+            found = await self._kube.request("GET", f"{path}/{name}")
+            if is_owned_by(found, job["metadata"]["uid"]) or _is_left_over(found, job):
+                await self._kube.delete(f"{path}/{name}", found["metadata"]["uid"])
+        except NotFound:
+            pass
+        except Busy:
+            raise
+        except ApiError as error:
+            raise Obstacle(f"the {body['kind']} {name}, which is not to be, cannot be deleted: {error}") from error
 
     async def _pull_secrets(self, namespace: str) -> list[Object]:
         """Those of the account that pods have when they name none."""
@@ -101,7 +122,7 @@ class Grants:
             return True
         if "deletionTimestamp" in found["metadata"]:
             return self._is_going(what)
-        if not (own := is_owned_by(found, job["metadata"]["uid"])) and not _is_left_over(found, body, job):
+        if not (own := is_owned_by(found, job["metadata"]["uid"])) and not _is_left_over(found, job):
             raise Obstacle(f"{what} exists and is not this job's: delete it, or give the job another name")
         change = change_of(found, body)
         if own and change is None:
@@ -121,11 +142,14 @@ class Grants:
         return False
 
 
-def _is_left_over(found: Object, wanted: Object, job: Object) -> bool:
+def _is_left_over(found: Object, job: Object) -> bool:
     """Whether it is an earlier job's of that name: the garbage collector has not got to it yet, or was told not to
-    (`--cascade=orphan`), and it says what is `wanted`."""
-    former = (API_VERSION, "ElasticJob", job["metadata"]["name"])
+    (`--cascade=orphan`), and our label says whose it was. What it holds proves nothing: an account holds next to
+    nothing."""
+    name: str = job["metadata"]["name"]
     owners = found["metadata"].get("ownerReferences", ())
     if not owners:
-        return change_of(found, wanted) is None
+        labels: dict[str, str] = found["metadata"].get("labels") or {}
+        return labels.get(JOB_LABEL) == name
+    former = (API_VERSION, "ElasticJob", name)
     return any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)

@@ -88,6 +88,11 @@ class Cache:
             del self._taints[name]
         return [key for key, view in self._views.items() if any(_is_on(name, pod) for pod in view.pods.values())]
 
+    def note_unknown_nodes(self, nodes: Listing) -> None:
+        for node in nodes.items:
+            if node["metadata"]["name"] not in self._labels:
+                self.note_node(node)
+
     def begin_listing(self, key: Key) -> None:
         """To be called before a listing is asked for: what ends meanwhile may still be in it."""
         self._views[key].gone.clear()

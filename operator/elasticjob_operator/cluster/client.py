@@ -170,6 +170,9 @@ class Kube:
     async def workers(self, namespace: str | None, selector: str) -> Listing:
         return await self._list(f"{CUSTOM}{_inside(namespace)}/{WORKERS}", selector)
 
+    async def nodes(self) -> Listing:
+        return await self._list(f"{CORE}/nodes")
+
     async def workloads(self, namespace: str | None) -> Listing:
         """Kueue's, of all jobs. Raises NotFound where there is no Kueue."""
         return await self._list(f"{QUEUES}{_inside(namespace)}/workloads", JOB_LABEL)

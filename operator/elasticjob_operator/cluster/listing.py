@@ -39,6 +39,10 @@ class Lister:
                 log.warning("no job of the namespace %s is looked after: %s; %s", namespace, error, REMEDY)
         return keys
 
+    async def list_nodes(self) -> None:
+        """Those that no watch has shown yet: it may know something newer of the others."""
+        self._cache.note_unknown_nodes(await self._kube.nodes())
+
     async def list_one(self, key: Key) -> bool:
         """Read the job and all that belongs to it anew; False when it is gone."""
         wanted = selector(key.name)

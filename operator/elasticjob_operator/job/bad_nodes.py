@@ -16,12 +16,11 @@ from typing import Any
 from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.objects import Object
-from elasticjob.pods import pod_key_of, pod_name
-from elasticjob.rendezvous import Decision, Event, PodState, Worker
+from elasticjob.pods import kept_off, pod_key_of, pod_name
+from elasticjob.rendezvous import Decision, Event, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.waiting import Reason, Wait
-from elasticjob_operator.objects.pods import kept_off
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 NAMED = 3
@@ -78,11 +77,17 @@ def forgotten_in(spec: ElasticJobSpec, record: Iterable[NodeFailures], now: str)
 
 
 def freed(
-    spec: ElasticJobSpec, before: ElasticJobStatus, workers: tuple[Worker, ...], pods: Mapping[PodKey, Object], now: str
+    spec: ElasticJobSpec,
+    before: ElasticJobStatus,
+    workers: tuple[Worker, ...],
+    pods: Mapping[PodKey, Object],
+    waits: Mapping[PodKey, Wait],
+    now: str,
 ) -> tuple[Worker, ...]:
     """The workers as the rules are to see them: a pod that fits nowhere, and may not go to a node that is not avoided
-    any more, is outdated. What a pod may not do cannot be changed."""
-    stuck = [one.pod_key for one in workers if one.pod is PodState.UNSCHEDULABLE and kept_off(pods[one.pod_key])]
+    any more, is outdated. What a pod may not do cannot be changed. One that waits for quota keeps its place in the
+    queue: the scheduler has not looked for a node."""
+    stuck = [one for one, wait in waits.items() if wait.reason is Reason.UNSCHEDULABLE and kept_off(pods[one])]
     if not stuck:
         return workers
     limits = spec.avoid_nodes

@@ -1,11 +1,12 @@
 """Which workers' nodes are about to go, and for how long that keeps others from evicting them. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
 from typing import NamedTuple
 
 from elasticjob.objects import Object
-from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
+from elasticjob.spec import DrainSpec
 
 CORDONED = "node.kubernetes.io/unschedulable"
 KEEP_AWAY = frozenset({"NoSchedule", "NoExecute"})
@@ -19,6 +20,14 @@ class Taint(NamedTuple):
     effect: str
 
 
+class Budget(Enum):
+    """What of a job's pods its PodDisruptionBudget lets others evict."""
+
+    CLOSED = "none"
+    OPEN = "all"
+    NONE = "there is no budget, or the user's own"
+
+
 def taints_of(node: Object) -> tuple[Taint, ...]:
     """Also the one that the cluster adds to a cordoned node a little later."""
     spec = node.get("spec", {})
@@ -30,6 +39,11 @@ def taints_of(node: Object) -> tuple[Taint, ...]:
     if spec.get("unschedulable"):
         found.add(Taint(CORDONED, "", "NoSchedule"))
     return tuple(sorted(found))
+
+
+def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:
+    """Whether one among `keys` says that the node is about to go. Who drains it evicts who tolerates that, too."""
+    return any(one.key in keys for one in taints)
 
 
 def draining_by(taints: Iterable[Taint], pod: Object, keys: Collection[str]) -> str | None:
@@ -48,12 +62,17 @@ def _tolerates(toleration: Object, taint: Taint) -> bool:
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value
 
 
-def still_draining(known: Mapping[PodKey, float], workers: Iterable[Worker], now: float) -> dict[PodKey, float]:
-    """Since when each has been seen to be on a node that is about to go."""
-    return {one.pod_key: known.get(one.pod_key, now) for one in workers if one.draining and not one.deleting}
+def still_there(known: Mapping[PodKey, float], going: Iterable[PodKey], now: float) -> dict[PodKey, float]:
+    """Since when each of the pods `going` has been seen to be on a node that is about to go."""
+    return {pod_key: known.get(pod_key, now) for pod_key in going}
 
 
-def is_over(since: Mapping[PodKey, float], grace: float, now: float) -> bool:
-    """Whether others may evict the workers: somebody has been there for so long and was not relieved, or no grace is
-    given at all."""
-    return grace == 0 or any(now - one >= grace for one in since.values())
+def budget_of(
+    spec: DrainSpec, since: Mapping[PodKey, float], now: float, *, watched: bool, ended: bool = False
+) -> Budget:
+    """`since`: of `still_there`. `watched`: the nodes are. Nobody is to wait for a drain that cannot be seen, or longer
+    than the grace for any."""
+    if ended or not (watched and spec.taints and spec.grace_seconds):
+        return Budget.NONE
+    is_over = any(now - one >= spec.grace_seconds for one in since.values())
+    return Budget.OPEN if is_over else Budget.CLOSED

@@ -59,25 +59,31 @@ def matched_rule(
 
 
 def failures_of(pod: Object, trainer: str, request: WorkerRequest | None, detail: str) -> dict[str, Failed]:
-    """By container, those that have failed; the trainer first."""
-    found = {trainer: _of_trainer(container(pod, trainer), request, detail)}
-    for status in containers(pod):
+    """By container, those that have failed; the trainer first. What ends beside it while it runs is no failure."""
+    its = container(pod, trainer)
+    found = {trainer: _of_trainer(its, request, detail)}
+    for status in () if _runs(its) else containers(pod):
         if status["name"] not in (trainer, SIDECAR):
             found[status["name"]] = _of_container(ended(status) or (waiting(status) and crash_before(status)))
     return {name: failed for name, failed in found.items() if failed and failed.code}
 
 
+def _runs(status: Object) -> bool:
+    return "running" in status.get("state", {})
+
+
 def _of_trainer(status: Object, request: WorkerRequest | None, detail: str) -> Failed | None:
     """What torchrun has told of its training processes, unless its container has ended after that; else how that has
-    ended, if no round was joined since."""
+    ended. How it ended before it was started again counts when a new torchrun has joined, or none ever has: of one that
+    leaves the kubelet may not have said yet how it ends, and one that served no store runs on."""
     told = None
     if request is not None and request.exit_code is not None:
         told = Failed(request.exit_code, joined(f"training process failed with exit code {request.exit_code}", detail))
     if told and request and request.type is RequestType.LEAVE:
         return told
-    if "running" not in status.get("state", {}):
+    if not _runs(status):
         return _of_container(ended(status) or (waiting(status) and crash_before(status)))
-    starts = request is None or request.type is RequestType.LEAVE or request.cause == Cause.STARTED
+    starts = request is None or request.cause == Cause.STARTED
     return told or (_of_container(crash_before(status)) if starts else None)
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from elasticjob.members import Members
 from elasticjob.objects import Object
 from elasticjob.terms import Outcome
+from elasticjob_operator.job.stalls import PROGRESSING
 
 
 class Figures(NamedTuple):
@@ -24,6 +25,7 @@ class Figures(NamedTuple):
     restarts: int
     max_restarts: int
     invalid_records: int
+    hangs: int
     step: int | None
     reported: Mapping[str, float]
     avoided_nodes: tuple[str, ...]
@@ -35,9 +37,7 @@ def figures_of(job: Object) -> Figures:
     agreed, progress = status.get("rendezvous") or {}, status.get("progress") or {}
     finished = {member.index for member in _members(agreed.get("finished"))}
     closed = agreed.get("outcome") == Outcome.CLOSED  # its last round trains on
-    invalid = any(
-        one.get("type") == "WorkersValid" and one.get("status") == "False" for one in status.get("conditions", ())
-    )
+    false = {one.get("type") for one in status.get("conditions", ()) if one.get("status") == "False"}
     return Figures(
         namespace=job["metadata"]["namespace"],
         name=job["metadata"]["name"],
@@ -51,7 +51,8 @@ def figures_of(job: Object) -> Figures:
         round=agreed.get("round", 0),
         restarts=status.get("restarts", 0),
         max_restarts=spec.get("maxRestarts", 3),
-        invalid_records=int(invalid),
+        invalid_records=int("WorkersValid" in false),
+        hangs=int(PROGRESSING in false),
         step=progress.get("step"),
         reported=progress.get("metrics") or {},
         avoided_nodes=() if _has_ended(status) else _avoided(status),

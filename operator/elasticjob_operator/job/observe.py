@@ -20,7 +20,7 @@ from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
 from elasticjob.text import plain
-from elasticjob_operator.job.drain import Taint, draining_by
+from elasticjob_operator.job.drain import Taint, draining_by, is_going
 from elasticjob_operator.job.failure_policy import matched_rule
 from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.topology import topology_of
@@ -74,6 +74,12 @@ class Observer:
     def waits(self) -> Mapping[PodKey, Wait]:
         """Why those of the workers that were seen last are not there yet, or are not to stay."""
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
+
+    @property
+    def going(self) -> frozenset[PodKey]:
+        """Those of the workers that were seen last that run where the node is about to go, whatever they tolerate."""
+        there = (one.worker for one in self._seen.values() if one.worker and is_going(one.node[0], self.drained))
+        return frozenset(worker.pod_key for worker in there if not (worker.deleting or worker.pod in OUT))
 
     @property
     def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:

@@ -2,12 +2,11 @@
 
 A job has one Workload for as many workers as it wants, which Kueue admits with no fewer than the group needs; what is
 admitted does not grow, so one more asks for the rest. All that they allow together trains, as if the job asked for no
-more; with fewer than the group needs it is as if it was suspended. The quota of a Workload is given back when so many
-fewer pods are left, never before.
+more; with fewer than the group needs it is as if it was suspended. Quota is given back as the pods go, never before.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
@@ -17,15 +16,21 @@ from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.roster import ENDED
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import hash_of
 from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 
 UNSEEN = "Kueue has not looked at it yet"
+PREEMPTED = "Preempted"  # Kueue's word for what gives way to others
+TWICE = "Kueue wants quota for the pod of a gang too"
+NO_DEFAULT = "name the LocalQueue otherwise if it is default, as that takes all pods of its namespace"
 
 
 class Share(NamedTuple):
-    """One of the job's Workloads: it asks for `ask` and holds the quota of `held` workers. `lost`: its workers have to
-    go, since it is evicted or made of another template; `said`: what Kueue says of it."""
+    """One of the job's Workloads: it asks for `ask` and holds the quota of `held` workers. `reserved`: quota is set
+    aside for what it asks, which cannot be changed any more. `ended`: Kueue has evicted or finished it, and not for
+    others; `lost`: as it has, or as it is made of another template, its workers have to go. `said`: what Kueue says of
+    it."""
 
     number: int
     uid: str
@@ -34,6 +39,8 @@ class Share(NamedTuple):
     lost: bool = False
     going: bool = False
     said: str = UNSEEN
+    reserved: bool = False
+    ended: bool = False
 
     @property
     def counts(self) -> bool:
@@ -42,6 +49,11 @@ class Share(NamedTuple):
     @property
     def waits(self) -> bool:
         return self.held == 0 and not self.lost and not self.going
+
+    @property
+    def refused(self) -> bool:
+        """Before any of its workers ran, as by an admission check."""
+        return self.held == 0 and self.ended
 
 
 class Need(NamedTuple):
@@ -61,11 +73,13 @@ class There(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to do to the Workloads: delete some, give back of some all but so many workers, make one with a number."""
+    """What to do to the Workloads: delete some, give back of some all but so many workers, make one with a number, or
+    let the one that waits ask for something else."""
 
     delete: tuple[Share, ...] = ()
     shrink: tuple[tuple[Share, int], ...] = ()
     create: tuple[int, Ask] | None = None
+    change: tuple[Share, Ask] | None = None
 
 
 class Allowance(NamedTuple):
@@ -97,17 +111,20 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
         return None
     known = {one["type"]: one for one in status.get("conditions") or ()}
     is_true = {type for type, one in known.items() if one["status"] == "True"}
-    evicted = "Evicted" in is_true
-    told = known.get("Evicted" if evicted else "Admitted" if "QuotaReserved" in is_true else "QuotaReserved", {})
+    ended = next((type for type in ("Finished", "Evicted") if type in is_true), "")
+    reserved = "QuotaReserved" in is_true
+    told = known.get(ended or ("Admitted" if reserved else "QuotaReserved"), {})
     ask = asked_by(workload)
     return Share(
         number=int(number[1]),
         uid=meta["uid"],
         ask=ask,
         held=_held(status, ask.workers) if "Admitted" in is_true else 0,
-        lost=evicted or hash_of(workload) != made_from,
+        lost=bool(ended) or hash_of(workload) != made_from,
         going="deletionTimestamp" in meta,
         said=told.get("message") or UNSEEN,
+        reserved=reserved,
+        ended=bool(ended) and told.get("reason") != PREEMPTED,
     )
 
 
@@ -149,6 +166,8 @@ def trains(shares: Iterable[Share], need: Need) -> bool:
 def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence[Share] | None) -> Allowance:
     """What `shares` let the job do. While they are not known it keeps what it has."""
     need = need_of(spec, state, there)
+    if not need.workers:
+        return UNLIMITED
     if shares is None:
         members = sum(member.index not in state.done for member in state.participants)
         return _limited(spec, state, max(members, there.alive)) if there.alive else Allowance(suspends=need.least > 0)
@@ -159,7 +178,7 @@ def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence
 
 def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
     """Who has finished has a place still, and needs no quota."""
-    if not workers:  # nothing is wanted
+    if not workers:  # of a closed rendezvous, which takes nobody in
         return UNLIMITED
     places = workers + len(state.done)
     replicas = min(spec.replicas, places)
@@ -183,7 +202,20 @@ def _why_fewer(shares: Sequence[Share], need: Need) -> str:
 
 
 def _waiting(shares: Iterable[Share], told: str) -> str:
-    return next((f"{told}: in the queue {one.ask.queue}: {one.said}" for one in shares if one.waits), told)
+    asked = (one for one in shares if one.waits or one.refused)
+    return next((f"{told}: in the queue {one.ask.queue}: {one.said}" for one in asked), told)
+
+
+def explained(waits: Mapping[int, Wait], spec: ElasticJobSpec) -> dict[int, Wait]:
+    """What keeps workers away, by index. The pods of a gang have quota, and Kueue should let them be."""
+    if not spec.admitted_as_gang:
+        return dict(waits)
+    return {
+        index: wait._replace(reason=Reason.SCHEDULING_GATED, said=f"{TWICE} ({wait.said}): {NO_DEFAULT}")
+        if wait.reason is Reason.QUOTA_PENDING
+        else wait
+        for index, wait in waits.items()
+    }
 
 
 def plan(shares: Sequence[Share], need: Need, there: There, wanted: Ask | None) -> Plan:
@@ -192,32 +224,35 @@ def plan(shares: Sequence[Share], need: Need, there: There, wanted: Ask | None) 
     gone, shrunk = _given_back(shares, need, there)
     ask = wanted and _asked(shares, need, wanted)
     waiting = [share for share in shares if share.waits]
-    kept = next((share for share in waiting if share.ask == ask), None)
+    kept = next((share for share in waiting if ask and _may_ask(share, ask)), None)
     gone += [share for share in waiting if share is not kept]
+    if ask and kept:
+        return Plan(tuple(gone), tuple(shrunk), change=(kept, ask) if kept.ask != ask else None)
     number = max((share.number + 1 for share in shares), default=0)
-    return Plan(tuple(gone), tuple(shrunk), (number, ask) if ask and kept is None else None)
+    return Plan(tuple(gone), tuple(shrunk), (number, ask) if ask else None)
+
+
+def _may_ask(share: Share, ask: Ask) -> bool:
+    """Whether one that waits can be made to ask for that. It keeps its place in the queue then."""
+    in_its_queue = (share.ask.queue, share.ask.priority_class) == (ask.queue, ask.priority_class)
+    return share.ask == ask or (in_its_queue and not share.reserved)
 
 
 def _given_back(shares: Sequence[Share], need: Need, there: There) -> tuple[list[Share], list[tuple[Share, int]]]:
-    """Those that hold more than is wanted, the newest first, as far as no pod may run in their place any more."""
-    runs, total = trains(shares, need), allowed(shares)
-    kept = min(total, need.workers) if runs else 0
-    newest = sorted((one for one in shares if not one.going and not one.waits), key=lambda one: -one.number)
-    unused = sum(one.held for one in newest) - max(there.alive, kept) - there.leaving
+    """What is lost or more than is wanted, the newest first, as far as no pod may run in its place any more."""
+    total = allowed(shares)
+    kept = min(total, need.workers) if trains(shares, need) else 0
+    held = [one for one in shares if not one.going and not one.waits]
+    unused = sum(one.held for one in held) - max(there.alive, kept) - there.leaving
     excess, gone, shrunk = total - kept, list[Share](), list[tuple[Share, int]]()
-    for share in (one for one in newest if one.lost):
-        if share.held <= max(unused, 0):
-            gone.append(share)
-            unused -= share.held
-    for share in (one for one in newest if not one.lost):
-        back = min(share.held, unused, excess)
+    for share in sorted(held, key=lambda one: (not one.lost, -one.number)):
+        back = max(0, min(share.held, unused, share.held if share.lost else excess))
         if back == share.held:
             gone.append(share)
-        elif back > 0 and kept:
+        elif back:
             shrunk.append((share, share.held - back))
-        else:
-            continue
-        unused, excess = unused - back, excess - back
+        unused -= back
+        excess -= 0 if share.lost else back
     return gone, shrunk
 
 

@@ -27,7 +27,8 @@ WORDS = {
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The round in which all were asked, since when, by this operator's clock, and whether the hang was announced.
-    Remembered between two steps, and lost with the operator: then the time to answer begins anew."""
+    Remembered between two steps, and lost with the operator: the time to answer begins anew then, unless the status
+    says already that the training hangs."""
 
     round: int = 0
     since: float = 0.0
@@ -77,14 +78,17 @@ def hang_of(
     asked = asked if asked.round == agreed.round and agreed.stalled == agreed.round else Asked(agreed.round, now)
     if any(stall.step is not None and not stall.stalled for stall in stalls):  # it trains on
         return Hang(asked, agreed.round)
+    hung = any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)
     left = MISSED_WRITES * heartbeat_seconds(len(agreed.participants), None) - (now - asked.since)
-    answered = all(one.stall is not None and one.stall.process is not None for one in answers)
+    answered = (hung and agreed.stalled == agreed.round) or all(
+        one.stall is not None and one.stall.process is not None for one in answers
+    )
     if left > 0 and not answered:
         return Hang(asked, agreed.round, again=left)
     lagging, how = _lagging(answers)
     sentence = f"no member has reported for {spec.progress_deadline_seconds} s: {how}"
     first = lagging[0].worker if lagging else answers[0].worker
-    told = asked.told or any(one.type == PROGRESSING and one.status == "False" for one in before.conditions)
+    told = asked.told or hung
     news = () if told else (Event(EXCEEDED, sentence, warning=True),)
     return Hang(replace(asked, told=True), agreed.round, sentence, first.pod_key, news=news)
 
@@ -114,7 +118,8 @@ def _lagging(answers: list[Answer]) -> tuple[list[Answer], str]:
     so it says something of few among many only."""
     by_state: dict[ProcessState | None, list[Answer]] = {}  # None: its trainer has not answered
     for one in answers:
-        by_state.setdefault(one.stall.process if one.stall else None, []).append(one)
+        if one.stall is not None:  # an older sidecar knows no such question, and says nothing
+            by_state.setdefault(one.stall.process, []).append(one)
     computing, waiting = by_state.get(ProcessState.COMPUTES, []), by_state.get(ProcessState.WAITS, [])
     found = by_state.get(ProcessState.STOPPED, []) + by_state.get(ProcessState.BLOCKED, [])
     if not found and 0 < len(computing) <= len(waiting):

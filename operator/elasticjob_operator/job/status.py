@@ -23,8 +23,9 @@ from elasticjob.rendezvous import Decision, Failures, Matched, PodState, Spec, S
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, has_joined
-from elasticjob.rendezvous.sizes import min_members
+from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
+from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
 from elasticjob_operator.job.waiting import Reason, Wait
@@ -67,6 +68,7 @@ class Report(NamedTuple):
     hang: Hang = Hang()
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
+    budget: Budget = Budget.CLOSED
 
     @property
     def limited(self) -> ElasticJobSpec:
@@ -88,8 +90,8 @@ def status_of(report: Report) -> ElasticJobStatus:
     state = report.decision.state
     failed = (PodState.FAILED, PodState.OOM_KILLED)
     alive = [one for one in current(state, report.workers).values() if not one.deleting and one.pod not in failed]
-    spares = _spares(report)
-    placed = [one.pod_key for one in alive if one.pod_key not in spares]
+    beside = _without_place(report)
+    placed = [one.pod_key for one in alive if one.pod_key not in beside]
     findings = tuple(_findings(report))
     return ElasticJobStatus(
         observed_generation=report.job["metadata"].get("generation"),
@@ -133,12 +135,15 @@ def _matched_rule(matched: Matched | None) -> MatchedRule | None:
     return matched and MatchedRule(index=matched.rule, action=matched.action, message=matched.why)
 
 
-def _spares(report: Report) -> frozenset[PodKey]:
-    """The pods without a place: only `status.spares` counts them."""
-    if not report.spec.spare_replicas:
+def _without_place(report: Report) -> frozenset[PodKey]:
+    """Spares, and who comes for a member whose node drains, until it has its place: an autoscaler must not see more
+    than are wanted."""
+    if not report.spec.spare_replicas and not any(worker.draining for worker in report.workers):
         return frozenset()
-    roster = roster_of(report.bounds, report.decision.state, report.workers)
-    return frozenset(worker.pod_key for worker in roster.spares)
+    state = report.decision.state
+    roster = roster_of(report.bounds, state, report.workers)
+    places = max(0, report.bounds.replicas - len(state.done))
+    return frozenset(worker.pod_key for worker in (*roster.spares, *roster.kept[places:]))
 
 
 def _history(report: Report) -> tuple[RoundRecord, ...]:
@@ -262,7 +267,7 @@ def _rendezvoused(report: Report) -> Finding:
         return Finding(name, "False", "Closed", state.reason)
     if state.phase is RendezvousPhase.FORMED:
         formed = f"round {state.round} of {len(state.participants)}: {state.reason}"
-        return Finding(name, "True", "Formed", "; ".join([formed, *_obstacles(report)]))
+        return Finding(name, "True", "Formed", "; ".join([formed, *_obstacles(report), *_left_over(report)]))
     if report.spec.suspend:
         return Finding(name, "False", "Suspended", "")
     if report.allowance.suspends:
@@ -279,12 +284,32 @@ def _obstacles(report: Report) -> list[str]:
     found = [f"no pod can be made: {report.problem}"] if report.problem else []
     found += [f"a pod cannot be made: {report.refusal}"] if report.refusal else []
     found += [report.allowance.told] if report.allowance.told else []
+    found += [evictions(report.spec)] if report.budget is Budget.OPEN else []
     kept: dict[Wait, list[int]] = {}
     for index, wait in sorted(report.waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
         if wait.is_news or report.decision.state.phase is RendezvousPhase.FORMING:
             kept.setdefault(wait._replace(crashes=0), []).append(index)
     shown = islice(kept.items(), MISSING_SHOWN)
     return found + [f"{_who(report.spec, wait, indices)}: {wait.sentence}" for wait, indices in shown]
+
+
+def evictions(spec: ElasticJobSpec) -> str:
+    """Once the grace of a drain is over."""
+    return (
+        f"its pods may be evicted: spec.drain.graceSeconds, {spec.drain.grace_seconds} s, are over on a node that goes"
+    )
+
+
+def _left_over(report: Report) -> Iterator[str]:
+    """Who waits as no round may have one more."""
+    state, bounds = report.decision.state, report.bounds
+    members = len(state.participants)
+    if not bounds.sizes or state.done or not state.waiting:
+        return
+    if largest_size(bounds, state, members + state.waiting) <= members:
+        larger = min((size for size in bounds.sizes if size > members), default=members)
+        wait = "worker waits" if state.waiting == 1 else "workers wait"
+        yield f"{state.waiting} {wait}: the next larger size that spec.sizes allows is {larger}"
 
 
 def _who(spec: ElasticJobSpec, wait: Wait, indices: list[int]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, TUNNEL_PORT, WORKERS, ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob_operator.objects.paths import CORE, NETWORKING, RBAC
-from elasticjob_operator.objects.pods import default_account, owner_reference, service_account
+from elasticjob_operator.objects.pods import access_name, owner_reference, service_account
 
 
 def render_access(
@@ -19,9 +19,14 @@ def render_access(
     `pull_secrets`: those of the namespace's own account, which pods would have without one of their own.
     """
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-    role = default_account(name)
+    role = access_name(name)
     account = service_account(name, spec)
-    meta = {"name": role, "namespace": namespace, "ownerReferences": [owner_reference(job)]}
+    meta = {
+        "name": role,
+        "namespace": namespace,
+        "labels": {JOB_LABEL: name},
+        "ownerReferences": [owner_reference(job)],
+    }
     if account == role:
         yield (
             f"{CORE}/namespaces/{namespace}/serviceaccounts",
@@ -61,12 +66,16 @@ def render_access(
 
 
 def change_of(found: Object, wanted: Object) -> Object | None:
-    """What `found` has to become to give what `wanted` does; None where it does already."""
+    """What `found` has to become to give what `wanted` does, with its labels; None where it does already."""
     content = {key: value for key, value in wanted.items() if key not in ("apiVersion", "kind", "metadata")}
     if "imagePullSecrets" in content:  # others add theirs, as OpenShift does
-        there = found.get("imagePullSecrets") or []
-        content["imagePullSecrets"] = there + [one for one in content["imagePullSecrets"] if one not in there]
-    return None if all(found.get(key) == value for key, value in content.items()) else {**found, **content}
+        secrets = found.get("imagePullSecrets") or []
+        content["imagePullSecrets"] = secrets + [one for one in content["imagePullSecrets"] if one not in secrets]
+    there = found["metadata"].get("labels") or {}
+    labels = there | wanted["metadata"]["labels"]
+    if labels == there and all(found.get(key) == value for key, value in content.items()):
+        return None
+    return {**found, **content, "metadata": {**found["metadata"], "labels": labels}}
 
 
 def _network_policy(meta: Object, job: str) -> Object:

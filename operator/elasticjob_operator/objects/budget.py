@@ -4,7 +4,7 @@ from elasticjob.api import JOB_LABEL
 from elasticjob.fields import MAX_REPLICAS
 from elasticjob.objects import Object
 from elasticjob_operator.objects.paths import POLICY
-from elasticjob_operator.objects.pods import default_account, owner_reference
+from elasticjob_operator.objects.pods import access_name, owner_reference
 
 
 def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
@@ -18,7 +18,7 @@ def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {
-            "name": default_account(name),
+            "name": access_name(name),
             "namespace": namespace,
             "labels": {JOB_LABEL: name},
             "ownerReferences": [owner_reference(job)],

@@ -18,7 +18,7 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
+from elasticjob.pods import BATCH, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
@@ -26,7 +26,6 @@ PLUGIN_PATH = "/elasticjob/trainer"
 PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
-KEPT_OFF = f"{GROUP}/kept-off-nodes"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -85,8 +84,8 @@ def owner_reference(job: Object) -> Object:
     }
 
 
-def default_account(job: str) -> str:
-    """The service account that the operator makes for the job."""
+def access_name(job: str) -> str:
+    """The name of what the operator makes for the job's workers: account, Role, RoleBinding, policy and budget."""
     return f"{job}-worker"
 
 
@@ -94,7 +93,7 @@ def service_account(job: str, spec: ElasticJobSpec) -> str:
     """The template's own account, or the one that the operator makes for the job."""
     pod = spec.template.get("spec")
     given = pod.get("serviceAccountName") if isinstance(pod, dict) else None  # whatever else it is, the status says
-    return given or default_account(job)
+    return given or access_name(job)
 
 
 def template_hash(spec: ElasticJobSpec) -> str:
@@ -107,12 +106,6 @@ def hash_of(pod: Object) -> str | None:
     """The `template_hash` that the pod was made from; None for a pod of an operator that did not note it yet."""
     annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
     return annotations.get(TEMPLATE_HASH)
-
-
-def kept_off(pod: Object) -> frozenset[str]:
-    """The nodes that the pod may not go to, whatever room there is."""
-    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
-    return frozenset(filter(None, annotations.get(KEPT_OFF, "").split(",")))
 
 
 def render_pod(
@@ -161,7 +154,9 @@ def render_pod(
         _keep_off(pod, sorted(keep_off))
     if spare:
         _keep_apart(pod, meta["name"])
-    annotations = {TEMPLATE_HASH: template_hash(spec)} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
+    # a template that was copied from a pod has what is of that pod
+    annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name != KEPT_OFF}
+    annotations |= {TEMPLATE_HASH: template_hash(spec)} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -169,7 +164,7 @@ def render_pod(
             "name": pod_name(meta["name"], index, replacement),
             "namespace": meta["namespace"],
             "labels": {**_queue_labels(meta, spec), **(given.get("labels") or {}), **labels},
-            "annotations": {**(given.get("annotations") or {}), **annotations},
+            "annotations": annotations,
             "ownerReferences": [owner_reference(job)],
         },
         "spec": pod,

@@ -38,6 +38,11 @@ def _problems(spec: ElasticJobSpec) -> Iterator[str]:
         yield "spec.template.spec.restartPolicy must be OnFailure or left out: a failed trainer restarts in its pod"
     if pod.get("hostNetwork"):
         yield "spec.template.spec.hostNetwork must be left out: workers on one node would share the rendezvous ports"
+    if pod.get("nodeName"):
+        yield (
+            "spec.template.spec.nodeName must be left out: all workers would go there, even while it is drained; name "
+            "it in nodeSelector, as kubernetes.io/hostname"
+        )
     yield from _names(pod)
     yield from _failure_policy(spec, pod)
     yield from _environment(trainer)

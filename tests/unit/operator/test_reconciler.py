@@ -32,6 +32,8 @@ class Cluster:
         self.there: list[Object] = []
         self.records: list[Object] = []
         self.queued: list[Object] = []
+        self.nodes_there: list[Object] = []
+        self.budget: Object | None = None
         self.conflicts, self.now = 0, 100.0
 
     def announce(self, _: Object, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
@@ -47,6 +49,9 @@ class Cluster:
 
     async def workers(self, *_: Any) -> Listing:
         return Listing(self.records, "7")
+
+    async def nodes(self) -> Listing:
+        return Listing(self.nodes_there, "7")
 
     async def workloads(self, _: str | None) -> Listing:
         return Listing(deepcopy(self.queued), "7")
@@ -66,9 +71,14 @@ class Cluster:
         return self.body
 
     async def request(self, method: str, path: str, body: Object | None = None) -> Object:
+        of_budget = "poddisruptionbudgets" in path
         if body is None:
+            if of_budget and self.budget:
+                return deepcopy(self.budget)
             raise NotFound(404, path)
         self.done.append(body["kind"])
+        if of_budget:
+            self.budget = body | {"metadata": body["metadata"] | {"uid": "b"}}
         if body["kind"] == "Workload":
             self.queued.append(body | {"metadata": body["metadata"] | {"uid": "x"}})
         return body
@@ -77,6 +87,10 @@ class Cluster:
         self.done.append("pod")
         return {**pod, "metadata": {**pod["metadata"], "resourceVersion": "1", "uid": "x"}}
 
+    async def delete(self, path: str, uid: str) -> None:
+        assert (path.rpartition("/")[2], uid) == ("digits-worker", "b")
+        self.budget = None
+
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         self.done.append(f"delete {name}")
 
@@ -84,11 +98,11 @@ class Cluster:
         self.done.append(f"delete {namespace}/{name} {uid}")
 
 
-def reconciler(cluster: Cluster) -> Reconciler:
+def reconciler(cluster: Cluster, *, nodes: bool = True) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
     leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, settled=0.0, now=lambda: cluster.now))
     cache.note_job(cluster.body)
-    return Reconciler(cast(Any, cluster), cache, cast(Any, leadership), cast(Any, cluster), image)
+    return Reconciler(cast(Any, cluster), cache, cast(Any, leadership), cast(Any, cluster), image, nodes=nodes)
 
 
 async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
@@ -132,6 +146,10 @@ async def test_a_job_of_which_nothing_is_heard_is_looked_at_when_its_listing_has
 
 def lost_seconds() -> float:
     return REGISTRY.get_sample_value("elasticjob_lost_seconds_total", {"cause": "FirstFormation"}) or 0.0
+
+
+def told_hangs() -> float:
+    return REGISTRY.get_sample_value("elasticjob_events_total", {"reason": "ProgressDeadlineExceeded"}) or 0.0
 
 
 async def test_what_a_step_changes_is_measured_once_its_status_is_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,16 +289,16 @@ def hanging(**spec: Any) -> Cluster:
     return cluster
 
 
-async def test_a_training_that_hangs_is_told_once() -> None:
+async def test_a_training_that_hangs_is_told_and_counted_once() -> None:
     cluster = hanging()
-    made = reconciler(cluster)
+    made, before = reconciler(cluster), told_hangs()
     for _ in range(3):
         await made.reconcile(KEY)
         cluster.now += 5
     agreed = cluster.body["status"]["rendezvous"]
     assert (agreed["round"], agreed["phase"], agreed["stalled"]) == (5, "Formed", 5)
     assert cluster.body["status"]["reason"] == "ProgressDeadlineExceeded"
-    assert cluster.done.count("announce ProgressDeadlineExceeded") == 1
+    assert (cluster.done.count("announce ProgressDeadlineExceeded"), told_hangs() - before) == (1, 1)
 
 
 async def test_one_that_is_to_be_restarted_begins_another_round() -> None:
@@ -420,3 +438,78 @@ async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() 
         await made.reconcile(KEY)
         agreed = ElasticJobStatus.parse(cluster.body["status"]).rendezvous
         assert [member.index for member in agreed.participants] == order
+
+
+def there(count: int, **spec: Any) -> Cluster:
+    """A job whose round 5 is formed by so many workers, each on a node of its own."""
+    ids = list(CERTIFICATES)[:count]
+    members = " ".join(f"{index}/{id}" for index, id in enumerate(ids))
+    standing = {"phase": "Formed", "round": 5, "worldSize": count, "participants": members, "replicas": count}
+    cluster = Cluster(job(replicas=count, **spec) | {"status": {"rendezvous": standing | {"reason": "x"}}})
+    for index, id in enumerate(ids):
+        body = pod(index, phase="Running", podIP=f"10.0.0.{index}", containerStatuses=[trainer(running={})])
+        body["spec"] |= {"nodeName": f"n{index}", **spec.get("template", {}).get("spec", {})}
+        cluster.there.append(body)
+        join = {"type": "Join", "after": 4, "cause": "Started"}
+        cluster.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
+    return cluster
+
+
+CORDONED = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}}
+
+
+async def test_a_new_leader_knows_the_nodes_before_its_first_step() -> None:
+    """Else who has come for a member is told to leave, as nobody is known to need it."""
+    cluster = there(2)
+    cluster.nodes_there = [CORDONED]
+    cluster.there.append(pod(2, phase="Pending"))
+    made = reconciler(cluster)
+    await made.reconcile(KEY)
+    assert cluster.body["status"]["replacements"] == ""
+    made._cache.note_node(CORDONED | {"spec": {}})
+    await made._memories._lister.list_nodes()  # an older answer than what the watch has shown
+    assert made._cache.view(KEY).taints == {}
+
+
+TOLERANT = {"containers": job()["spec"]["template"]["spec"]["containers"], "tolerations": [{"operator": "Exists"}]}
+
+
+@pytest.mark.parametrize("spec", [{}, {"template": {"spec": TOLERANT}}], ids=["relieved", "tolerated"])
+async def test_evictions_wait_for_the_grace_and_no_longer(spec: Object) -> None:
+    cluster = there(2, **spec)
+    cluster.nodes_there = [CORDONED]
+    made = reconciler(cluster)
+    for cluster.now, most in ((100.0, False), (399.0, False), (400.5, True)):
+        await made.reconcile(KEY)
+        assert cluster.budget is not None
+        assert (cluster.budget["spec"]["minAvailable"] == 0) is most, cluster.now
+    await made.reconcile(KEY)
+    assert cluster.done.count("announce DrainGraceOver") == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes"), [({}, False), ({"drain": {"taints": []}}, True), ({"drain": {"graceSeconds": 0}}, True)]
+)
+async def test_nobody_waits_for_a_drain_that_is_not_seen_or_may_be_at_once(spec: Object, nodes: bool) -> None:
+    cluster = there(1, **spec)
+    cluster.budget = {"metadata": {"name": "digits-worker", "uid": "b", "ownerReferences": [{"uid": JOB_UID}]}}
+    made = reconciler(cluster, nodes=nodes)
+    cluster.body["spec"]["replicas"] = 2
+    await made.reconcile(KEY)
+    assert "pod" in cluster.done
+    assert cluster.budget is None
+
+
+async def test_the_budget_goes_with_the_jobs_end() -> None:
+    cluster = there(1)
+    cluster.body["spec"]["replicas"] = 2
+    made = reconciler(cluster)
+    await made.reconcile(KEY)
+    assert cluster.budget is not None
+    made._memories._known[KEY].settled = True  # as a minute after a take-over
+    finished = {"type": "Finish", "round": 5}
+    for body in cluster.records:
+        made._cache.note_worker({**body, "spec": {**body["spec"], "request": finished}})
+    await made.reconcile(KEY)
+    assert cluster.body["status"]["rendezvous"]["outcome"] == "Complete"
+    assert cluster.budget is None

@@ -59,6 +59,16 @@ class Server:
                 raise NotFound(404, f"{name} not found")
             return {"value": self.classes[name]}
         assert body is not None
+        if method == "PATCH" and not path.endswith("/status"):
+            name = path.rpartition("/")[2]
+            if name not in self.there:
+                raise NotFound(404, f"{name} not found")
+            assert body["metadata"]["uid"] == self.there[name]["metadata"]["uid"]
+            (asked,) = body["spec"]["podSets"]
+            self.asked.append(f"PATCH {name} {asked['count']}/{asked.get('minCount')}")
+            self.there[name]["metadata"]["annotations"] |= body["metadata"]["annotations"]
+            self.there[name]["spec"] |= body["spec"]
+            return self.there[name]
         if method == "PATCH":
             name = path.split("/")[-2]
             self.asked.append(f"PATCH {name} {body['status']['reclaimablePods'][0]['count']}")
@@ -106,11 +116,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 class Life:
     """Steps of one job, as the reconciler takes them."""
 
-    def __init__(self, server: Server, labels: Object | None = None, **spec: Any) -> None:
+    def __init__(
+        self, server: Server, labels: Object | None = None, workloads: Workloads | None = None, **spec: Any
+    ) -> None:
         self.server = server
         self.body = job(**{"replicas": 4, "minReplicas": 2, "quotaAdmission": "Gang", **spec})
         self.body["metadata"]["labels"] = {QUEUE: "gpus", PRIORITY: "low"} if labels is None else labels
-        workloads = Workloads(cast(Any, server), by_namespace=False)
+        workloads = workloads or Workloads(cast(Any, server), by_namespace=False)
         self.gang = Gang(cast(Any, server), workloads, cast(Any, server), SidecarImage("s", "Never"))
         self.before = ElasticJobStatus()
 
@@ -192,9 +204,95 @@ async def test_the_workloads_of_a_job_that_is_admitted_by_pods_by_now_are_delete
     assert await life.step() == Done()
 
 
-async def test_of_a_job_that_is_admitted_by_pods_nothing_is_looked_for(server: Server) -> None:
-    assert await Life(server, quotaAdmission="Pods").step() == Done()
+async def test_a_later_operator_deletes_those_of_a_job_that_is_admitted_by_pods_by_now(server: Server) -> None:
+    await Life(server).step()
+    server.admit("digits-0", 4)
+    server.took()
+    server.fails["LIST"] = TimeoutError("no answer")
+    life = Life(server, quotaAdmission="Pods")
+    assert await life.step(running(2)) == LookAgain(REFUSED_SECONDS)
+    server.fails.clear()
+    await life.step(running(2))
+    assert (server.took(), life.allowance) == (["DELETE digits-0"], UNLIMITED), "its pods have quota of their own"
+    await life.step(running(2))
+    server.listed = 0
+    assert await life.step(running(2)) == Done()
     assert server.listed == 0
+
+
+async def test_while_it_is_suspended_they_go_when_its_pods_have(server: Server) -> None:
+    await Life(server).step()
+    server.admit("digits-0", 4)
+    server.took()
+    life = Life(server, quotaAdmission="Pods", suspend=True)
+    await life.step(running(4))
+    assert server.took() == []
+    await life.step()
+    assert server.took() == ["DELETE digits-0"]
+
+
+async def test_of_a_job_without_a_queue_nothing_is_looked_for(server: Server) -> None:
+    assert await Life(server, {}, quotaAdmission="Pods").step() == Done()
+    assert server.listed == 0
+
+
+@pytest.mark.parametrize("error", [NotFound(404, "404 page not found"), Forbidden(403, NO_RIGHT)])
+async def test_where_there_can_be_none_jobs_that_are_admitted_by_pods_look_once_and_together(
+    server: Server, error: Exception
+) -> None:
+    server.fails["LIST"] = error
+    workloads = Workloads(cast(Any, server), by_namespace=False)
+    lives = [Life(server, workloads=workloads, quotaAdmission="Pods") for _ in range(3)]
+    for _ in range(2):
+        for life in lives:
+            assert await life.step(after=1) == Done()
+    assert server.listed == 1
+    assert life.allowance == UNLIMITED
+
+
+async def test_a_change_of_size_changes_what_waits(server: Server) -> None:
+    life = Life(server)
+    await life.step()
+    server.took()
+    life.body["spec"]["replicas"] = 3
+    assert await life.step() == LookAgain(CHANGED_SECONDS)
+    life.body["spec"]["replicas"] = 2
+    await life.step()
+    await life.step()
+    assert server.took() == ["PATCH digits-0 3/2", "PATCH digits-0 2/None"]
+    life.body["spec"]["replicas"] = 4
+    server.fails["PATCH"] = NotFound(404, "digits-0 not found")
+    await life.step()
+    assert "the cluster has no Kueue" not in life.allowance.told
+
+
+async def test_what_kueue_refuses_is_asked_for_again_in_growing_steps(server: Server) -> None:
+    life = Life(server)
+    await life.step()
+    for seconds in (10, 20, 40):
+        assert server.took() == ["POST digits-0 4/2"]
+        server.admit("digits-0", 4, Admitted="False", Evicted="True")
+        await life.step(after=1)
+        assert life.allowance.told.endswith("in the queue gpus: about Evicted")
+        assert server.took() == ["DELETE digits-0"]
+        assert await life.step(after=seconds - 1) == LookAgain(WAITING_SECONDS)
+        assert "; Kueue has refused the last Workload: about Evicted; it asks again" in life.allowance.told
+        assert server.took() == []
+        await life.step(after=1)
+    await life.step()
+    assert life.allowance.told.endswith("; Kueue has refused the last Workload: about Evicted"), "it has asked"
+    assert [event.partition(":")[0] for event in server.events] == ["QuotaPending", "Warning QuotaPending"]
+    assert "about Evicted" in server.events[1]
+    server.admit("digits-0", 4, Admitted="False", Evicted="True")
+    await life.step(after=WAITING_SECONDS)
+    assert [event.partition(":")[0] for event in server.events[2:]] == ["Warning QuotaPending"], "it had waited"
+    await life.step(after=80)
+    server.admit("digits-0", 4)
+    await life.step(after=WAITING_SECONDS)
+    server.took()
+    server.there.clear()
+    await life.step()
+    assert server.took() == ["POST digits-0 4/2"], "what was admitted since is lost: no refusal"
 
 
 async def test_it_is_announced_when_quota_is_waited_for_and_when_it_is_lost(server: Server) -> None:

@@ -7,12 +7,12 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
-from elasticjob.rendezvous import Clocks, Decision, Failed, PodState, State, Worker
+from elasticjob.pods import KEPT_OFF
+from elasticjob.rendezvous import Clocks, Decision, Failed, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job import bad_nodes
 from elasticjob_operator.job.waiting import Reason, Wait
-from elasticjob_operator.objects.pods import KEPT_OFF
 from support.operator_objects import Object, job, pod
 from support.statuses import status
 
@@ -234,24 +234,30 @@ def kept_off(*nodes: str) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("state", "annotated", "required", "outdated"),
+    ("waits", "annotated", "required", "outdated"),
     [
-        (PodState.UNSCHEDULABLE, [A], True, False),
-        (PodState.UNSCHEDULABLE, [A, B], True, True),
-        (PodState.UNSCHEDULABLE, [A], False, True),
-        (PodState.RUNNING, [B], True, False),
-        (PodState.UNSCHEDULABLE, [], True, False),
+        (Reason.UNSCHEDULABLE, [A], True, False),
+        (Reason.UNSCHEDULABLE, [A, B], True, True),
+        (Reason.UNSCHEDULABLE, [A], False, True),
+        (None, [B], True, False),
+        (Reason.UNSCHEDULABLE, [], True, False),
+        (Reason.QUOTA_PENDING, [B], True, False),
+        (Reason.SCHEDULING_GATED, [B], False, False),
+        (Reason.CLAIM_NOT_READY, [B], True, False),
     ],
-    ids=["its node is avoided", "one is not any more", "none is forbidden any more", "it runs", "none was forbidden"],
+    ids=[
+        *("its node is avoided", "one is not any more", "none is forbidden any more", "it runs", "none was forbidden"),
+        *("it waits for quota", "it is gated", "it waits for a volume"),
+    ],
 )
 def test_a_pod_that_waits_for_what_is_allowed_by_now_is_outdated(
-    state: PodState, annotated: list[str], required: bool, outdated: bool
+    waits: Reason | None, annotated: list[str], required: bool, outdated: bool
 ) -> None:
     record = formed(failures=1, required=required)
     record.lose(0)
-    worker = Worker(index=0, pod=state)
-    body = kept_off(*annotated)
-    (found,) = bad_nodes.freed(record.spec, record.before, (worker,), {(0, 0): body}, record.now)
+    worker, pods = Worker(index=0), {(0, 0): kept_off(*annotated)}
+    told = {(0, 0): Wait(waits, "")} if waits else {}
+    (found,) = bad_nodes.freed(record.spec, record.before, (worker,), pods, told, record.now)
     assert found.outdated is outdated
 
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.rendezvous import Worker
-from elasticjob.spec import DRAIN_TAINTS
-from elasticjob_operator.job.drain import CORDONED, Taint, draining_by, is_over, still_draining, taints_of
+from elasticjob.spec import DRAIN_TAINTS, DrainSpec
+from elasticjob_operator.job.drain import CORDONED, Budget, Taint, budget_of, draining_by, still_there, taints_of
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import Reason
@@ -42,34 +41,46 @@ def test_the_first_of_the_taints_that_count_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("toleration", "tolerated"),
+    ("toleration", "taint", "tolerated"),
     [
-        ({"operator": "Exists"}, True),
-        ({"key": CORDONED, "operator": "Exists"}, True),
-        ({"key": CORDONED}, True),
-        ({"key": CORDONED, "operator": "Exists", "effect": "NoSchedule"}, True),
-        ({"key": CORDONED, "value": "x"}, False),
-        ({"key": CORDONED, "operator": "Exists", "effect": "NoExecute"}, False),
-        ({"key": "example.com/gpu", "operator": "Exists"}, False),
-        ({"operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 300}, False),
+        ({"operator": "Exists"}, CORDON, True),
+        ({"key": CORDONED, "operator": "Exists"}, CORDON, True),
+        ({"key": CORDONED}, CORDON, True),
+        ({"key": CORDONED, "operator": "Exists", "effect": "NoSchedule"}, CORDON, True),
+        ({"key": CORDONED, "value": "x"}, CORDON, False),
+        ({"key": CORDONED, "operator": "Exists", "effect": "NoExecute"}, CORDON, False),
+        ({"key": "example.com/gpu", "operator": "Exists"}, CORDON, False),
+        ({"operator": "Exists", "effect": "NoExecute"}, SPOT, True),
+        ({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}, SPOT, False),
     ],
 )
-def test_a_pod_that_tolerates_it_stays(toleration: Object, tolerated: bool) -> None:
-    assert (draining_by((CORDON,), tolerating(**toleration), DRAIN_TAINTS) is None) is tolerated
+def test_a_pod_that_tolerates_it_stays(toleration: Object, taint: Taint, tolerated: bool) -> None:
+    assert (draining_by((taint,), tolerating(**toleration), DRAIN_TAINTS) is None) is tolerated
 
 
 def test_the_grace_counts_from_when_the_first_was_seen_that_is_still_there() -> None:
-    there, gone = Worker(index=0, draining=True), Worker(index=1, draining=True)
-    since = still_draining({}, [there, gone, Worker(index=2)], 5.0)
+    spec = DrainSpec(grace_seconds=10)
+    since = still_there({}, [(0, 0), (1, 0)], 5.0)
     assert since == {(0, 0): 5.0, (1, 0): 5.0}
-    since = still_draining(since, [there, Worker(index=1, draining=True, deleting=True)], 9.0)
+    since = still_there(since, [(0, 0)], 9.0)
     assert since == {(0, 0): 5.0}
-    assert [is_over(since, 10, now) for now in (14.9, 15.0)] == [False, True]
-    assert not is_over({}, 10, 99.0)
+    assert [budget_of(spec, since, now, watched=True) for now in (14.9, 15.0)] == [Budget.CLOSED, Budget.OPEN]
+    assert budget_of(spec, {}, 99.0, watched=True) is Budget.CLOSED
 
 
-def test_no_grace_is_over_before_it_begins() -> None:
-    assert is_over({}, 0, 0.0)
+@pytest.mark.parametrize(
+    ("spec", "watched", "ended"),
+    [
+        (DrainSpec(grace_seconds=0), True, False),
+        (DrainSpec(taints=()), True, False),
+        (DrainSpec(), False, False),
+        (DrainSpec(), True, True),
+    ],
+)
+def test_there_is_no_budget_where_no_drain_would_be_seen_or_nobody_is_to_wait(
+    spec: DrainSpec, watched: bool, ended: bool
+) -> None:
+    assert budget_of(spec, {}, 0.0, watched=watched, ended=ended) is Budget.NONE
 
 
 def test_a_worker_drains_while_its_node_has_the_taint() -> None:
@@ -85,3 +96,25 @@ def test_a_worker_drains_while_its_node_has_the_taint() -> None:
         if drains:
             wait = observer.waits[0, 0]
             assert (wait.reason, wait.said) == (Reason.NODE_DRAINING, f"its node n is about to go ({CORDONED})")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "status", "going"),
+    [
+        ({}, {}, True),
+        ({"operator": "Exists"}, {}, True),
+        ({}, {"phase": "Succeeded"}, False),
+        ({}, {"deleted": True}, False),
+    ],
+)
+def test_the_grace_is_of_all_that_run_there_also_where_they_tolerate_it(
+    toleration: Object, status: Object, going: bool
+) -> None:
+    observer, view = Observer("trainer", drained=DRAIN_TAINTS), JobView(job=job(), taints={"n": (CORDON,)})
+    body = pod(0, **{"phase": "Running", "containerStatuses": [trainer(running={})]} | status)
+    body["spec"] |= {"nodeName": "n", **tolerating(**toleration)["spec"]}
+    body["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z"} if "deleted" in status else {}
+    view.pods = {"digits-0-0": body}
+    (worker,), _ = observer.observe(view)
+    assert observer.going == ({(0, 0)} if going else set())
+    assert worker.draining is not bool(toleration)

@@ -82,7 +82,6 @@ def test_the_first_rule_that_matches_decides() -> None:
         (trainer(1, running={}, last={"exitCode": 1}), {**LEAVE, "exitCode": 42}, 42),
         # torchrun itself was killed
         (trainer(terminated={"exitCode": 137}), {**LEAVE, "cause": "AgentLost"}, 137),
-        (trainer(1, running={}, last={"exitCode": 137}), {**LEAVE, "cause": "AgentLost"}, 137),
         (trainer(1, running={}, last={"exitCode": 137}), {**JOIN, "cause": "Started"}, 137),
         (trainer(2, waiting=CRASHED, last={"exitCode": 3}), None, 3),
         # the container's end is news of after the join
@@ -93,6 +92,10 @@ def test_the_first_rule_that_matches_decides() -> None:
         (trainer(1, running={}, last={"exitCode": 3}), {**JOIN, "exitCode": 42}, 42),
         (trainer(1, running={}, last={"exitCode": 3}), {**JOIN, "cause": "MembershipChanged"}, None),
         (trainer(running={}), {**JOIN, "cause": "MembershipChanged"}, None),
+        # it may be about to end otherwise, or runs on
+        (trainer(1, running={}, last={"exitCode": 137}), LEAVE, None),
+        (trainer(1, running={}, last={"exitCode": 137}), {**LEAVE, "cause": "AgentLost"}, None),
+        (trainer(1, running={}, last={"exitCode": 137}), {**LEAVE, "cause": "StoreNotReady"}, None),
         # the container never ran its command, and has been started since
         (trainer(1, running={}, last={"exitCode": 128, "reason": "StartError"}), None, None),
         (trainer(terminated={"exitCode": 0}), None, None),
@@ -135,6 +138,8 @@ def test_other_containers(name: str, kind: str, state: Object, matches: bool) ->
     assert (rule_of([rule()], body) == 0) is matches
     assert rule_of([rule(containerName="trainer")], body) is None
     assert (rule_of([rule(containerName=name)], body) == 0) is matches
+    body["status"].setdefault("containerStatuses", []).append(trainer(running={}))
+    assert rule_of([rule()], body) is None, "the kubelet starts it again beside the trainer"
 
 
 def test_the_exit_code_of_a_pods_stop_says_nothing() -> None:

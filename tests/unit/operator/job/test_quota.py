@@ -12,6 +12,8 @@ from elasticjob.api import ElasticJobSpec
 from elasticjob.rendezvous import Clocks, Member, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.quota import (
+    NO_DEFAULT,
+    TWICE,
     UNLIMITED,
     UNSEEN,
     Need,
@@ -20,11 +22,13 @@ from elasticjob_operator.job.quota import (
     There,
     allowance,
     allowed,
+    explained,
     need_of,
     plan,
     share_of,
     there_of,
 )
+from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
 from elasticjob_operator.objects.workloads import Ask, ask_of, render_workload
 from support.operator_objects import Object, job
@@ -33,11 +37,12 @@ QUEUE = Ask("gpus", "low")
 NEW = State(clocks=Clocks(opened=0, formed=0))
 NOBODY = There()
 NO_ROOM = "couldn't assign flavors to pod set workers: insufficient unused quota for pods in flavor anywhere"
+DENIED = "Admission check(s): machines, were rejected"
 TAKEN = "Preempted to accommodate a workload (UID: x) due to prioritization in the ClusterQueue"
 
 
 def spec_of(**fields: Any) -> ElasticJobSpec:
-    return ElasticJobSpec.parse(job(quotaAdmission="Gang", **fields)["spec"])
+    return ElasticJobSpec.parse(job(**{"quotaAdmission": "Gang", **fields})["spec"])
 
 
 FOUR = spec_of(replicas=4, minReplicas=2)
@@ -80,8 +85,9 @@ def test_a_part_that_is_evicted_goes_when_its_pods_have() -> None:
     assert (found.suspends, found.replicas, found.told) == (False, 2, f"2 of 4 workers wait for quota: {TAKEN}")
     assert plan(shares, NEEDS_FOUR, There(alive=4), QUEUE) == Plan()
     assert plan(shares, NEEDS_FOUR, There(alive=2, leaving=2), QUEUE) == Plan()
-    assert plan(shares, NEEDS_FOUR, There(alive=2, leaving=1), QUEUE) == Plan()
-    assert plan(shares, NEEDS_FOUR, There(alive=1, leaving=1), QUEUE) == Plan(), "another is made for who has gone"
+    one_less = Plan(shrink=((shares[1], 1),))
+    assert plan(shares, NEEDS_FOUR, There(alive=2, leaving=1), QUEUE) == one_less
+    assert plan(shares, NEEDS_FOUR, There(alive=1, leaving=1), QUEUE) == one_less, "another is made for who has gone"
     assert plan(shares, NEEDS_FOUR, There(alive=2), QUEUE) == Plan(delete=shares[1:])
     assert plan(shares[:1], NEEDS_FOUR, There(alive=2), QUEUE).create == (1, QUEUE._replace(workers=2, least=1))
 
@@ -93,6 +99,7 @@ def test_with_fewer_than_the_group_needs_all_go_and_ask_anew_together() -> None:
     assert found.suspends
     assert found.told == f"its quota is gone: {TAKEN}; it queues again when none of its pods is left"
     assert plan(shares, need, There(leaving=4), QUEUE) == Plan()
+    assert plan(shares, need, There(leaving=2), QUEUE) == Plan(shrink=((shares[0], 1),))
     assert plan(shares, need, There(leaving=1), QUEUE) == Plan(delete=shares[:1])
     assert plan(shares, need, NOBODY, QUEUE) == Plan(delete=shares)
     assert plan((), need, NOBODY, QUEUE).create == (0, QUEUE._replace(workers=4, least=3))
@@ -101,7 +108,7 @@ def test_with_fewer_than_the_group_needs_all_go_and_ask_anew_together() -> None:
 def test_a_minimum_that_was_raised_is_asked_for_as_a_whole() -> None:
     shares = (share(0, 4, 2, held=3),)
     found = allowance(spec_of(replicas=4, minReplicas=4), NEW, There(alive=3), shares)
-    assert plan(shares, Need(4, 4), There(leaving=2), QUEUE) == Plan()
+    assert plan(shares, Need(4, 4), There(leaving=2), QUEUE) == Plan(shrink=((shares[0], 2),))
     assert plan(shares, Need(4, 4), NOBODY, QUEUE) == Plan(delete=shares)
     assert found.told.startswith("its quota is gone: 4 workers are needed; ")
 
@@ -113,15 +120,22 @@ def test_a_scale_down_gives_back_the_newest_first_and_never_what_pods_use() -> N
     assert plan(shares, Need(3, 2), There(alive=3), QUEUE) == Plan(delete=shares[1:], shrink=((shares[0], 3),))
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_pod_that_does_not_go_keeps_its_own_quota_and_no_more(lost: bool) -> None:
+    held = share(0, 64, 8, held=64, lost=lost)
+    assert plan((held,), Need(), There(leaving=1), QUEUE) == Plan(shrink=((held, 1),))
+
+
 def test_a_suspended_or_ended_job_keeps_none() -> None:
     shares = (share(0, 4, 2, held=3), share(1, 1))
     ended = State(clocks=NEW.clocks, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE)
     for need in (need_of(spec_of(replicas=4, suspend=True), NEW, NOBODY), need_of(FOUR, ended, NOBODY)):
         assert need == Need()
-        assert plan(shares, need, There(leaving=1), QUEUE) == Plan(delete=shares[1:])
+        assert plan(shares, need, There(leaving=1), QUEUE) == Plan(delete=shares[1:], shrink=((shares[0], 1),))
         assert plan(shares, need, NOBODY, QUEUE) == Plan(delete=shares)
         assert plan((), need, NOBODY, QUEUE) == Plan()
-    assert allowance(spec_of(replicas=4, suspend=True), NEW, NOBODY, ()) == UNLIMITED
+    for left in ((), shares):
+        assert allowance(spec_of(replicas=4, suspend=True), NEW, NOBODY, left) == UNLIMITED
 
 
 def test_a_closed_rendezvous_keeps_what_it_has_and_asks_for_no_more() -> None:
@@ -156,12 +170,39 @@ def test_no_less_is_asked_for_than_a_round_of_the_next_size_takes() -> None:
     assert create == (1, QUEUE._replace(workers=6, least=2))
 
 
-def test_what_waits_for_another_number_or_queue_is_made_anew() -> None:
+def test_what_waits_for_another_number_keeps_its_place_in_the_queue() -> None:
     first, old = share(0, 4, 2, held=2), share(1, 3, 1)
     asked = plan((first, old), NEEDS_FOUR, There(alive=2), QUEUE)
-    assert asked == Plan(delete=(old,), create=(2, QUEUE._replace(workers=2, least=1)))
-    other = Ask("others", "low")
-    assert plan((share(3, 4, 2),), NEEDS_FOUR, NOBODY, other).create == (4, other._replace(workers=4, least=2))
+    assert asked == Plan(change=(old, QUEUE._replace(workers=2, least=1)))
+
+
+def test_what_waits_in_another_queue_or_has_quota_set_aside_is_made_anew() -> None:
+    old, four = share(3, 4, 2), QUEUE._replace(workers=4, least=2)
+    for other in (Ask("others", "low"), Ask("gpus", "high")):
+        asked = plan((old,), NEEDS_FOUR, NOBODY, other)
+        assert asked == Plan(delete=(old,), create=(4, other._replace(workers=4, least=2)))
+    reserved = share(3, 3, 2, reserved=True)
+    assert plan((reserved,), NEEDS_FOUR, NOBODY, QUEUE) == Plan(delete=(reserved,), create=(4, four))
+    assert plan((share(3, 4, 2, reserved=True),), NEEDS_FOUR, NOBODY, QUEUE) == Plan()
+
+
+def test_what_kueue_refuses_is_deleted_and_said() -> None:
+    refused = share(0, 4, 2, lost=True, ended=True, said=DENIED)
+    assert plan((refused,), NEEDS_FOUR, NOBODY, QUEUE) == Plan(delete=(refused,))
+    told = allowance(FOUR, NEW, NOBODY, (refused,)).told
+    assert told == f"4 workers wait for quota (at least 2 must have it): in the queue gpus: {DENIED}"
+    rest = (share(0, 4, 2, held=3), share(1, 1, lost=True, ended=True, said=DENIED))
+    told = allowance(FOUR, NEW, There(alive=3), rest).told
+    assert told == f"1 of 4 workers wait for quota: in the queue gpus: {DENIED}"
+
+
+def test_a_gangs_pod_that_kueue_holds_back_is_at_fault() -> None:
+    queued, starting = Wait(Reason.QUOTA_PENDING, "in the queue default"), Wait(Reason.POD_STARTING, "x")
+    found = explained({0: queued, 1: starting}, FOUR)
+    assert found[0] == Wait(Reason.SCHEDULING_GATED, f"{TWICE} (in the queue default): {NO_DEFAULT}")
+    assert found[0].is_fault
+    assert found[1] == starting
+    assert explained({0: queued}, spec_of(quotaAdmission="Pods")) == {0: queued}
 
 
 def test_without_a_queue_nothing_is_asked_for() -> None:
@@ -262,13 +303,32 @@ def test_a_workload_is_what_was_asked_for() -> None:
     ],
 )
 def test_what_kueue_says_of_it(status: Object, held: int, lost: bool, said: str) -> None:
-    assert read(workload(**status)) == share(0, 4, 2, held=held, lost=lost, said=said)
+    found = read(workload(**status))
+    assert found
+    assert (found.ask, found.held, found.lost, found.said) == (share(0, 4, 2).ask, held, lost, said)
+    assert found.reserved == (said != NO_ROOM)
+
+
+@pytest.mark.parametrize("type", ["Evicted", "Finished"])
+def test_what_kueue_has_ended_without_quota_is_refused(type: str) -> None:
+    waiting = condition("QuotaReserved", "False", NO_ROOM)
+    found = read(workload(conditions=[waiting, condition(type, "True", DENIED)]))
+    assert found == share(0, 4, 2, lost=True, ended=True, said=DENIED)
+    assert found
+    assert (found.refused, found.waits) == (True, False)
+
+
+def test_what_gave_way_to_others_before_it_was_admitted_is_not_refused() -> None:
+    preempted = condition("Evicted", "True", "Preempted to accommodate a workload") | {"reason": "Preempted"}
+    found = read(workload(conditions=[preempted]))
+    assert found
+    assert (found.lost, found.refused, found.waits) == (True, False, False)
 
 
 def test_one_of_another_template_is_lost_and_one_of_another_name_none() -> None:
     other = share_of(workload(conditions=ADMITTED, admission=admission(4)), job(), "another")
     assert other
-    assert (other.held, other.lost) == (4, True)
+    assert (other.held, other.lost, other.ended) == (4, True, False)
     foreign = workload()
     foreign["metadata"]["name"] = "digits-x"
     assert read(foreign) is None
@@ -347,6 +407,10 @@ class World:
         for one, kept in todo.shrink:
             assert 0 < kept < one.held
             self.shares[one.number] = self.shares[one.number]._replace(held=kept)
+        if todo.change:
+            one, ask = todo.change
+            if self.shares[one.number].waits:  # else Kueue refuses it
+                self.shares[one.number] = one._replace(ask=ask)
         gave_back = [one for one in todo.delete if one.held] + [one for one, _ in todo.shrink]
         assert not gave_back or self.alive + self.leaving <= self.taken, "no quota goes back while its pods may run"
         if todo.create:

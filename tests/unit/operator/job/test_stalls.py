@@ -83,14 +83,22 @@ def test_one_that_stalls_has_all_asked_and_it_hangs_when_all_have_answered() -> 
 
 
 def test_who_does_not_answer_is_not_waited_for_long() -> None:
-    """A sidecar or a plug-in of a version that knows no such question, a trainer that is stopped."""
+    """Such as a trainer that is stopped."""
     told = Job()
     told.say(0, 1, 3, step=7, process=WAITS)
+    told.say(2, stalled=False)
     told.look()
     told.look(after=PATIENCE - 1)
     assert (told.hang.sentence, told.hang.again) == ("", 1.0)
     told.look(after=1)
     assert "worker 2's trainer does not say what its training processes do; all at step 7" in told.hang.sentence
+
+
+def test_a_sidecar_that_knows_no_such_question_is_not_waited_for_long_and_not_named() -> None:
+    told = Job()
+    told.say(0, 1, 3, step=7, process=WAITS)
+    assert told.look().again == PATIENCE
+    assert told.look(after=PATIENCE).sentence.endswith("none of them lags behind the others; all at step 7")
 
 
 def test_one_that_trains_on_makes_it_no_hang() -> None:
@@ -154,10 +162,15 @@ def test_an_operator_that_begins_gives_the_time_to_answer_anew_and_announces_not
     told = Job()
     told.say(0, step=7)
     told.look()
-    told.look(after=PATIENCE)
-    assert len(told.news) == 1
+    told.look(after=PATIENCE - 1)
     told.asked = NOBODY
     assert (told.look().sentence, told.hang.again) == ("", PATIENCE)
+    told.look(after=PATIENCE)
+    assert len(told.news) == 1
+    told.asked, condition = NOBODY, told.condition
+    for after in (0, PATIENCE):
+        told.look(after)
+        assert (told.condition, len(told.news)) == (condition, 1)
 
 
 def test_another_operator_does_not_announce_again() -> None:

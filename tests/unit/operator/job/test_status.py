@@ -9,6 +9,7 @@ from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import Allowance
 from elasticjob_operator.job.status import waits_of
 from elasticjob_operator.job.waiting import Reason, Wait
@@ -149,6 +150,48 @@ def test_nobody_waits_for_a_spare_while_a_round_forms() -> None:
     there, absent = Worker(index=0, id="a"), Worker(index=1, pod=PodState.UNSCHEDULABLE)
     seen = {(1, 0): Wait(Reason.UNSCHEDULABLE, "0/3 nodes are available")}
     assert waits_of(Spec(replicas=1, spares=1), State(clocks=CLOCKS), (there, absent), seen) == {}
+
+
+def joined(index: int, after: int, **more: Any) -> Worker:
+    return Worker(index=index, id="abcdef"[index], request=Request(type=RequestType.JOIN, after=after), **more)
+
+
+def test_who_comes_for_a_member_whose_node_drains_is_no_replica_more() -> None:
+    """Else an autoscaler that goes by an average would ask for more."""
+    members = (Member(0, "a"), Member(1, "b"))
+    state = State(clocks=CLOCKS, round=3, phase=RendezvousPhase.FORMED, participants=members, replicas=2)
+    workers = (joined(0, 2), joined(1, 2, draining=True), Worker(index=2, pod=PodState.PENDING))
+    found = status(state, workers=workers, ready=[(0, 0), (1, 0), (2, 0)])
+    assert (found.replicas, found.ready_replicas) == (2, 2)
+    forming = replace(state, round=4, phase=RendezvousPhase.FORMING, leaving=members[1:], replacements={1: 1})
+    assert status(forming, workers=(*workers[:2], joined(2, 3))).replicas == 2
+
+
+def test_that_workers_may_be_evicted_is_told_once_the_grace_is_over() -> None:
+    told = (
+        "round 3 of 2: scaled from 1 to 2; its pods may be evicted: spec.drain.graceSeconds, 300 s, are over on a node "
+    )
+    assert condition(status(FORMED, budget=Budget.OPEN), "Rendezvoused").message.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "done", "said"),
+    [
+        (1, (), "; 1 worker waits: the next larger size that spec.sizes allows is 6"),
+        (2, (), "; 2 workers wait: the next larger size that spec.sizes allows is 6"),
+        (3, (), ""),  # enough for a larger round
+        (0, (), ""),
+        (1, (Member(7, "h"),), ""),  # any size will do
+    ],
+)
+def test_that_somebody_waits_as_no_round_may_be_so_large_is_told(
+    waiting: int, done: tuple[Member, ...], said: str
+) -> None:
+    members = tuple(Member(index, "abc"[index]) for index in range(3))
+    state = State(clocks=CLOCKS, round=3, phase=RendezvousPhase.FORMED, participants=members, replicas=3, reason="x")
+    state = replace(state, waiting=waiting, finished=done)
+    found = status(state, spec={"replicas": 6, "sizes": {"step": 3}})
+    assert condition(found, "Rendezvoused").message == f"round 3 of 3: x{said}"
 
 
 def test_a_bad_template_is_a_condition() -> None:

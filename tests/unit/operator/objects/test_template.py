@@ -12,14 +12,13 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import pod_key_of, pod_name
+from elasticjob.pods import KEPT_OFF, kept_off, pod_key_of, pod_name
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import (
     SIDECAR,
     SidecarImage,
     hash_of,
-    kept_off,
     render_pod,
     template_hash,
 )
@@ -53,6 +52,7 @@ def test_a_policy_for_failures_may_name_any_container() -> None:
         ({"trainer": {"name": "main"}}, "no container named 'trainer' (it has: main)"),
         ({"pod": {"restartPolicy": "Always"}}, "restartPolicy must be OnFailure"),
         ({"pod": {"hostNetwork": True}}, "hostNetwork"),
+        ({"pod": {"nodeName": "node-a"}}, "spec.template.spec.nodeName must be left out"),
         ({"pod": {"initContainers": [{"name": SIDECAR}]}}, "choose another"),
         ({"pod": {"volumes": [{"name": "elasticjob-token"}]}}, "elasticjob-token"),
         ({"trainer": {"env": [{"name": "PET_RDZV_ID", "value": "x"}]}}, "PET_RDZV_ID is set by the operator"),
@@ -365,6 +365,13 @@ def test_a_pod_that_keeps_off_nodes_requires_others_beside_all_that_its_template
     }
     assert (kept_off(made({}, "node-b", "node-a")), kept_off(made({}))) == ({"node-a", "node-b"}, frozenset())
     assert hash_of(alone) == hash_of(made({})), "running pods would be outdated once a node is avoided"
+
+
+def test_which_nodes_a_pod_keeps_off_its_template_does_not_say() -> None:
+    copied = spec()
+    copied.template["metadata"] = {"annotations": {KEPT_OFF: "node-a", "team": "vision"}}
+    made = render_pod(job(), copied, 2, 1, IMAGE, batch="9f3c01d2")
+    assert (kept_off(made), made["metadata"]["annotations"]["team"]) == (frozenset(), "vision")
 
 
 def test_a_spare_prefers_a_node_without_the_jobs_pods() -> None:
