@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import render_budget
-from elasticjob_operator.objects.pods import default_account
+from elasticjob_operator.objects.pods import access_name
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
@@ -84,9 +84,10 @@ def _of_access(world: World, job: Object, spec: ElasticJobSpec, name: str) -> It
         yield f"{name} has nobody who leads"
         return
     access = render_access(job, spec, network_policy=leader.options.worker_network_policy)
-    for path, body in (*access, render_budget(job, is_open=not spec.drain.grace_seconds)):
+    budget = [render_budget(job, is_open=False)] if spec.drain.grace_seconds else []
+    for path, body in (*access, *budget):
         plural = path.rsplit("/", 1)[1]
-        found = world.server.get(plural, NAMESPACE, default_account(job["metadata"]["name"]))
+        found = world.server.get(plural, NAMESPACE, access_name(job["metadata"]["name"]))
         if found is None:
             yield f"{name} lacks its {body['kind']}"
         elif change_of(found, body) is not None:

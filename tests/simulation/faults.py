@@ -114,6 +114,17 @@ async def pod_cut_off(world: World) -> None:
         run.sandbox.network.heal()
 
 
+async def link_cut(world: World) -> None:
+    """Between two pods, both of which the API server hears; it lasts until the doubt is an old one."""
+    one, other = _run(world), _run(world)
+    if one and other and one is not other:
+        world.say(one.place[1], "no packet passes to or from", other.place[1])
+        one.sandbox.network.parted.add(other.sandbox.ip)
+        await asyncio.sleep(world.dice.choice((2.0, 15.0, 40.0)))
+        one.sandbox.network.parted.discard(other.sandbox.ip)
+        world.say(one.place[1], "packets pass again to and from", other.place[1])
+
+
 async def container_killed(world: World) -> None:
     """By the kernel, for its memory or for no reason."""
     if run := _run(world):

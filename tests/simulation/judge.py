@@ -17,7 +17,7 @@ from elasticjob.rendezvous import Clocks, Decision, State, decide, violations
 from elasticjob.rendezvous.history import history_violations
 from elasticjob_operator import reconciler
 from elasticjob_operator.objects.access import render_access
-from elasticjob_operator.objects.pods import default_account
+from elasticjob_operator.objects.pods import access_name
 from simulation.api_server import Call
 from simulation.operators import Operator
 from simulation.store import Change, Object
@@ -168,7 +168,7 @@ class Judge:
     def _check_access(self, job: Object, when: float) -> None:
         """A pod is made when its job has its access, as far as could be seen some seconds before."""
         spec = ElasticJobSpec.parse(job["spec"])
-        name = default_account(job["metadata"]["name"])
+        name = access_name(job["metadata"]["name"])
         for path, body in render_access(job, spec):
             plural = path.rsplit("/", 1)[1]
             found = self.world.server.get(plural, job["metadata"]["namespace"], name)

@@ -62,8 +62,8 @@ MUTATIONS = (
     Mutation(
         "what an operator of other options gave is not renewed",
         RECONCILER,
-        "        if not (soon or changed or memory.draining):\n",
-        "        if not (soon or memory.draining):\n",
+        "        if not (soon or memory.settled or memory.going):  # an option may have changed with the operator\n",
+        "        if not (soon or memory.going):\n",
         "simulation",
     ),
     Mutation(
@@ -259,7 +259,7 @@ MUTATIONS = (
     Mutation(
         "access that is not the job's own is taken for it",
         GRANTS,
-        "and not _is_left_over(found, body, job):\n",
+        "and not _is_left_over(found, job):\n",
         "and False:\n",
         "simulation",
     ),
@@ -268,6 +268,13 @@ MUTATIONS = (
         GRANTS,
         '    return any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)\n',
         "    return False\n",
+        "operator tests",
+    ),
+    Mutation(
+        "what is nobody's is taken for an earlier job's",
+        GRANTS,
+        "        return labels.get(JOB_LABEL) == name\n",
+        "        return True\n",
         "operator tests",
     ),
     Mutation(

@@ -1,4 +1,5 @@
-"""What lies between one client and the API server: time, loss, and connections that end in one way or another.
+"""What lies between one client and the API server: time, loss, and connections that end in one way or another. Also
+which other hosts it does not reach.
 
 `Session` stands in the place of `aiohttp.ClientSession`, the lowest level that the clients of this project use: all
 that is above it is the real code.
@@ -41,6 +42,7 @@ class Network:
     def __init__(self, loop: VirtualLoop, server: ApiServer, client: str, dice: Random, weather: Weather) -> None:
         self.loop, self.server, self.client, self.dice, self.weather = loop, server, client, dice, weather
         self.cut = False
+        self.parted: set[str] = set()  # hosts that it alone does not reach, nor they it
         self.refusing = False
         self._streams: dict[Stream, None] = {}
         self.uses: dict[str, int] = {}
@@ -53,6 +55,10 @@ class Network:
 
     def heal(self) -> None:
         self.cut = False
+        self.parted.clear()
+
+    def is_parted_from(self, host: str) -> bool:
+        return self.cut or host in self.parted
 
     def close(self) -> None:
         """The client's process has ended: the server sees its connections close."""

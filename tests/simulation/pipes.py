@@ -25,10 +25,10 @@ Factory = Callable[[], asyncio.BaseProtocol]
 class Program:
     """A process on a host: whose connections are whose, and what becomes of them when it ends.
 
-    `cut`: whether the host is cut off from all others just now.
+    `cut`: whether nothing passes between its host and another just now.
     """
 
-    def __init__(self, process: Process, host: str, cut: Callable[[], bool]) -> None:
+    def __init__(self, process: Process, host: str, cut: Callable[[str], bool]) -> None:
         self.process, self.host, self.cut = process, host, cut
         self.ends: dict[End, None] = {}
         self.children: list[Process] = []
@@ -68,7 +68,7 @@ class Internet:
         loop.create_connection = self.create_connection  # type: ignore[method-assign, assignment]
         loop.create_server = self.create_server  # type: ignore[method-assign, assignment]
 
-    def settle(self, host: str, cut: Callable[[], bool] = lambda: False) -> Program:
+    def settle(self, host: str, cut: Callable[[str], bool] = lambda _: False) -> Program:
         """The process that calls this runs on `host` from now on."""
         process = PROCESS.get()
         assert process is not None
@@ -309,4 +309,4 @@ class End(asyncio.Transport):
 
 
 def _separated(one: Program, other: Program) -> bool:
-    return one.host != other.host and (one.cut() or other.cut())
+    return one.host != other.host and (one.cut(other.host) or other.cut(one.host))

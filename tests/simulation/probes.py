@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from elasticjob.api import INDEX_LABEL, JOB_LABEL, Members
 from elasticjob.signs import BACKSTOP_SECONDS
-from elasticjob_operator.objects.pods import SIDECAR, default_account
+from elasticjob_operator.objects.pods import SIDECAR, access_name
 from simulation.operators import LEASE, LEASE_NAMESPACE
 from simulation.people import ask, path_of
 from simulation.store import Object
@@ -103,7 +103,7 @@ def _grow(world: World, job: Object) -> Probe:
 
 def _take_role(world: World, job: Object) -> Probe:
     """Or empty it."""
-    name, of_job = default_account(job["metadata"]["name"]), job["metadata"]["name"]
+    name, of_job = access_name(job["metadata"]["name"]), job["metadata"]["name"]
     if gone := world.dice.random() < 0.5:
         ask(world, "DELETE", path_of("roles", name), {})
     else:

@@ -53,7 +53,7 @@ class SidecarProgram:
 
     async def run(self) -> int:
         pod = self._pod
-        self.process = self._internet.settle(pod.ip, lambda: pod.network.cut).process
+        self.process = self._internet.settle(pod.ip, pod.network.is_parted_from).process
         starts = pod.files["starts"] = pod.files.get("starts", -1) + 1
         pod.files["sidecar"] = self
         self.began = asyncio.get_running_loop().time()

@@ -61,7 +61,7 @@ class TrainerProgram:
 
     async def run(self) -> int:
         pod, dice = self._pod, self._pod.dice
-        self._internet.settle(pod.ip, lambda: pod.network.cut)
+        self._internet.settle(pod.ip, pod.network.is_parted_from)
         if dice.random() < pod.plan.crashes:
             await asyncio.sleep(dice.uniform(0, 3))
             return 1

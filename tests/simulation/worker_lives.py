@@ -18,6 +18,7 @@ FAULTS: dict[Fault, int] = {
     faults.watches_lag: 2,
     faults.history_forgotten: 4,
     faults.pod_cut_off: 3,
+    faults.link_cut: 3,
     faults.container_killed: 5,
     faults.container_frozen: 4,
 }

@@ -1,7 +1,9 @@
 """Whom this worker has not heard for how long on the lines of its round, and so whom it doubts. Pure.
 
 While a round stands each other member's sidecar has a line to rank 0's, on which both give signs of life: rank 0 hears
-all others, and they hear rank 0. Doubt is no verdict: the operator asks who is doubted.
+all others, and they hear rank 0. The lines last until the next round stands: what ends a round first is often a process
+that has lost the other end of a connection, and why is known by the silence. Doubt is no verdict: the operator asks who
+is doubted.
 
 A silence is counted in the time in which this sidecar itself has run, or one that was stopped would doubt all others
 when it wakes. When rank 0 is silent the first three ranks say so at once, and each four times as many others only if
@@ -12,7 +14,7 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from elasticjob.api import MAX_DOUBTS, Member, Members
+from elasticjob.api import MAX_DOUBTS, Member, Members, RendezvousPhase
 from elasticjob.signs import default_worker_lost, doubt_seconds, sign_seconds
 from elasticjob_sidecar.membership.output import Standing
 
@@ -42,10 +44,15 @@ class Times(NamedTuple):
     make: float
 
 
-def group_of(standing: Standing) -> Group | None:
-    """None while there is no round with this worker and others, or an operator that does not ask for doubts."""
+def group_of(standing: Standing, before: Group | None) -> Group | None:
+    """None while there is no round with this worker and others, or an operator that does not ask for doubts. While the
+    next round forms it is as `before`."""
     job = standing.job
-    if job is None or not standing.quiet or len(job.participants) < 2:
+    if job is None or not standing.challenges:
+        return None
+    if job.phase is RendezvousPhase.FORMING:
+        return before if before is not None and before.round == job.round - 1 else None
+    if len(job.participants) < 2:
         return None
     rank = job.participants.position_of(standing.me)
     return None if rank is None or not job.store else Group(job.round, rank, job.participants, job.store)
@@ -68,6 +75,7 @@ class Silences:
     def __init__(self, group: Group, times: Times, now: float) -> None:
         self._times = times
         self._turn = 1 if group.rank == 0 else _turn(group.rank)
+        self.over = False  # the next round forms
         self.look_seconds = min(LOOK_SECONDS * self._turn, times.doubt / 2)  # a thousand would take a fifth of a core
         self._looked, self._ran = now, 0.0  # seconds that this sidecar has run since the round began for it
         heard = group.members[1:] if group.rank == 0 else group.members[:1]
@@ -86,6 +94,11 @@ class Silences:
         if any(member in asked for member in self._since):
             self._asked = self._seen
 
+    def end(self, now: float) -> None:
+        """The next round forms. Who has not been heard by now will not be, and is not doubted for it."""
+        self.over, ran = True, self._time(now)
+        self._since = {member: since for member, since in self._since.items() if since <= ran}
+
     def look(self, now: float) -> None:
         self._ran, self._looked = self._time(now), now
         held = self._times.doubt  # else a line that comes and goes would be written down each time
@@ -100,9 +113,15 @@ class Silences:
         found = (member for member in self._since if member in self._doubted and member not in finished)
         return Members(islice(found, MAX_DOUBTS))
 
+    def hears_all(self) -> bool:
+        """Whether a sign of each has come just now, and the round stands."""
+        return not self.over and all(0 <= self._ran - since < self._times.doubt for since in self._since.values())
+
     def misses_news(self) -> bool:
         """Whether somebody has been silent for so long that the operator should have been heard of it: the connection
         to the API server may be as dead as the line. Asked once for each silence."""
+        if self.over:  # whoever is missing may be known to have gone
+            return False
         late = LOOK_AGAIN * self._times.doubt
         misses = any(self._ran - since >= late and self._seen < since for since in self._since.values())
         if misses:
@@ -111,7 +130,7 @@ class Silences:
 
     def _is_doubted(self, since: float) -> bool:
         silent = self._ran - since
-        if self._turn > 1 and self._asked >= since:
+        if self._turn > 1 and (self.over or self._asked >= since):
             return False
         return silent >= self._turn * self._times.doubt
 

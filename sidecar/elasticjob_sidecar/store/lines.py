@@ -1,8 +1,9 @@
-"""Holds this worker's lines while a round stands, and passes on whom it doubts; `membership.silences` says whom.
+"""Holds this worker's lines of a round, and passes on whom it doubts; `membership.silences` says whom.
 
 Each other member has one line to rank 0 and gives a sign at times; rank 0 answers each sign with one, so that both hear
-the other. Lines are made when the store's first connections stand, spread out, and closed when the round is over. What
-they tell is no more than a reason for the operator to ask: nothing here changes what the worker does.
+the other. Lines are made when the store's first connections stand, spread out, and those of the last round are closed
+in the same way: neither is in a round's way. What they tell is no more than a reason for the operator to ask: nothing
+here changes what the worker does.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Protocol
 
-from elasticjob.api import Member, Members, RendezvousStatus
+from elasticjob.api import Member, Members, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
@@ -54,14 +55,16 @@ class Lines:
         self._worker_lost, self._doubt, self._watch = worker_lost, doubt, watch
         self._silent = LimitedLog(log, "sidecars fell silent")
         self._round: _Round | None = None
+        self._past: set[_Round] = set()  # whose lines are still to be closed
         transport.take_lines(self._accepted)
 
     async def run(self) -> None:
         """Follow the job's rounds, for ever."""
         try:
             while True:
-                next_change, group = self._driver.next_change, group_of(self._driver.standing)
-                if group != (self._round.group if self._round else None):
+                next_change, before = self._driver.next_change, self._round.group if self._round else None
+                group = group_of(self._driver.standing, before)
+                if group != before:
                     self._close()
                     if group is not None:
                         self._open(group)
@@ -76,6 +79,8 @@ class Lines:
                         await next_change.wait()
         finally:
             self._close()
+            for round in self._past:
+                round.close()
 
     def _open(self, group: Group) -> None:
         self._round = _Round(group, times_of(len(group.members), self._worker_lost()), self._metrics)
@@ -83,10 +88,16 @@ class Lines:
             self._round.calling = asyncio.create_task(self._call(self._round))
 
     def _close(self) -> None:
-        if self._round is not None:
-            self._round.close()
+        if (round := self._round) is not None:
             self._round = None
             self._watch.calm(False)
+            round.silences.end(_now())
+            self._past.add(round)
+            asyncio.get_running_loop().call_later(round.closing_seconds(), self._end, round)
+
+    def _end(self, round: "_Round") -> None:
+        round.close()
+        self._past.discard(round)
 
     def _look(self, round: "_Round") -> None:
         job, now = self._driver.standing.job, _now()
@@ -96,6 +107,8 @@ class Lines:
             new = round.seen is not None and job.challenge != round.seen.challenge
             round.silences.job_seen(job.challenge.members if new else Members(), now)
             round.seen = job
+        if job.phase is RendezvousPhase.FORMING and not round.silences.over:
+            round.silences.end(now)
         round.silences.look(now)
         doubted = round.silences.doubted(job.finished)
         for member in doubted:
@@ -108,18 +121,18 @@ class Lines:
             round.said, round.says_at = doubted, now + SAY_SECONDS
         if round.silences.misses_news():
             self._watch.again()
-        self._watch.calm(not doubted)
+        self._watch.calm(round.silences.hears_all())
         if round.calling is not None and round.calling.done():
             round.calling.result()
 
     # --- the side that calls
 
     async def _call(self, round: "_Round") -> None:
-        """Hold the line to rank 0, until cancelled."""
+        """Hold the line to rank 0, until cancelled. It is made anew as long as the round stands."""
         group, times = round.group, round.times
         backoff, trouble_log = Backoff(), TroubleLog(log)
         await asyncio.sleep(random.uniform(times.earliest, times.latest))
-        while True:
+        while not round.silences.over:
             try:
                 connection = await self._transport.connect_line(group.store, group.round, times.make)
             except (Refused, OSError, TimeoutError) as error:
@@ -129,7 +142,8 @@ class Lines:
                 trouble_log.over("the line to rank 0's sidecar stands again")
                 line = round.add(group.members[0], connection, lambda _: None)
                 await line.talk(times.sign, ceil(times.doubt / times.sign))  # then a new one is the better try
-                trouble_log.warn("the line to rank 0's sidecar broke, or is silent")
+                if not round.silences.over:  # else it may have gone with the round
+                    trouble_log.warn("the line to rank 0's sidecar broke, or is silent")
             await asyncio.sleep(backoff.next())
 
     # --- rank 0
@@ -156,6 +170,10 @@ class _Round:
         self._metrics = metrics
         self._lines: dict[Member, Line] = {}
 
+    def closing_seconds(self) -> float:
+        """From when they serve no more until they are closed: members' one by one, and then at rank 0 what is left."""
+        return self.times.latest if self.group.rank == 0 else random.uniform(self.times.earliest, self.times.latest)
+
     def add(self, member: Member, connection: Connection, heard: Callable[[Line], None]) -> Line:
         """A newer line of a member takes the place of the older: it has broken, unseen from here."""
 
@@ -166,13 +184,13 @@ class _Round:
         def forget(_: object) -> None:
             if self._lines.get(member) is line:
                 del self._lines[member]
-            self._metrics.lines.set(len(self._lines))
+            self._metrics.lines.dec()
 
         line = Line(connection, sign)
         if (older := self._lines.get(member)) is not None:
             older.abort()
         self._lines[member] = line
-        self._metrics.lines.set(len(self._lines))
+        self._metrics.lines.inc()
         line.closed.add_done_callback(forget)
         return line
 

@@ -63,7 +63,7 @@ def answer(pod: Pod) -> int:
 def cut_lines(pod: Pod) -> None:
     """Its way to other pods, not that to the API server."""
     assert pod.program.process is not None
-    pod.scene.internet._programs[pod.program.process].cut = lambda: True
+    pod.scene.internet._programs[pod.program.process].cut = lambda _: True
 
 
 @played
@@ -150,6 +150,38 @@ async def test_who_loses_line_and_watch_at_once_answers_in_time(scene: Scene) ->
     await scene.until(lambda: doubts(pods[0]) == name(lost), "rank 0's doubt", DOUBT + SOON)
     ask(scene, pods, 1, pods[0], lost)
     await scene.until(lambda: answer(lost) == 1, "the answer", PROOF)
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_who_is_lost_with_what_ended_the_round_is_doubted_while_the_next_forms(lost: int) -> None:
+    """Training processes notice at once that a node is gone, and end the round before the silence is one."""
+
+    async def play(scene: Scene) -> None:
+        pods = await in_round(scene)
+        pods[lost].network.partition()
+        scene.tell("Forming", 2, *pods, challenge={})
+        others = [pod for pod in pods if pod is not pods[lost]]
+        first = others if lost == 0 else others[:1]
+        await scene.until(lambda: all(doubts(pod) == name(pods[lost]) for pod in first), "the doubt", DOUBT + SOON)
+        await asyncio.sleep(60)
+        assert [doubts(pod) for pod in others[len(first) :]] == [""] * (3 - len(first))
+
+    Scene().run(play)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_round_that_ends_before_its_lines_stand_makes_no_doubt(seconds: float) -> None:
+    async def play(scene: Scene) -> None:
+        pods = await in_round(scene)
+        scene.tell("Forming", 2, *pods, challenge={})
+        await asyncio.sleep(0.5)
+        scene.tell("Formed", 2, *pods, challenge={})
+        await asyncio.sleep(seconds)
+        scene.tell("Forming", 3, *pods, challenge={})
+        await asyncio.sleep(60)
+        assert [doubts(pod) for pod in pods] == [""] * 4
+
+    Scene().run(play)
 
 
 @pytest.mark.parametrize("left", [slice(0, 1), slice(1, 3)], ids=["who trains alone", "who became a spare"])

@@ -67,6 +67,25 @@ def test_a_line_that_never_comes_up_is_as_one_that_broke() -> None:
     assert watch.doubts() == [2]
 
 
+@pytest.mark.parametrize(("rank", "others"), [(0, (1, 2, 3)), (1, (0,)), (3, (0,))])
+def test_all_are_heard_from_the_first_sign_of_each_until_one_is_silent(rank: int, others: tuple[int, ...]) -> None:
+    watch = Watch(rank)
+    watch.run(2, *others[1:])
+    assert not watch.silences.hears_all(), "nobody would tell of news that the watch misses"
+    watch.run(LOOK_SECONDS, *others)
+    assert watch.silences.hears_all()
+    watch.run(TIMES.doubt, *others[1:])
+    assert not watch.silences.hears_all()
+
+
+def test_who_doubts_later_is_not_sure_of_a_silent_line_before() -> None:
+    watch = Watch(rank=40, workers=64)
+    watch.run(10, 0)
+    watch.asked(0)
+    watch.run(20)
+    assert (watch.doubts(), watch.silences.hears_all()) == ([], False)
+
+
 def test_a_line_that_lives_again_ends_the_doubt_but_does_not_flap() -> None:
     watch = Watch(rank=0, workers=2)
     watch.run(1, 1)
@@ -172,6 +191,52 @@ def test_a_member_hears_rank_0_only() -> None:
     assert watch.doubts() == []
 
 
+# --- while the next round forms
+
+
+def ended(rank: int, workers: int = 4) -> Watch:
+    """Its round has ended after all lines were heard."""
+    watch = Watch(rank, workers)
+    watch.run(10, *(range(1, workers) if rank == 0 else [0]))
+    watch.silences.end(watch.now)
+    return watch
+
+
+def test_who_fell_silent_with_the_fault_that_ended_the_round_is_doubted() -> None:
+    watch = ended(rank=0)
+    watch.run(TIMES.doubt, 1, 3)
+    assert watch.doubts() == [2]
+
+
+def test_whose_line_had_not_come_up_before_is_not() -> None:
+    """The next look is not due yet when the round ends: who was heard since the last one is among those that are
+    heard."""
+    watch = Watch(rank=0)
+    watch.silences.look_seconds = 1.0
+    watch.now += 1.2
+    watch.silences.heard(of(1), watch.now)
+    watch.silences.end(watch.now)
+    watch.run(60)
+    assert watch.doubts() == [1]
+
+
+@pytest.mark.parametrize(("rank", "says"), [(3, True), (4, False), (1023, False)])
+def test_the_first_ranks_alone_say_that_rank_0_is_silent(rank: int, says: bool) -> None:
+    """Its pod may be gone for good, of which nobody is asked: a thousand would say so, one after the other."""
+    watch = ended(rank, workers=1024)
+    watch.run(60)
+    assert bool(watch.doubts()) is says
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_nobody_tells_then_of_news_that_the_watch_misses(rank: int) -> None:
+    watch = ended(rank)
+    watch.run(LOOK_SECONDS, *((1, 2, 3) if rank == 0 else (0,)))
+    assert not watch.silences.hears_all()
+    watch.run(60)
+    assert watch.misses == 0
+
+
 # --- a connection to the API server that has fallen silent as well
 
 
@@ -207,8 +272,25 @@ def standing(me: int, **status: object) -> Standing:
 
 def test_the_round_that_stands_has_lines() -> None:
     members = Members(map(of, range(3)))
-    assert group_of(standing(1)) == Group(3, 1, members, "10.0.0.7:29402/00")
-    assert group_of(standing(1, phase="Closed", outcome="Closed")) is not None
+    assert group_of(standing(1), None) == Group(3, 1, members, "10.0.0.7:29402/00")
+    assert group_of(standing(1, phase="Closed", outcome="Closed"), None) is not None
+
+
+def test_the_last_one_keeps_them_while_the_next_forms() -> None:
+    before = group_of(standing(1), None)
+    assert before is not None
+    assert group_of(standing(1, phase="Forming", round=4, store=None), before) == before
+    assert group_of(standing(1, round=4), before) == before._replace(round=4)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"round": 5}, {"round": 4, "challenge": None}, {"round": 4, "phase": "Formed", "participants": "0/a.0"}],
+    ids=["one between was not seen", "an operator that does not challenge", "without this worker"],
+)
+def test_the_last_one_keeps_them_no_longer(status: dict[str, object]) -> None:
+    before = group_of(standing(1), None)
+    assert group_of(standing(1, **{"phase": "Forming"} | status), before) is None
 
 
 @pytest.mark.parametrize(
@@ -217,11 +299,11 @@ def test_the_round_that_stands_has_lines() -> None:
     ids=["no round", "alone", "without this worker", "an operator that does not challenge"],
 )
 def test_no_lines(status: dict[str, object]) -> None:
-    assert group_of(standing(0, **status)) is None
+    assert group_of(standing(0, **status), None) is None
 
 
 def test_a_job_that_is_not_known_has_no_lines() -> None:
-    assert group_of(standing(0)._replace(job=None)) is None
+    assert group_of(standing(0)._replace(job=None), None) is None
 
 
 def test_the_challenge_that_asks_this_worker() -> None:

@@ -90,10 +90,33 @@ async def test_the_watch_is_calm_while_lines_are_heard(world: World) -> None:
     await until(lambda: not one.sidecar.watch._calm)
 
 
-async def test_the_end_of_the_round_closes_it(formed: World) -> None:
+async def test_after_rank_0_has_finished_nobody_tells_of_news_that_the_watch_misses(formed: World) -> None:
+    zero, one = formed.workers
+    await until(lambda: one.sidecar.watch._calm)
+    form(formed, finished=name(zero))
+    zero.stopping.set()
+    await until(lambda: not one.sidecar.watch._calm)
+
+
+async def test_it_lasts_while_the_next_round_forms(formed: World) -> None:
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one, challenge={})
-    await until(lambda: open_lines(zero) == open_lines(one) == 0)
+    await until(lambda: not one.sidecar.watch._calm)
+    assert open_lines(zero) == open_lines(one) == 1
+    zero.stopping.set()
+    await until(lambda: status(formed, one).get("doubts") == name(zero))
+
+
+async def test_one_that_breaks_then_is_not_made_anew(formed: World) -> None:
+    zero, one = formed.workers
+    formed.job("Forming", 2, zero, one, challenge={})
+    await until(lambda: not one.sidecar.watch._calm)
+    round = one.sidecar.lines._round
+    assert round is not None
+    next(iter(round._lines.values())).abort()
+    await until(lambda: round.calling is not None and round.calling.done())
+    await until(lambda: status(formed, zero).get("doubts") == name(one))
+    assert open_lines(one) == 0
 
 
 async def test_the_next_round_has_its_own(formed: World) -> None:
@@ -101,6 +124,19 @@ async def test_the_next_round_has_its_own(formed: World) -> None:
     old = zero.sidecar.lines._round
     form(formed, 2)
     await until(lambda: zero.sidecar.lines._round is not old and open_lines(zero) == open_lines(one) == 1)
+
+
+async def test_the_last_rounds_lines_are_closed_as_its_own_are_made(formed: World) -> None:
+    """In no round's way; rank 0 closes what is left."""
+    zero, one = formed.workers
+    old, of_zero = one.sidecar.lines._round, zero.sidecar.lines._round
+    assert old is not None
+    assert of_zero is not None
+    assert QUICK.earliest <= old.closing_seconds() <= QUICK.latest == of_zero.closing_seconds()
+    [line] = old._lines.values()
+    form(formed, 2)
+    await until(lambda: line.closed.done() and open_lines(zero) == open_lines(one) == 1)
+    await until(lambda: not (zero.sidecar.lines._past or one.sidecar.lines._past))
 
 
 async def test_an_operator_that_does_not_challenge_has_none(formed: World) -> None:
