@@ -24,7 +24,7 @@ WATCH_SECONDS = 2.0
 
 @click.command()
 @click.argument("job", required=False, shell_complete=complete_job)
-@click.option("-w", "--watch", is_flag=True, help="Go on showing it, with the rate of steps, until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="Go on showing it, with rank 0's rate of steps, until interrupted.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Without JOB: the jobs of all namespaces.")
 @connected()
 def status(session: Session, job: str | None, watch: bool, everywhere: bool) -> None:

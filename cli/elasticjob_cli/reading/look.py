@@ -17,7 +17,7 @@ from elasticjob.pods import pod_key_of
 from elasticjob.rendezvous import Clocks, roster_of
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.roster import has_joined
-from elasticjob.rendezvous.sizes import min_members
+from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.scene import Scene
@@ -111,6 +111,15 @@ class Look:
         """All wanted workers train, and their pods are there."""
         wanted = self.spec.replicas - len(self.status.rendezvous.finished)
         return self.is_formed and self.status.rendezvous.world_size >= wanted and (self.is_blind or not self.missing)
+
+    @property
+    def awaited_size(self) -> int | None:
+        """The next larger size, where the newcomers are too few for it and `spec.sizes` allows none between."""
+        bounds, state = rendezvous_spec(self.spec), state_of(self.status, NO_CLOCKS)
+        members = len(state.participants)
+        if state.done or largest_size(bounds, state, members + len(self.newcomers)) > members:
+            return None
+        return min((size for size in bounds.sizes if size > members), default=None)
 
     @property
     def silence(self) -> float:

@@ -21,8 +21,8 @@ DOING = {
 @dataclass(frozen=True, slots=True)
 class Member:
     """`spare`: it has no rank, and takes that of a worker that is lost. `rate`: steps a second, None where it is not
-    known; `waits`: the share of its time that its script waits for others, as that reports; `seconds`: of its pod's
-    life."""
+    known, as of ranks other than 0, whose steps are minutes old; `waits`: the share of its time that its script waits
+    for others, as that reports; `seconds`: of its pod's life."""
 
     rank: int | None
     spare: bool
@@ -100,7 +100,7 @@ def _row(worker: WorkerView, look: Look, rates: Mapping[str, float]) -> Member:
         pod=worker.name,
         node=worker.node,
         step=_step(worker),
-        rate=rates.get(worker.name),
+        rate=rates.get(worker.name) if worker.rank == 0 else None,
         waits=worker.record.status.waits if worker.record else None,
         seconds=seconds_between(worker.made, look.scene.now),
         state=_state(worker, look),
@@ -108,9 +108,10 @@ def _row(worker: WorkerView, look: Look, rates: Mapping[str, float]) -> Member:
 
 
 def _stalls(worker: WorkerView, look: Look) -> str:
+    """Where the training hangs also of a worker whose script never reports."""
     stall = worker.record.status.stall if worker.record else None
-    agreed = look.status.rendezvous
-    if stall is None or not stall.stalled or not stall.round == agreed.stalled == agreed.round:
+    agreed, hangs = look.status.rendezvous, look.message_of("Progressing", "False") is not None
+    if stall is None or not stall.round == agreed.stalled == agreed.round or not (stall.stalled or hangs):
         return ""
     doing = DOING.get(stall.process) if stall.process else None
     return "takes no steps" + (f": its process {doing}" if doing else "")

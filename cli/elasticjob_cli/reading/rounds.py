@@ -100,9 +100,9 @@ def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:
     if record.round == 1:
         return "it is the first"
     if record.counted:
-        return "the training itself failed"
+        return "it counts as a failure"
     explains = _explaining(record, events) if record.cause in TRAININGS_OWN else None
-    return f"the loss explains it: {explains}" if explains else "it is no failure of the training"
+    return f"the loss explains it: {explains}" if explains else "it does not count as a failure"
 
 
 def _explaining(record: RoundRecord, events: Iterable[Object]) -> str | None:

@@ -123,8 +123,10 @@ def _next(look: Look, found: tuple[Finding, ...]) -> str:
 def _next_round(look: Look) -> str:
     newcomers = [worker.index for worker in look.newcomers]
     wait = "has joined and waits" if len(newcomers) == 1 else "have joined and wait"
-    told = f"{names(newcomers).capitalize()} {wait} for the next round, which is opened"
-    return f"{told} {_left(look, look.newcomers, 1)}."
+    told = f"{names(newcomers).capitalize()} {wait} for the next round, which"
+    if look.awaited_size:
+        return f"{told} needs {look.awaited_size} workers: spec.sizes allows none between."
+    return f"{told} is opened {_left(look, look.newcomers, 1)}."
 
 
 def _when(look: Look, found: tuple[Finding, ...]) -> str:

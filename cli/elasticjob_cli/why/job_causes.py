@@ -11,6 +11,12 @@ ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a s
 REFUSAL = re.compile(r"a pod cannot be made: (.+?)(?=; workers? \d|$)")
 # how the API server's authorization refuses; an admission plug-in's sentence has another form
 NO_RIGHT = re.compile(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"')
+# what of a gang's quota does not come by itself
+GANG_FAULT = re.compile(
+    r"spec\.quotaAdmission is Gang, and |there is no WorkloadPriorityClass |that is not this job's|Kueue has refused |"
+    r"Queue \S+ (doesn't exist|is inactive)"
+)
+DRAINING = re.compile(r"; (workers? [^;:]*: its node \S+ is about to go \([^)]*\))")
 ACCESS = re.compile(r"^the (ServiceAccount|Role|RoleBinding|NetworkPolicy) ")
 
 
@@ -86,6 +92,12 @@ def gang_waits(look: Look) -> str | None:
     return found.message.removeprefix(f"round {agreed.round} of {len(agreed.participants)}: {agreed.reason}; ")
 
 
+def gang_refused(look: Look) -> str | None:
+    """What the operator tells of it that somebody has to mend."""
+    told = gang_waits(look)
+    return told if told and GANG_FAULT.search(told) else None
+
+
 def access_refused(look: Look) -> str | None:
     refusal = _refusal(look)
     return refusal if refusal and ACCESS.search(refusal) else None
@@ -113,6 +125,11 @@ def storeless_rank_0(look: Look) -> str | None:
 
 def no_steps(look: Look) -> str | None:
     return look.message_of("Progressing", "False") if look.is_formed else None
+
+
+def node_draining(look: Look) -> str | None:
+    found = DRAINING.search(look.message_of("Rendezvoused", "True") or "")
+    return found[1] if found and look.is_formed else None
 
 
 def _refusal(look: Look) -> str | None:

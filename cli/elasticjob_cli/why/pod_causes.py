@@ -19,6 +19,7 @@ from elasticjob.pods import (
     ended,
     has_started,
     init_containers,
+    kept_off,
     waiting,
     waits_for,
 )
@@ -36,6 +37,7 @@ NO_ENTRY = re.compile(
     re.IGNORECASE,
 )
 BACK_OFF = re.compile(r"its pods failed (\d+) times in a row: (.*?)(?:; each next pod|$)")
+NAMED = 3
 STORELESS = "did not serve the round's store"
 
 
@@ -69,6 +71,11 @@ def queued(worker: WorkerView, look: Look) -> str | None:
     return None if queue is None else f"in the queue {queue}"
 
 
+def queued_twice(worker: WorkerView, look: Look) -> str | None:
+    """The pods of a gang have quota."""
+    return queued(worker, look) if look.spec.admitted_as_gang else None
+
+
 def gated(worker: WorkerView, look: Look) -> str | None:
     if condition(worker.pod or {}, "PodScheduled").get("reason") != "SchedulingGated":
         return None
@@ -91,6 +98,15 @@ def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
             events = events_of(look.scene, "PersistentVolumeClaim", name)
             return said(f"the PersistentVolumeClaim {name} is {phase}", events[-1]["message"] if events else "")
     return told
+
+
+def avoiding(worker: WorkerView, look: Look) -> str | None:
+    """It may not go to nodes on which others have room, perhaps."""
+    told, nodes = _unscheduled(worker.pod), sorted(kept_off(worker.pod or {"metadata": {}}))
+    if told is None or not nodes:
+        return None
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return said(told, f"spec.avoidNodes.required rules out {', '.join(nodes[:NAMED])}{more}")
 
 
 def unschedulable(worker: WorkerView, look: Look) -> str | None:

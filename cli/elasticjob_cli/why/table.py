@@ -32,11 +32,14 @@ class Cause(StrEnum):
     ADMISSION = "AdmissionRefused"
     STORELESS = "StorelessRank0"
     NO_STEPS = "NoSteps"
+    NODE_DRAINING = "NodeDraining"
     INVALID_RECORD = "InvalidRecord"
     BACK_OFF = "PodBackOff"
     NO_POD = "NoPod"
     QUEUED = "QuotaPending"
+    GANG_REFUSED = "GangRefused"
     GANG = "GangPending"
+    QUEUED_TWICE = "QueuedTwice"
     GATED = "SchedulingGated"
     CLAIM = "ClaimNotReady"
     UNSCHEDULABLE = "Unschedulable"
@@ -106,6 +109,12 @@ OF_JOB = (
     JobRow(Cause.TEMPLATE_INVALID, job.template_invalid, "No pod can be made of its template: {said}."),
     JobRow(Cause.SUSPENDED, job.suspended, "It is suspended: {said}.", "`kubectl elasticjob resume` lets it go on."),
     JobRow(
+        Cause.GANG_REFUSED,
+        job.gang_refused,
+        "Kueue does not admit all of it: {said}.",
+        "Somebody has to mend what is named; it is tried again, at the latest after 160 s.",
+    ),
+    JobRow(
         Cause.GANG,
         job.gang_waits,
         "Kueue has not admitted all of it: {said}.",
@@ -142,6 +151,14 @@ OF_JOB = (
         "started anew.",
         covers=False,
     ),
+    JobRow(
+        Cause.NODE_DRAINING,
+        job.node_draining,
+        "A node is about to go: {said}.",
+        "Others start elsewhere and take their places in one planned round; evictions wait for that, for "
+        "drain.graceSeconds at most.",
+        covers=False,
+    ),
 )
 
 OF_WORKER = (
@@ -149,7 +166,7 @@ OF_WORKER = (
         Cause.INVALID_RECORD,
         pod.invalid_record,
         "whose ElasticWorker{s} make{v} no sense: {said}",
-        "The worker is replaced after workerLostSeconds; see who else writes ElasticWorkers.",
+        "The worker is replaced after 15 s, or workerLostSeconds if that is more; see who else writes ElasticWorkers.",
     ),
     WorkerRow(
         Cause.STORELESS,
@@ -164,6 +181,14 @@ OF_WORKER = (
         "Each next pod is made later, at most 300 s after the last.",
     ),
     WorkerRow(Cause.NO_POD, pod.no_pod, "which {have} no pod yet: {said}"),
+    WorkerRow(
+        Cause.QUEUED_TWICE,
+        pod.queued_twice,
+        "which Kueue holds back though the gang has quota: {said}",
+        "Name that LocalQueue otherwise if it is default, as it takes all pods of its namespace; or use "
+        "`quotaAdmission: Pods`.",
+        stuck=True,
+    ),
     WorkerRow(
         Cause.QUEUED,
         pod.queued,
@@ -183,6 +208,13 @@ OF_WORKER = (
         pod.claim_not_ready,
         "whose pod{s} {wait} for a volume: {said}",
         "Make the PersistentVolumeClaim, or see `kubectl describe pvc` for why it is not bound.",
+        stuck=True,
+    ),
+    WorkerRow(
+        Cause.UNSCHEDULABLE,
+        pod.avoiding,
+        "whose pod{s} {be} pending and kept off nodes: {said}",
+        "Make room on other nodes or add some, or take `avoidNodes.required` back.",
         stuck=True,
     ),
     WorkerRow(

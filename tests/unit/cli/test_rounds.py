@@ -83,11 +83,13 @@ def last_round(*events: Object, **more: object) -> Round:
 @pytest.mark.parametrize(
     ("cause", "counted", "loss", "why"),
     [
-        ("WorkerFailed", True, "PodFailed", "the training itself failed"),
+        ("WorkerFailed", True, "PodFailed", "it counts as a failure"),
         ("WorkerFailed", False, "NoAnswer", "the loss explains it: worker 0 lost"),
         ("TrainerHung", False, "PodDeleted", "the loss explains it: worker 0 lost"),
-        ("PodFailed", False, "PodFailed", "it is no failure of the training"),
-        ("PodDeleted", False, "PodDeleted", "it is no failure of the training"),
+        ("PodFailed", False, "PodFailed", "it does not count as a failure"),
+        ("PodDeleted", True, "PodDeleted", "it counts as a failure"),
+        ("WorkerFailed", False, "PodFailed", "it does not count as a failure"),
+        ("PodDeleted", False, "PodDeleted", "it does not count as a failure"),
     ],
 )
 def test_whether_a_failure_counted_and_why(cause: str, counted: bool, loss: str, why: str) -> None:
@@ -96,7 +98,7 @@ def test_whether_a_failure_counted_and_why(cause: str, counted: bool, loss: str,
 
 
 def test_a_loss_of_another_time_explains_nothing() -> None:
-    assert last_round(lost("NoAnswer", 300), cause="WorkerFailed").why == "it is no failure of the training"
+    assert last_round(lost("NoAnswer", 300), cause="WorkerFailed").why == "it does not count as a failure"
 
 
 def test_an_older_operator_has_sentences_only() -> None:
@@ -117,10 +119,12 @@ def test_members_are_in_rank_order_and_others_after_them() -> None:
 STALLED = {"round": 4, "stalled": True, "step": 7}
 
 
-def stalling(stall: Object, **rendezvous: object) -> Look:
-    """Worker 1 says that of itself."""
+def stalling(stall: Object, *, hangs: bool = False, **rendezvous: object) -> Look:
+    """Worker 1 says that of itself; `hangs`: the operator says it of the training."""
     said = record(1, joins(3), step=3, waits=0.031, stall=stall)
     whole = formed([0, 1], rendezvous={"stalled": 4, **rendezvous})
+    if hangs:
+        whole.scene.job["status"]["conditions"].append(condition("Progressing", "False", 5))
     return look(replace(whole.scene, records=(whole.scene.records[0], said)))
 
 
@@ -136,6 +140,20 @@ def stalling(stall: Object, **rendezvous: object) -> Look:
 )
 def test_who_takes_no_steps_and_what_its_process_does(stall: Object, state: str) -> None:
     assert [one.state for one in members_of(stalling(stall), {})] == ["trains", state]
+
+
+@pytest.mark.parametrize(
+    ("stall", "state"),
+    [
+        ({"process": "Stopped"}, "takes no steps: its process is stopped"),
+        ({}, "takes no steps"),
+        ({"round": 3, "process": "Stopped"}, "trains"),
+    ],
+)
+def test_of_one_that_never_reports_it_is_said_once_the_training_hangs(stall: Object, state: str) -> None:
+    silent = {"round": 4, "stalled": False} | stall
+    assert members_of(stalling(silent, hangs=True), {})[1].state == state
+    assert members_of(stalling(silent), {})[1].state == "trains"
 
 
 def test_nobody_is_said_to_hang_where_the_operator_does_not_ask() -> None:
@@ -201,6 +219,11 @@ def test_a_rate_lies_between_two_steps_and_falls_while_no_other_comes() -> None:
     ]
     rates.note({"a": 7}, NOW + timedelta(seconds=26))
     assert rates.rates(NOW + timedelta(seconds=27)) == {}
+
+
+def test_only_rank_0_has_a_rate_as_the_others_steps_are_minutes_old() -> None:
+    rates = {"digits-0-0": 2.0, "digits-1-0": 0.01}
+    assert [one.rate for one in members_of(formed([0, 1]), rates)] == [2.0, None]
 
 
 def test_status_shows_it_all_on_plain_lines() -> None:

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from elasticjob.objects import Object
+from elasticjob.pods import KEPT_OFF
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader
 from elasticjob_cli.why.answer import answer
 from elasticjob_cli.why.table import Cause
+from elasticjob_operator.actions.gang import NO_KUEUE, NO_RIGHT
+from elasticjob_operator.actions.gang import REFUSED as KUEUE_REFUSED
 from support.cli_jobs import NOW, ago, condition, formed, forming, joins, pod, record, scene
 
 LEASE = "elasticjob-system/elasticjob-operator"
@@ -58,6 +61,17 @@ def test_the_issues_example() -> None:
         "worker 3, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, or ask for less in "
         "the template. It goes on with 3 of 4 now, as nobody else is on the way."
     )
+
+
+def test_what_keeps_off_nodes_is_told_which_and_what_helps() -> None:
+    waits = unscheduled(1, "0/3 nodes are available")
+    waits["metadata"]["annotations"] = {KEPT_OFF: "node-b,node-a"}
+    seen = forming(joined=[0], last=[0, 1], pods=[waits])
+    assert causes(seen) == [Cause.UNSCHEDULABLE]
+    assert (
+        "worker 1, whose pod is pending and kept off nodes: 0/3 nodes are available: spec.avoidNodes.required rules "
+        "out node-a, node-b. Make room on other nodes or add some, or take `avoidNodes.required` back."
+    ) in answer(seen).paragraph
 
 
 def test_a_last_call_is_told_though_nobody_knows_since_when_it_runs() -> None:
@@ -143,11 +157,29 @@ def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:
             formed([0, 1], spec={"replicas": 4}, pods=[pod(2)], records=[record(2, joins(4), asked=10)]),
             "Worker 2 has joined and waits for the next round, which is opened in 20 s at the latest.",
         ),
+        (
+            formed(
+                [0, 1],
+                spec={"replicas": 4, "sizes": {"step": 2}},
+                pods=[pod(2)],
+                records=[record(2, joins(4), asked=10)],
+            ),
+            "Worker 2 has joined and waits for the next round, which needs 4 workers: spec.sizes allows none between.",
+        ),
     ],
-    ids=["too few", "last call", "all stuck", "members stop", "newcomer"],
+    ids=["too few", "last call", "all stuck", "members stop", "newcomer", "size"],
 )
 def test_what_follows(seen: Look, follows: str) -> None:
     assert answer(seen).paragraph.endswith(follows)
+
+
+def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
+    """In the operator's words: this tool reads no nodes."""
+    going = "worker 1: its node b is about to go (node.kubernetes.io/unschedulable)"
+    told = f"round 4 of 2: x; worker 7: no image: try another; {going}; another starts elsewhere and takes its place"
+    reply = answer(formed([0, 1], conditions=[condition("Rendezvoused", "True", 30, told)]))
+    assert [(one.cause, one.said) for one in reply.findings] == [(Cause.NODE_DRAINING, going)]
+    assert f"A node is about to go: {going}. Others start elsewhere " in reply.paragraph
 
 
 def test_the_last_call_runs_from_the_worker_that_completed_the_minimum() -> None:
@@ -371,6 +403,35 @@ def test_a_gang_without_quota_waits_for_no_worker() -> None:
     reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(NO_QUOTA)))
     assert [one.cause for one in reply.findings] == [Cause.GANG]
     assert f"Kueue has not admitted all of it: {NO_QUOTA}. It goes on by itself when" in reply.paragraph
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        NO_KUEUE,
+        NO_RIGHT,
+        f"{KUEUE_REFUSED}Admission check(s): machines, were rejected; it asks again within 160 s",
+        "Kueue's Workloads: there is no WorkloadPriorityClass high: make it, or change the job's label",
+        "Kueue's Workloads: there is a Workload digits-0 that is not this job's: delete it, or wait until it is gone",
+        "in the queue gpus: LocalQueue gpus doesn't exist",
+        "in the queue gpus: ClusterQueue gpus is inactive",
+    ],
+)
+def test_a_gang_that_somebody_has_to_help_is_no_gang_that_waits(why: str) -> None:
+    told = f"4 workers wait for quota (at least 2 must have it): {why}"
+    reply = answer(forming(last=(), rendezvous={"round": 1, "reason": ""}, **gang(told)))
+    assert [one.cause for one in reply.findings] == [Cause.GANG_REFUSED]
+    assert f"Kueue does not admit all of it: {told}. Somebody has to mend what is named" in reply.paragraph
+
+
+def test_of_a_gangs_pod_that_kueue_holds_back_it_is_told_that_it_should_not() -> None:
+    held = pod(0, since=None, phase="Pending")
+    held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    held["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "default"}
+    told = gang("0 of 2 workers have joined", reason="SchedulingGated")
+    reply = answer(forming(joined=[1], last=(0, 1), pods=[held], **told))
+    assert Cause.QUEUED_TWICE in [one.cause for one in reply.findings]
+    assert "which Kueue holds back though the gang has quota: in the queue default. Name that" in reply.paragraph
 
 
 def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:

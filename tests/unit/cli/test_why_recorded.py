@@ -75,7 +75,10 @@ ON_PAPER = {
     Cause.SILENT,
     Cause.STOPPING,
     Cause.NO_STEPS,
+    Cause.GANG_REFUSED,
+    Cause.NODE_DRAINING,
     Cause.GANG,
+    Cause.QUEUED_TWICE,
 }
 
 

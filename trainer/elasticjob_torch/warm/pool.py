@@ -52,7 +52,7 @@ class Pool:
         self._handed: dict[int, ParkedProcess] = {}
         self._starts: dict[int, Start] = {}
         self._bytes = _GUESSED_BYTES
-        self._told_of_room = False
+        self._lacks_room = False
         self._told_of_nothing = False
         self._off = ""
         self._changed = time.monotonic()
@@ -73,6 +73,7 @@ class Pool:
     def tell(self, on_learned: Callable[[list[str]], bool]) -> None:
         """Have it called, in the pool's thread, with what process 0 imports, when that is new and complete for now.
 
+        It is complete when a parked process has been through it: only then is it known how much of it others can do.
         What it does not take, by returning False, it is told again later.
         """
         self._on_learned = on_learned
@@ -272,14 +273,22 @@ class Pool:
         if self._on_learned is None or time.monotonic() < self._tell_from:
             return
         with self._lock:
-            is_quiet = time.monotonic() - self._changed >= _QUIET_SECONDS
-            names = self._learned.shared() if is_quiet else self._told
+            names = self._learned.shared() if self._is_complete() else self._told
         if names == self._told:
             return
         if self._on_learned(names):
             self._told = names
         else:
             self._tell_from = time.monotonic() + _AGAIN_SECONDS
+
+    def _is_complete(self) -> bool:
+        """Say whether nothing more of what process 0 imports is to be found out for now."""
+        if time.monotonic() - self._changed < _QUIET_SECONDS:
+            return False
+        parked = self._parked.get(0)
+        if parked is None:
+            return bool(self._off) or self._lacks_room  # else one is to come
+        return parked.modules > 0 and parked.imports == self._learned.imports(0)
 
     def _refill(self) -> None:
         if time.monotonic() - self._changed < _QUIET_SECONDS:
@@ -317,10 +326,10 @@ class Pool:
         """Say whether one more has room, beside what those will take that import yet."""
         free, importing = room.free_bytes(), self._importing()
         if free is None or free >= self._bytes * (1 + importing):
-            self._told_of_room = False
+            self._lacks_room = False
             return True
-        if not importing and not self._told_of_room:
-            self._told_of_room = True
+        if not importing and not self._lacks_room:
+            self._lacks_room = True
             log.info(
                 "processes start in the ordinary way: a parked one needs %d MiB, this container has room for %d",
                 self._bytes >> 20,
