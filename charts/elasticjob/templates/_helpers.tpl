@@ -66,7 +66,16 @@ tolerations:
 {{/* Image reference: (list . .Values.image.operator) */}}
 {{- define "elasticjob.image" -}}
 {{- $root := index . 0 -}}{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
 {{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether nodes are watched: "true" or nothing. By default they are, also where values of an earlier release lack it. */}}
+{{- define "elasticjob.watchesNodes" -}}
+{{- if ne (toString (.Values.nodes).watch) "false" }}true{{ end -}}
 {{- end -}}
 
 {{/* Who the operator's roles are bound to. */}}
