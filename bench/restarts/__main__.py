@@ -1,7 +1,7 @@
 """`python -m restarts`: measures, prints the table, writes build/bench-restart.json after each run.
 
-The sides follow each other, each with a job of its own; those with a spare have the one cause that it is for. An
-interrupt (Ctrl-C) ends it with the table of what was measured by then.
+The sides follow each other, each with a job of its own; `causes` says what happens to which. An interrupt (Ctrl-C) ends
+it with the table of what was measured by then.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import pytest
 from cluster_rounds.digits import ENV, Training, new_training
 
 from e2e.kube import wait_until
-from restarts.causes import CAUSES, Cause
+from restarts.causes import Cause, causes_of
 from restarts.parts import Restart, new_group, restart
 from restarts.table import Row, table, write
 
@@ -85,16 +85,17 @@ class Jobs:
 def measure(training: Training, cause: Cause, deadline: float) -> Restart | None:
     """One run; none if the new group took no step before the deadline."""
     before = [pod["metadata"]["name"] for pod in training.pods()]
-    struck = cause.strike(training)
+    with ExitStack() as undo:
+        struck = cause.strike(training, undo)
 
-    def trains() -> bool:
-        training.read()
-        return new_group(training.logs(), cause.after, struck.at) is not None
+        def trains() -> bool:
+            training.read()
+            return new_group(training.logs(), cause.after, struck.at) is not None
 
-    try:
-        wait_until(f"a new group of {cause.after} to train", trains, struck.at + deadline - time.time())
-    except pytest.fail.Exception:
-        return None
+        try:
+            wait_until(f"a new group of {cause.after} to train", trains, struck.at + deadline - time.time())
+        except pytest.fail.Exception:
+            return None
     logs = training.logs()
     group = new_group(logs, cause.after, struck.at)
     assert group is not None
@@ -104,11 +105,14 @@ def measure(training: Training, cause: Cause, deadline: float) -> Restart | None
 
 def runs_of(jobs: Jobs, row: Row, title: str) -> Restart | None:
     """One run of a row, and what is said of it. Raises what `TROUBLES` lists."""
-    cause = CAUSES[row.cause]
+    cause = causes_of(row.side)[row.cause]
+    if cause.alone:
+        jobs.drop()
     found = measure(jobs.with_workers(cause.before), cause, row.deadline)
+    if cause.alone or found is None:
+        jobs.drop()
     if found is None:
         say(f"{title}: no first step within {row.deadline:g} s")
-        jobs.drop()
         return None
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in found.parts.items())
     join = f", {found.from_join:.2f} s from the join" if found.from_join is not None else ""
@@ -151,14 +155,11 @@ def main() -> None:
         "--deadline", type=float, default=DEADLINE, metavar="SECONDS", help="for the new group's first step"
     )
     given = parser.parse_args()
-    rows = [
-        Row(cause, side, given.deadline)
-        for side in SIDES
-        for cause in (["pod-deleted"] if side.endswith("spare") else CAUSES)
-        if given.k in f"{side} {cause}"
-    ]
+    every = [Row(cause, side, given.deadline) for side in SIDES for cause in causes_of(side)]
+    rows = [row for row in every if given.k in f"{row.side} {row.cause}"]
     if not rows:
-        parser.error(f"-k: nothing has {given.k!r} in it; sides are {', '.join(SIDES)}, causes {', '.join(CAUSES)}")
+        known = ", ".join(f"'{row.side} {row.cause}'" for row in every)
+        parser.error(f"-k: nothing has {given.k!r} in it; there are {known}")
     try:
         for side in SIDES:
             c10d = side.startswith("c10d") and given.c10d_runs is not None

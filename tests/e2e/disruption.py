@@ -39,11 +39,8 @@ def wake_container(pod: Object, name: str) -> None:
 def stop_container(pod: Object, name: str, seconds: float) -> float:
     """Its first process stands still for so long. Returns for how long it did, by the node's clock. The node wakes it:
     a command from here may be late."""
-    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
-    find = f"ctr --namespace k8s.io task ls | awk '$1 == \"{container}\" {{print $2}}'"
-    stop = f"date +%s.%N; kill -STOP $pid; sleep {seconds:.2f}; kill -CONT $pid; date +%s.%N"
-    said = succeed("docker", "exec", pod["spec"]["nodeName"], "sh", "-c", f'pid=$({find}); [ "$pid" ] && {{ {stop}; }}')
-    began, ended = map(float, said.split())
+    stop = f"date +%s.%N; kill -STOP $first; sleep {seconds:.2f}; kill -CONT $first; date +%s.%N"
+    began, ended = map(float, from_its_node(pod, name, stop).split())
     return ended - began
 
 
@@ -58,14 +55,22 @@ def signal_command(pod: Object, name: str, signal: str) -> list[str]:
     return ["docker", "exec", pod["spec"]["nodeName"], *kill]
 
 
-def kill_worker_process(namespace: Namespace, pod: Object, container: str, signal: str = "KILL") -> float:
+def signal_worker_process(pod: Object, container: str, signal: str = "KILL") -> float:
     """kill -9 of the training process, or another signal; return the moment, in seconds since the epoch.
 
     It is the oldest child of the container's first process, torchrun: younger ones wait to become the next.
     """
-    oldest = "$(cat /proc/1/task/*/children | tr ' ' '\\n' | sort --numeric-sort | grep --max-count=1 .)"
-    command = ["sh", "-c", f"date +%s.%N; kill -{signal} {oldest}"]
-    return float(namespace.kubectl("exec", pod["metadata"]["name"], "--container", container, "--", *command))
+    oldest = "$(cat /proc/$first/task/*/children | tr ' ' '\\n' | sort --numeric-sort | grep --max-count=1 .)"
+    return float(from_its_node(pod, container, f"date +%s.%N; kill -{signal} {oldest}"))
+
+
+def from_its_node(pod: Object, container: str, script: str) -> str:
+    """The output of a shell script on a container's node, to which $first is the container's first process. A shell in
+    the container would end with that."""
+    task = container_status(pod, container)["containerID"].removeprefix("containerd://")
+    find = f"ctr --namespace k8s.io task ls | awk '$1 == \"{task}\" {{print $2}}'"
+    node = pod["spec"]["nodeName"]
+    return succeed("docker", "exec", node, "sh", "-c", f'first=$({find}); [ "$first" ] && {{ {script}; }}')
 
 
 def worker_nodes() -> list[str]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from e2e.disruption import kill_container, kill_worker_process
+from e2e.disruption import kill_container, signal_worker_process
 from e2e.history import violations
 from e2e.job import SIDECAR, TRAINER, Job
 from e2e.kube import Namespace, Object
@@ -60,7 +60,7 @@ class Soak:
             "force-delete": self._force_delete,
             "kill agent": lambda pod: kill_container(pod, TRAINER),
             "kill sidecar": lambda pod: kill_container(pod, SIDECAR),
-            "kill process": lambda pod: kill_worker_process(self.job.namespace, pod, TRAINER),
+            "kill process": lambda pod: signal_worker_process(pod, TRAINER),
         }
         name = self.choice.choice(["scale", "scale", *NOTES, *actions])
         if name == "scale":

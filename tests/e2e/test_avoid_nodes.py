@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from e2e.disruption import kill_worker_process
+from e2e.disruption import signal_worker_process
 from e2e.job import AGENT, TOLD_SECONDS, TRAINER, Job, status_of
 from e2e.kube import Object, wait_until
 
@@ -21,7 +21,7 @@ def test_a_replacement_runs_elsewhere_and_the_node_is_forgotten_in_time(job: Job
     first = job.wait_for_round(2)
     lost = job.member_pods()[1]
     node, index = lost["spec"]["nodeName"], first.members[1]
-    kill_worker_process(job.namespace, lost, TRAINER)
+    signal_worker_process(lost, TRAINER)
 
     noted = wait_until("the node to be avoided", lambda: avoided(job), TOLD_SECONDS, job.summary)
     assert (noted["node"], noted["failures"], noted["pod"]) == (node, 1, lost["metadata"]["name"])
@@ -43,7 +43,7 @@ def test_where_other_nodes_are_required_a_pod_waits_for_one_and_is_made_anew_whe
     job.apply(replicas=1, avoidNodes=avoid, trainer=TRAINER_THAT_FAILS_ITS_POD)
     first = job.wait_for_round(1)
     lost = job.member_pods()[0]
-    kill_worker_process(job.namespace, lost, TRAINER)
+    signal_worker_process(lost, TRAINER)
 
     said = f"spec.avoidNodes.required keeps it off {lost['spec']['nodeName']}"
     wait_until("the nodes to be told", lambda: said in " ".join(told(job)), TOLD_SECONDS, job.summary)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from e2e.disruption import kill_worker_process
+from e2e.disruption import signal_worker_process
 from e2e.job import TOLD_SECONDS, TRAINER, Job, Round
 from e2e.kube import CACHE, Object, wait_until
 
@@ -20,7 +20,7 @@ def test_a_stopped_process_is_named_and_the_round_is_started_again(job: Job) -> 
     first = job.wait_for_round(WORKERS)
     before = job.wait_for_training(WORKERS)
     pods = job.member_pods()
-    kill_worker_process(job.namespace, pods[2], TRAINER, "STOP")
+    signal_worker_process(pods[2], TRAINER, "STOP")
     second = job.wait_for_round(WORKERS, after=first, seconds=HANG_SECONDS)
     named = f"worker {first.members[2]}'s training process is stopped"
     assert second.reason.startswith(f"no member has reported for {DEADLINE} s: {named}")

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from e2e.disruption import freeze_container, kill_worker_process, wake_container
+from e2e.disruption import freeze_container, signal_worker_process, wake_container
 from e2e.job import AGENT, IMAGE, SIDECAR, TRAINER, Job, place
 from e2e.kube import wait_until
 
@@ -40,7 +40,7 @@ def test_pods_that_fail_by_themselves_have_an_end(job: Job) -> None:
 def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(job: Job) -> None:
     job.apply(replicas=2, trainer={"command": ["sh", "-c", f"{shlex.join(AGENT)}; exit 0"]})
     first = job.wait_for_round(2)
-    kill_worker_process(job.namespace, job.pods()[1], TRAINER)
+    signal_worker_process(job.pods()[1], TRAINER)
     new = job.wait_for_round(2, after=first)
     assert (new.number, new.members, new.reason) == (2, (0, 1), "worker 1 left: AgentLost")
     assert job.pods()[1]["metadata"]["name"] == "train-1-1"

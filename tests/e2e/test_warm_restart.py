@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.disruption import kill_worker_process
+from e2e.disruption import signal_worker_process
 from e2e.job import TRAINER, Job, restarts
 from e2e.kube import Object, wait_until
 
@@ -17,7 +17,7 @@ def test_each_change_finds_processes_that_wait_for_it(job: Job) -> None:
 
     pods = wait_for_parked(job)
     before = warm_starts(job, pods)
-    kill_worker_process(job.namespace, pods[1], TRAINER)
+    signal_worker_process(pods[1], TRAINER)
     formed, training = job.wait_for_round(2, after=formed), job.wait_for_training(2, other_than=training)
     assert warm_starts(job, pods) == [starts + 1 for starts in before]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.disruption import container_status, kill_worker_process
+from e2e.disruption import container_status, signal_worker_process
 from e2e.faults.fault import Fault
 from e2e.job import TRAINER, Job, status_of, wall
 from e2e.kube import wait_until
@@ -54,7 +54,7 @@ def test_finish_beside_restart(fault: Fault) -> None:
     job.finish_training()
     wait_until("rank 1 to finish", lambda: finished(job) == [1], 60, job.summary)
     fault.strike(pods[0])
-    kill_worker_process(job.namespace, pods[0], TRAINER)
+    signal_worker_process(pods[0], TRAINER)
     new = job.wait_for_round(1, after=fault.first)
     fault.row.new_round_seconds = fault.entered(new)
     assert new.number == 2

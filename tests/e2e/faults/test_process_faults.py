@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from e2e.disruption import kill_container, kill_worker_process
+from e2e.disruption import kill_container, signal_worker_process
 from e2e.faults.fault import Fault
 from e2e.job import SIDECAR, STARTED_SECONDS, TOLD_SECONDS, TRAINER, restarts
 from e2e.kube import Object, wait_until
@@ -43,7 +43,7 @@ def test_worker_process_killed(fault_of_two: Fault) -> None:
     fault = fault_of_two
     victim = fault.pods[1]
     fault.strike(victim)
-    kill_worker_process(fault.job.namespace, victim, TRAINER)
+    signal_worker_process(victim, TRAINER)
     pods = formed_again(fault)
     assert list(map(restarts, pods)) == list(map(restarts, fault.pods)), "torchrun starts the processes again"
 
