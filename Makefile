@@ -62,7 +62,7 @@ mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each 
 e2e: install-for-tests  ## tests on the cluster (K=expression selects, PROCESSES=3, RECORD=1 notes what each takes)
 	@$(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
 	  $(if $(RECORD),--record-durations) $(select)
-faults: install  ## each fault at its full length, held to its target; writes build/faults.json (K=expression selects)
+faults: install  ## each fault at its full length, told in time; writes build/faults.json (K=expression selects)
 	@$(cluster) $(venv) pytest tests/e2e/faults --whole --faults-json build/faults.json $(select)
 soak: install  ## random faults for SECONDS=600, then the history's invariants and the memory (SEED=0)
 	@$(cluster) $(venv) pytest tests/e2e/soak.py --capture=no --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)

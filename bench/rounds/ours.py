@@ -40,8 +40,8 @@ class OurJob(Group):
         self._pods: dict[str, Child] = {}  # and the process of its sidecar
         self._addresses = addresses
 
-    async def start(self, size: int, spare: int) -> None:
-        """`spare`: how many more workers the job may have."""
+    async def start(self, size: int, spare: int) -> list[str]:
+        """`spare`: how many more workers the job may have. Returns the agents."""
         container = {"name": "trainer", "image": "none", "command": ["torchrun", "train.py"]}
         spec = {
             "replicas": size,
@@ -52,12 +52,12 @@ class OurJob(Group):
         metadata = {"name": self._name}
         body = {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec}
         await self._api.call("POST", JOBS, body)
-        await self._fill(size, self._sidecars)
+        return await self._fill(size, self._sidecars)
 
-    async def scale(self, size: int, sidecars: Child | None = None) -> str:
-        """Returns the name of the newest agent, whose sidecar is ready; `sidecars`: the process of the new ones."""
+    async def scale(self, size: int, sidecars: list[Child] | None = None) -> str:
+        """Returns the name of the newest agent, whose sidecar is ready; `sidecars`: the processes of the new ones."""
         await self._api.patch(f"{JOBS}/{self._name}", {"spec": {"replicas": size}})
-        return (await self._fill(size, [sidecars] if sidecars else self._sidecars))[-1]
+        return (await self._fill(size, sidecars or self._sidecars))[-1]
 
     async def after_the_last_join(self) -> float:
         """Seconds of a round from the last agent's call, when the joins of all others have been written."""

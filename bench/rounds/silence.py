@@ -30,25 +30,29 @@ SETTLE_SECONDS = 10.0  # after the last line and the last write
 @dataclass(slots=True)
 class Row:
     n: int
+    rank: int  # whose sidecar stands still: 0 is heard by all, the others by rank 0 alone
     worker_lost: float  # the default's seconds for doubt and proof
     told_seconds: list[float] = field(default_factory=list)
 
     def __str__(self) -> str:
         told = ", ".join(f"{seconds:.2f}" for seconds in self.told_seconds)
         middle = statistics.median(self.told_seconds)
-        return f"{self.n} workers, workerLostSeconds {self.worker_lost:g}: told after {middle:.2f} s ({told})"
+        who = f"{self.n} workers, workerLostSeconds {self.worker_lost:g}, rank {self.rank} stands still"
+        return f"{who}: told after {middle:.2f} s ({told})"
 
 
-async def measure(api: Api, n: int) -> float:
-    """One job: its round is formed, then the sidecar that has a process of its own is stopped."""
+async def measure(api: Api, n: int, rank: int) -> float:
+    """One job: its round is formed, then the sidecar with a process of its own is stopped: the first or the last."""
     with (
         handler_processes(n) as handlers,
         sidecar_processes(api, n - 1) as sidecars,
         sidecar_processes(api, 1) as [lone],
     ):
-        job = OurJob(api, handlers, sidecars)
-        await job.start(n - 1, spare=1)
-        victim = await job.scale(n, lone)
+        first, rest = ([lone], sidecars) if rank == 0 else (sidecars, [lone])
+        job = OurJob(api, handlers, first)
+        agents = await job.start(1 if rank == 0 else n - 1, spare=n)
+        newest = await job.scale(n, rest)
+        victim = agents[0] if rank == 0 else newest
         await asyncio.to_thread(job.rendezvous)
         await asyncio.sleep(times_of(n, None).latest)
         await job.settled()
@@ -62,12 +66,12 @@ async def measure(api: Api, n: int) -> float:
 
 
 async def run(sizes: Sequence[int], runs: int) -> None:
-    api, rows = Api(), [Row(n, default_worker_lost(n)) for n in sizes]
+    api, rows = Api(), [Row(n, rank, default_worker_lost(n)) for n in sizes for rank in (n - 1, 0)]
     try:
         async with operator(api):
             for row in rows:
                 for _ in range(runs):
-                    row.told_seconds.append(await measure(api, row.n))
+                    row.told_seconds.append(await measure(api, row.n, row.rank))
                     print(row, file=sys.stderr, flush=True)
                 (BUILD / "bench-silence.json").write_text(json.dumps([asdict(one) for one in rows], indent=1))
             print("\n".join(map(str, rows)))

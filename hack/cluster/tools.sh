@@ -24,8 +24,10 @@ has_kubectl() {
   ((${minor:-0} >= 34 && minor <= 36))
 }
 has_prometheus() { has_image "$(image_name prometheus)"; }
-has_prometheus-adapter() { has_image "$(image_name prometheus-adapter)"; }
-has_kueue() { has_image "$(image_name kueue)" && [ -d "$kueue_chart" ]; }
+# one that was made with the program elsewhere does not count
+has_controller() { [ "$(docker image inspect --format '{{.Config.Entrypoint}}' "$(image_name "$1")" 2>/dev/null)" = "[/manager]" ]; }
+has_prometheus-adapter() { has_controller prometheus-adapter; }
+has_kueue() { has_controller kueue && [ -d "$kueue_chart" ]; }
 has_apiserver() { [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ]; }
 
 make_actionlint() { say "tools: building actionlint"; build_programs "$cache/bin" github.com/rhysd/actionlint/cmd/actionlint; }
@@ -96,6 +98,8 @@ make_kueue() { # with its chart, which is in its module too
   rm -rf "$kueue_chart" "$kueue_chart.new"  # what is there, or was left half-way: cp and mv would go into it
   cp -r "$module/charts/kueue" "$kueue_chart.new"
   chmod -R u+w "$kueue_chart.new"  # the module's files are read-only
+  grep -q -- '- /manager$' "$kueue_chart.new/templates/manager/manager.yaml" ||
+    fail "the chart of Kueue calls its program otherwise than controllers/Dockerfile does"
   mv "$kueue_chart.new" "$kueue_chart"
 }
 

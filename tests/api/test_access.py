@@ -112,12 +112,14 @@ async def test_a_running_jobs_role_of_an_earlier_version_is_brought_up_to_date_o
     path = f"{RBAC}/roles/{name}-worker"
     role = plane.request("GET", path)
     older = [{**one, "verbs": [verb for verb in one["verbs"] if verb != "update"]} for one in role["rules"]]
-    plane.request("PUT", path, {**role, "rules": older})
+    meta = {key: value for key, value in role["metadata"].items() if key != "labels"}
+    plane.request("PUT", path, {**role, "rules": older, "metadata": meta})
 
     successor = await confined.lead()
     for _ in range(3):
         await successor.see(name)
-    assert plane.request("GET", path)["rules"] == role["rules"]
+    mended = plane.request("GET", path)
+    assert (mended["rules"], mended["metadata"]["labels"]) == (role["rules"], {"elasticjob.io/job": name})
     written = [one for one in successor.kube.asked if one.endswith(f" {name}-worker") and not one.startswith("GET")]
     assert written == [f"PUT {name}-worker"]
     versions = [one["metadata"]["resourceVersion"] for one in access(plane, name)]

@@ -85,13 +85,13 @@ def test_an_old_crd_becomes_the_charts_and_no_job_is_touched(own_plane: ControlP
     plane.request("DELETE", f"{JOBS}/stays")
 
 
-BOUNDS = {"minLength", "maxLength", "pattern", "format", "maximum", "maxItems", "maxProperties"}
+BOUNDS = {"minLength", "maxLength", "pattern", "format", "minimum", "maximum", "maxItems", "maxProperties"}
 # of which that version knew nothing, and whose rules need the bounds
 LATER = {"podFailurePolicy", "sizes", "rankOrder", "drain", "avoidNodes", "nodeFailures"}
 
 
 def without_bounds(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of a version before there were any but those of numbers, whose counts were larger."""
+    """Of a version before there were these."""
     kept = {key: value for key, value in schema.items() if key not in BOUNDS}
     fields = schema.get("properties", {}).items()
     kept["properties"] = {name: field if name in LATER else without_bounds(field) for name, field in fields}
@@ -125,7 +125,13 @@ def test_what_an_earlier_version_has_stored_can_still_be_changed(own_plane: Cont
         "apiVersion": "elasticjob.io/v1alpha1",
         "kind": "ElasticJob",
         "metadata": {"name": name},
-        "spec": {"replicas": 1, "maxRestarts": 10**12, "ttlSecondsAfterFinished": 10**12, "template": {"spec": {}}},
+        "spec": {
+            "replicas": 1,
+            "maxRestarts": 10**12,
+            "ttlSecondsAfterFinished": 10**12,
+            "rendezvous": {"workerLostSeconds": 1},
+            "template": {"spec": {}},
+        },
     }
     until_taken(plane, "POST", JOBS, body)
     until_taken(plane, "PUT", f"{JOBS}/{name}/status", {**asked_again(plane, f"{JOBS}/{name}"), "status": OF_BEFORE})
@@ -141,7 +147,7 @@ def test_what_an_earlier_version_has_stored_can_still_be_changed(own_plane: Cont
     assert (stored["spec"]["replicas"], stored["status"]) == (2, OF_BEFORE)
     # as the operator does, which reads what is there and makes another of it
     spec, status = ElasticJobSpec.parse(stored["spec"]), ElasticJobStatus.parse(stored["status"])
-    assert spec.max_restarts == 10**12
+    assert (spec.max_restarts, spec.rendezvous.worker_lost_seconds) == (10**12, 1)
     now = status.dump() | {"reason": "", "conditions": [], "history": []}
     plane.request("PUT", f"{JOBS}/{name}/status", {**stored, "status": now})
     plane.request("DELETE", f"{JOBS}/{name}")

@@ -167,6 +167,13 @@ LONG_METRIC = {"m" * (METRIC_NAME_LENGTH + 1): 1.0}
         ),
         (
             "elasticjobs",
+            ("spec", "rendezvous", "workerLostSeconds"),
+            3,
+            "spec.rendezvous.workerLostSeconds: Invalid value: 3: spec.rendezvous.workerLostSeconds in body should be "
+            "greater than or equal to 4",
+        ),
+        (
+            "elasticjobs",
             ("status", "conditions", 0, "lastTransitionTime"),
             "yesterday",
             'status.conditions[0].lastTransitionTime: Invalid value: "yesterday": ',

@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--whole", action="store_true", help="faults of full length, held to their targets")
+    parser.addoption("--whole", action="store_true", help="faults of full length, told in time")
     parser.addoption("--faults-json", metavar="FILE", help="write the table of faults to FILE")
     parser.addoption("--record-durations", action="store_true", help="write durations.json anew")
     parser.addoption("--seconds", type=int, default=600, help="how long soak.py goes on")

@@ -260,6 +260,9 @@ class Job:
 
         wait_until(f"the budget to know of {pods} ready pods", known, TOLD_SECONDS, self.budget)
 
+    def wait_for_spare(self) -> None:
+        wait_until("the spare to wait", lambda: self.status.get("spares") == 1, STARTED_SECONDS, self.summary)
+
     def wait_for_event(self, reason: str, text: str = "") -> Object:
         """The event of this reason whose message has `text`; events are written after the status."""
 

@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 from e2e.job import Job, restarts
 from e2e.kube import Namespace, Object, wait_until
+from elasticjob.pods import container
 from elasticjob_operator.job.observe import is_ready
 
 LEASE, CONTAINER = "elasticjob-operator", "operator"
+LEADER_SECONDS = 120  # until another one leads, and all are ready
 
 
 def leader(operator: Namespace) -> Object:
@@ -15,13 +17,15 @@ def leader(operator: Namespace) -> Object:
 
     One that the kubelet holds back, as it was killed again and again, makes room for a new pod.
     """
-    held_back = [pod for pod in operator.list("pods") if not is_ready(pod)]
+    died = (pod for pod in operator.list("pods") if container(pod, CONTAINER).get("restartCount"))
+    held_back = [pod for pod in died if not is_ready(pod)]
     for pod in held_back:
         operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", "--ignore-not-found")
     operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=150s")
 
     def leading() -> Object | None:
-        return next((pod for pod in operator.list("pods") if pod["metadata"]["name"] == holder(operator)), None)
+        staying = (pod for pod in operator.list("pods") if "deletionTimestamp" not in pod["metadata"])
+        return next((pod for pod in staying if pod["metadata"]["name"] == holder(operator)), None)
 
     return wait_until("the Lease to name one of the operators", leading, 60)
 
@@ -29,6 +33,19 @@ def leader(operator: Namespace) -> Object:
 def holder(operator: Namespace) -> str:
     """The name of the leader's pod, as the Lease has it."""
     return str(operator.get("lease", LEASE)["spec"]["holderIdentity"])
+
+
+def lead_from_elsewhere(operator: Namespace, node: str) -> None:
+    """Delete the leader while it is on this node."""
+
+    def elsewhere() -> bool:
+        found = leader(operator)
+        here = bool(found["spec"]["nodeName"] == node)
+        if here:
+            operator.kubectl("delete", "pod", found["metadata"]["name"], "--wait=false")
+        return not here
+
+    wait_until(f"an operator to lead that is not on {node}", elsewhere, LEADER_SECONDS)
 
 
 def restarted(operator: Namespace, pod: Object) -> bool:

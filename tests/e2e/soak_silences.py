@@ -21,11 +21,13 @@ from e2e.operator import CONTAINER
 
 WORKERS = 4
 LONGEST_STOP = 3.0
-CUT_SECONDS = (1.0, 12.0)
+CUT_SECONDS = (1.0, 30.0)
+SHORT_CUT_SECONDS = 12.0  # the most while the API server is away
+ASKED_SECONDS = 5.0  # after which a cut link has made its first doubt and question, which leave no room for a stop
 AWAY_SECONDS = 60.0
 PAUSE_SECONDS = (0.5, 8.0)
 WEIGHTS = {"stop": 60, "cut": 40, "away": 2}
-PROGRESS_EVERY = 25  # silences
+PROGRESS_SECONDS = 120
 SHOWN = 8  # the last of them, when somebody was lost
 
 
@@ -56,19 +58,23 @@ class Silences:
         )
         self.note("stop", names)
 
-    def cut(self) -> None:
-        """No packet passes between two workers' pods."""
+    def cut(self, longest: float = CUT_SECONDS[1]) -> None:
+        """No packet passes between two workers' pods. While it stays so the doubt stands, and others stand still."""
         one, other = self.choice.sample(self.workers, 2)
+        seconds = self.choice.uniform(CUT_SECONDS[0], longest)
         with cut_link(one, other):
-            time.sleep(self.choice.uniform(*CUT_SECONDS))
-        self.note("cut", f"{one['metadata']['name']}, {other['metadata']['name']}")
+            end = time.monotonic() + seconds
+            time.sleep(min(seconds, ASKED_SECONDS))
+            while time.monotonic() < end - LONGEST_STOP:
+                self.stop()
+        self.note("cut", f"{one['metadata']['name']}, {other['metadata']['name']} {seconds:.1f} s")
 
     def be_away(self) -> None:
         """The API server; a worker that is doubted meanwhile can be asked only afterwards."""
         with paused_api():
             end = time.monotonic() + AWAY_SECONDS
             while time.monotonic() < end:
-                self.choice.choice([self.stop, self.cut])()
+                self.choice.choice([self.stop, lambda: self.cut(SHORT_CUT_SECONDS)])()
         self.note("away", "")
 
     def before_a_loss(self) -> str:
@@ -90,6 +96,7 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
     before = job.wait_for_training(WORKERS)
     silences = Silences(job, random.Random(seed), job.member_pods(), operator.list("pods"))
     end = time.monotonic() + seconds
+    tells_at = time.monotonic() + PROGRESS_SECONDS
     while time.monotonic() < end:
         try:
             silences.act()
@@ -97,7 +104,8 @@ def test_nobody_is_taken_for_lost(job: Job, operator: Namespace, request: pytest
             assert job.rounds() == [formed], silences.before_a_loss()
             raise
         time.sleep(silences.choice.uniform(*PAUSE_SECONDS))
-        if silences.done.total() % PROGRESS_EVERY == 0:
+        if time.monotonic() >= tells_at:
+            tells_at += PROGRESS_SECONDS
             print(f"{max(0, end - time.monotonic()):5.0f} s left; {told(silences)}", flush=True)
         assert job.rounds() == [formed], silences.before_a_loss()
     wait_until("steps of the same group", lambda: has_trained(job, before.step), TRAINING_SECONDS, job.summary)

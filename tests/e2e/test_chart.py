@@ -1,6 +1,7 @@
 """The chart: what it renders, how it refuses wrong values, and what an uninstall leaves."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -70,6 +71,13 @@ def test_the_images_have_the_charts_version_unless_a_tag_is_set() -> None:
     assert "--sidecar-image=elasticjob/sidecar:b" in container["args"]
 
 
+def test_the_images_can_be_pinned_by_their_digests() -> None:
+    operator, sidecar = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+    objects = render("--set", f"image.operator.digest={operator},image.operator.tag=a,image.sidecar.digest={sidecar}")
+    images = set(re.findall(r"elasticjob/(?:operator|sidecar)[:@][\w.:-]+", json.dumps(objects)))
+    assert images == {f"elasticjob/operator@{operator}", f"elasticjob/sidecar@{sidecar}"}
+
+
 def test_the_sidecars_resources_are_handed_to_the_operator() -> None:
     wanted = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "100m", "memory": "128Mi"}}
     (container,) = one(render("--set-json", f"sidecar.resources={json.dumps(wanted)}"), "Deployment")["spec"][
@@ -103,10 +111,16 @@ def test_the_operator_has_no_business_with_kueue_unless_it_is_asked_to() -> None
     assert rules() == []
     gangs = {rule["resources"][0]: rule["verbs"] for rule in rules("--set", "kueue.gang=true")}
     assert gangs == {
-        "workloads": ["list", "create", "delete"],
+        "workloads": ["list", "create", "patch", "delete"],
         "workloads/status": ["patch"],
         "workloadpriorityclasses": ["get"],
     }
+
+
+def test_values_of_a_release_that_lacks_the_newer_ones_are_taken() -> None:
+    """As after `helm upgrade --reuse-values`: what is missing has its default."""
+    assert render("--set", "nodes=null,kueue=null") == render()
+    assert render("--set", "nodes.watch=null,kueue.gang=null") == render()
 
 
 def test_the_admission_policy_can_be_switched_off() -> None:
@@ -145,6 +159,7 @@ def test_network_policies_are_made_only_where_they_are_wanted() -> None:
         ("replicas=two", "'/replicas': got string, want integer"),
         ("logLevel=loud", "'/logLevel': value must be one of 'debug', 'info', 'warning', 'error'"),
         ("image.operator.repository=", "'/image/operator/repository'"),
+        ("image.sidecar.digest=abc", "'/image/sidecar/digest': 'abc' does not match pattern"),
         ("image.tag=dev", "'/image': additional properties 'tag' not allowed"),
         ("namespaces=team-a", "'/namespaces': got string, want array"),
         ("sidecar.resources.limits.cpu=true", "'/sidecar/resources/limits/cpu': got boolean"),
@@ -329,7 +344,7 @@ def test_a_round_goes_on_while_the_operator_is_upgraded_and_rolled_back(operator
     term, before = job.status["term"], operators(operator)
     here = ["elasticjob", "--namespace", operator.name, "--wait", "--timeout=120s"]
     changed = ["--set-string", "podAnnotations.upgraded=once"]
-    succeed("helm", "upgrade", here[0], CHART, *here[1:], "--reuse-values", *changed, seconds=130)
+    succeed("helm", "upgrade", here[0], CHART, *here[1:], "--reset-then-reuse-values", *changed, seconds=130)
     wait_until("the operators of before to be gone", lambda: operators(operator).isdisjoint(before), 60)
     wait_until("a term of the new operators", lambda: job.status["term"] > term, 60, job.summary)
     succeed("helm", "rollback", *here, seconds=130)

@@ -63,14 +63,14 @@ def scene_of(namespace: Namespace, job: str) -> Scene:
 
 
 def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
-    """What `why` says once it names the cause in these words."""
+    """What `why` says once it names the cause first, in these words: as pods start, others come and go beside it."""
     seen: list[str] = []
 
     def probe() -> Reply | None:
         scene = scene_of(namespace, job)
         reply = why(scene)
         seen.append(reply.paragraph)
-        if cause not in [one.cause for one in reply.findings] or sentence not in reply.paragraph:
+        if [one.cause for one in reply.findings[:1]] != [cause] or sentence not in reply.paragraph:
             return None
         record(job, scene)
         return reply
@@ -83,7 +83,6 @@ def test_why_names_the_cause(jobs: Namespace, name: str) -> None:
     case = CASES[name]
     reply = told(jobs, name, case.cause, case.sentence)
     assert not reply.full
-    assert reply.findings[0].cause is case.cause
 
 
 @pytest.mark.parametrize("name", LATER)

@@ -51,6 +51,34 @@ def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     assert "WorkerLost" not in told(saving)
 
 
+def test_a_spare_relieves_a_worker_whose_node_is_drained(job: Job) -> None:
+    """At once: the spare's own replacement may come later."""
+    apply_spread(job)
+    first, _ = job.wait_for_round(2), job.wait_for_training(2)
+    job.patch('{"spec": {"spareReplicas": 1}}')
+    job.wait_for_spare()
+    job.wait_for_protection(3)
+    nodes = [node_of(job.pods()[index]) for index in (*first.members, 2)]
+    rank = nodes.index(nodes[2]) ^ 1  # of the member that is alone on its node
+    with draining(job, nodes[rank]) as drained:
+        after = job.wait_for_round(2, after=first)
+        wait_until("kubectl drain to end", drained, TOLD_SECONDS, job.summary)
+    assert (after.members[rank], after.members[1 - rank]) == (2, first.members[1 - rank])
+    assert job.status["restarts"] == 0
+    assert "WorkerLost" not in told(job)
+
+
+def test_the_notice_of_a_cloud_relieves_as_a_cordon_does(job: Job) -> None:
+    apply_spread(job)
+    first = job.wait_for_round(2)
+    node = node_of(job.member_pods()[0])
+    with tainted(node, "aws-node-termination-handler/spot-itn"):
+        after = job.wait_for_round(2, after=first)
+        assert node not in [node_of(pod) for pod in job.member_pods()]
+    assert "whose node is about to go" in after.reason
+    assert job.status["restarts"] == 0
+
+
 def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     """There is no room elsewhere: meanwhile the group trains on, and says why it is about to change."""
     apply_spread(job, drain={"graceSeconds": GRACE_SECONDS})
@@ -60,6 +88,7 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     with cordoned(worker_nodes()), draining(job, node) as drained:
         wait_until("the event", lambda: "NodeDraining" in told(job), TOLD_SECONDS, lambda: told(job))
         wait_until("kubectl drain to end", drained, GRACE_SECONDS + TOLD_SECONDS, job.summary)
+        job.wait_for_event("DrainGraceOver", f"spec.drain.graceSeconds, {GRACE_SECONDS} s, are over")
         job.wait_for_round(1, after=first)
     job.wait_for_round(2, after=first)
     job.wait_for_training(2, other_than=before)
@@ -75,6 +104,7 @@ def test_nobody_evicts_a_worker_whose_node_stays(job: Job) -> None:
     job.namespace.kubectl(
         "patch", "elasticjob", job.name, "--type=merge", '--patch={"spec":{"drain":{"graceSeconds":0}}}'
     )
+    wait_until("the budget to be gone", lambda: not job.namespace.list("poddisruptionbudgets"), TOLD_SECONDS)
     wait_until("an eviction", lambda: evicted(job, job.member_pods()[0]) == "201", TOLD_SECONDS)
 
 
@@ -105,6 +135,15 @@ def evicted(job: Job, pod: Object) -> str:
     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
     answer = run("kubectl", "create", "--raw", path, "--filename=-", stdin=json.dumps(body))
     return "201" if not answer.code else "429 TooManyRequests" if "TooManyRequests" in answer.errors else answer.errors
+
+
+@contextmanager
+def tainted(node: str, key: str) -> Iterator[None]:
+    kubectl("taint", "node", node, f"{key}=:NoSchedule")
+    try:
+        yield
+    finally:
+        kubectl("taint", "node", node, f"{key}-")
 
 
 @contextmanager

@@ -81,6 +81,31 @@ def test_suspended_it_gives_all_quota_back_and_its_pods_are_no_business_of_kueue
         assert job.status["restarts"] == 0
 
 
+def test_a_change_of_size_keeps_the_place_in_the_queue(queues: None, job: Job, other: Job) -> None:
+    with queue("patient-gangs", 4, job.namespace, other.namespace):
+        apply_gang(other, "patient-gangs", replicas=3)
+        other.wait_for_round(3)
+        apply_gang(job, "patient-gangs", replicas=4, minReplicas=4)
+        wait_until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS, job.summary)
+        (asked,) = workloads(job)
+        job.patch(json.dumps({"spec": {"replicas": 3, "minReplicas": 3}}))
+        wait_until("the Workload to ask for less", lambda: asks_for(job) == [3], TOLD_SECONDS, job.summary)
+        (changed,) = workloads(job)
+        assert changed["metadata"]["uid"] == asked["metadata"]["uid"]
+        other.scale(1)
+        job.wait_for_round(3)
+
+
+def test_where_kueue_gates_a_gangs_pods_too_it_is_told(queues: None, job: Job) -> None:
+    with queue("default", 2, job.namespace):
+        apply_gang(job, "default", replicas=2, minReplicas=2)
+        told = wait_until("the condition", lambda: said(job, "Kueue wants quota"), TOLD_SECONDS, job.summary)
+        assert "(in the queue default): name the LocalQueue otherwise" in told
+        assert job.status["reason"] == "SchedulingGated"
+        job.namespace.kubectl("delete", "elasticjob", job.name)
+        job.wait_for_no_pods()  # Kueue has to let them go before it is gone
+
+
 def said(job: Job, text: str) -> str:
     """The condition's message, once it has that text."""
     message = str(job.condition("Rendezvoused")["message"])
@@ -89,6 +114,10 @@ def said(job: Job, text: str) -> str:
 
 def workloads(job: Job) -> list[Object]:
     return job.namespace.list(WORKLOADS)
+
+
+def asks_for(job: Job) -> list[int]:
+    return [pods["count"] for one in workloads(job) for pods in one["spec"]["podSets"]]
 
 
 def admitted(job: Job) -> int:

@@ -1,13 +1,15 @@
 """A spare waits beside the members: it takes a lost one's rank, and a scale-up takes it first."""
 
-from e2e.job import STARTED_SECONDS, Job
+import pytest
+
+from e2e.job import ROUND_SECONDS, TOLD_SECONDS, Job, has_started, restarts
 from e2e.kube import wait_until
 
 
 def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job) -> None:
     job.apply(replicas=2, maxReplicas=3, spareReplicas=1)
     formed, training = job.wait_for_round(2), job.wait_for_training(2)
-    wait_for_spare(job)
+    job.wait_for_spare()
     assert job.status["replicas"] == 2
     wide = job.namespace.kubectl("get", "elasticjob", job.name, "--output=wide", "--no-headers=false")
     assert "SPARES" in wide.splitlines()[0].split()
@@ -18,7 +20,7 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     assert formed.members == (spare, second), "the survivor keeps its rank"
     assert formed.reason == f"worker {first} lost: its pod was deleted; spare {spare} takes rank 0"
     training = job.wait_for_training(2, other_than=training)
-    wait_for_spare(job)
+    job.wait_for_spare()
     assert job.pods()[first]["metadata"]["name"] == f"train-{first}-1"
     assert job.rounds()[-1] == formed, "a spare that joins ends no round"
 
@@ -26,7 +28,7 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     formed = job.wait_for_round(3, after=formed)
     assert (formed.members, formed.reason) == ((spare, second, first), "scaled from 2 to 3")
     training = job.wait_for_training(3, other_than=training)
-    wait_for_spare(job)
+    job.wait_for_spare()
 
     job.scale(2)
     formed = job.wait_for_round(2, after=formed)
@@ -35,5 +37,26 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     assert 3 in job.pods(), "no spare goes for a scale-down"
 
 
-def wait_for_spare(job: Job) -> None:
-    wait_until("the spare to wait", lambda: job.status.get("spares") == 1, STARTED_SECONDS, job.summary)
+@pytest.mark.on_workers
+def test_a_spare_is_on_another_node_and_its_failure_breaks_nothing(job: Job) -> None:
+    job.apply(node=None, replicas=1)
+    formed, training = job.wait_for_round(1), job.wait_for_training(1)
+    job.patch('{"spec": {"spareReplicas": 1}}')
+    job.wait_for_spare()
+    nodes = {pod["spec"]["nodeName"] for pod in job.pods().values()}
+    assert len(nodes) == 2, "its pod was made when the member was there"
+
+    wait_until("the spare's container to be seen", lambda: has_started(job.pods()[1]), TOLD_SECONDS, job.pods)
+    job.kill_trainer(job.pods()[1])
+    wait_until("the spare to be started again", lambda: restarts(job.pods()[1]) == 1, TOLD_SECONDS, job.pods)
+    job.wait_for_spare()
+    job.delete_pod(job.pods()[1])
+
+    def replaced() -> bool:
+        return 1 in job.pods() and job.pods()[1]["metadata"]["name"] == "train-1-1"
+
+    wait_until("another spare", replaced, ROUND_SECONDS, job.pods)
+    job.wait_for_spare()
+    job.wait_for_steps(training, 5)
+    assert job.rounds() == [formed]
+    assert job.status["restarts"] == 0

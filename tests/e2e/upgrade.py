@@ -23,7 +23,7 @@ from e2e.test_chart import CHART, crds, operators
 from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.memory import SETTLE_SECONDS
 from elasticjob_operator.objects.access import change_of, render_access
-from elasticjob_operator.objects.pods import default_account
+from elasticjob_operator.objects.pods import access_name
 
 RELEASE, WORKERS = "elasticjob", 3
 SOME_STEPS = 10
@@ -199,7 +199,7 @@ def others_take_over(operator: Namespace, job: Job) -> Iterator[None]:
 def change_role(job: Job) -> None:
     """As if the older version gave the workers other rights than this one."""
     patch = json.dumps([{"op": "add", "path": "/rules/-", "value": ONE_MORE_RULE}])
-    job.namespace.kubectl("patch", "role", default_account(job.name), "--type=json", "--patch", patch)
+    job.namespace.kubectl("patch", "role", access_name(job.name), "--type=json", "--patch", patch)
     assert not has_todays_access(job)
 
 

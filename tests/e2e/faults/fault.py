@@ -75,9 +75,10 @@ class Fault:
 
     def start_with_spare(self, replicas: int, **settings: Any) -> tuple[list[Object], int]:
         """As `start`, with a spare that is ready to take a place; also returns its index."""
-        pods = self.start(replicas, spareReplicas=1, **settings)
+        pods = self.start(replicas, **settings)
+        self.job.patch('{"spec": {"spareReplicas": 1}}')
         self.wait_for_spare()
-        [index] = self.job.pods().keys() - set(self.first.members if self.first else ())  # who joined last
+        [index] = self.job.pods().keys() - set(self.first.members if self.first else ())
         if self.warm:
             spare = self.job.pods()[index]
             wait_until("the spare's processes to be parked", lambda: self.job.log(spare).is_parked(), PARKED_SECONDS)

@@ -1,40 +1,44 @@
 """Nodes are lost, emptied or full."""
 
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.disruption import CONTROL_PLANE, cordoned, killed_node, paused_node, worker_nodes
+from e2e.disruption import cordoned, killed_node, paused_node, worker_nodes
 from e2e.faults.fault import Fault
-from e2e.job import TRAINER, restarts
+from e2e.job import IMAGE, TRAINER, restarts
 from e2e.kube import ENVIRONMENT, Namespace, Object, kubectl, wait_until
-from e2e.operator import leader
+from e2e.operator import lead_from_elsewhere, leader
+from elasticjob.api import INDEX_LABEL
 from elasticjob_operator.cluster.leader import DURATION_SECONDS
 
 pytestmark = pytest.mark.disruptive("nodes")
 
-# enough for the scheduler to put the workers of a job on both nodes
-SPREAD: dict[str, Any] = {"resources": {"requests": {"cpu": "300m"}}}
-LEADER_SECONDS = 120  # until another operator leads, and all are ready
 TOLD_SECONDS = 8  # workerLostSeconds, which is 4, and what a busy machine adds
 
 
-@pytest.fixture
-def empty_nodes(fault: Fault) -> None:
-    """No workers of other jobs, which would tilt the scheduler. Those on no node do not, nor do ended ones: `make demo`
-    leaves some."""
-    fields = f"status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!={CONTROL_PLANE},spec.nodeName!="
-    workers = ("--selector=elasticjob.io/job", f"--field-selector={fields}")
-
-    def others() -> str:
-        return kubectl("get", "pods", "--all-namespaces", *workers, "--output=name")
-
-    wait_until("the workers of earlier tests to be gone", lambda: not others(), 90, others)
+@contextmanager
+def apart(job: Namespace) -> Iterator[None]:
+    """The job's workers 0 and 1 get different nodes, whatever else fills these: on each a pod keeps one of them off."""
+    beside = Namespace("default")  # where the job's watch of pods does not see them
+    pods = []
+    for index, node in enumerate(worker_nodes()):
+        kept_off = {"namespaces": [job.name], "labelSelector": {"matchLabels": {INDEX_LABEL: str(index)}}}
+        rules = [{**kept_off, "topologyKey": "kubernetes.io/hostname"}]
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": rules}}
+        container = {"name": "sleep", "image": IMAGE, "command": ["sleep", "infinity"]}
+        spec = {"nodeName": node, "affinity": affinity, "containers": [container], "terminationGracePeriodSeconds": 0}
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{job.name}-{index}"}, "spec": spec})
+    names = [f"pod/{pod['metadata']['name']}" for pod in pods]
+    beside.apply(*pods)
+    try:
+        beside.kubectl("wait", *names, "--for=condition=Ready", "--timeout=60s")
+        yield
+    finally:
+        beside.kubectl("delete", *names)
 
 
 def node_of(pod: Object) -> str:
@@ -43,20 +47,19 @@ def node_of(pod: Object) -> str:
 
 def a_node_to_lose(pods: list[Object], operator: Namespace) -> str:
     """One that has some of the workers, and not the leader."""
-    return next(node for node in nodes_of(pods) if node != node_of(leader(operator)))
+    return next(node for node in map(node_of, pods) if node != node_of(leader(operator)))
 
 
-def nodes_of(pods: list[Object]) -> Counter[str]:
-    nodes = Counter(map(node_of, pods))
-    assert len(nodes) == 2, f"the scheduler put all workers on one node: {nodes}"
-    return nodes
+def start(fault: Fault) -> list[Object]:
+    """Three workers, of which one node has one and the other two."""
+    with apart(fault.job.namespace):
+        return fault.start(3)
 
 
-@pytest.mark.usefixtures("empty_nodes")
 @pytest.mark.fault("node-paused", told=TOLD_SECONDS, warm=True)
 def test_node_paused(fault: Fault, operator: Namespace, tmp_path: Path) -> None:
     """The zombies on it wake up to a round that has passed: they get no store and no rank."""
-    pods = fault.start(3, trainer=SPREAD)
+    pods = start(fault)
     node = a_node_to_lose(pods, operator)
     zombies = [pod for pod in pods if node_of(pod) == node]
     with followed(fault.job.namespace, zombies, tmp_path) as logs:
@@ -78,16 +81,14 @@ def test_node_paused(fault: Fault, operator: Namespace, tmp_path: Path) -> None:
     assert fault.job.status["restarts"] == 0
 
 
-@pytest.mark.usefixtures("empty_nodes")
 @pytest.mark.fault("node-paused-spare", told=TOLD_SECONDS, warm=True)
 def test_node_paused_spare(fault: Fault, operator: Namespace) -> None:
     """Nobody waits for a pod to start: the spare beside the survivor trains in the lost worker's place."""
-    pods, index = fault.start_with_spare(2, trainer=SPREAD)
-    nodes_of(pods)
+    with apart(fault.job.namespace):
+        pods, index = fault.start_with_spare(2)
     beside = node_of(fault.job.pods()[index])
     [node] = {node_of(pod) for pod in pods} - {beside}
-    if node_of(leader(operator)) == node:
-        lead_from_elsewhere(operator, node)
+    lead_from_elsewhere(operator, node)
     with paused_node(node):
         fault.strike()
         new = fault.formed(2)
@@ -97,25 +98,11 @@ def test_node_paused_spare(fault: Fault, operator: Namespace) -> None:
     assert fault.job.status["restarts"] == 0
 
 
-def lead_from_elsewhere(operator: Namespace, node: str) -> None:
-    """Delete the leader, until one on another node leads."""
-
-    def elsewhere() -> bool:
-        found = leader(operator)
-        if node_of(found) == node:
-            operator.kubectl("delete", "pod", found["metadata"]["name"], "--wait=false")
-        return node_of(found) != node
-
-    wait_until(f"an operator to lead that is not on {node}", elsewhere, LEADER_SECONDS)
-
-
-@pytest.mark.usefixtures("empty_nodes")
 @pytest.mark.fault("node-and-leader-paused", told=TOLD_SECONDS + DURATION_SECONDS + 2, warm=True)
 def test_node_and_leader_paused(fault: Fault, operator: Namespace) -> None:
     """Nobody judges until the next operator leads: that much later all is as without."""
-    pods = fault.start(3, trainer=SPREAD)
+    start(fault)
     node = node_of(leader(operator))
-    assert node in nodes_of(pods)
     term = fault.job.status["term"]
     with paused_node(node):
         fault.strike()
@@ -147,10 +134,9 @@ def followed(namespace: Namespace, pods: list[Object], folder: Path) -> Iterator
             process.wait()
 
 
-@pytest.mark.usefixtures("empty_nodes")
 @pytest.mark.fault("node-killed", told=TOLD_SECONDS, warm=True)
 def test_node_killed(fault: Fault, operator: Namespace) -> None:
-    node = a_node_to_lose(fault.start(3, trainer=SPREAD), operator)
+    node = a_node_to_lose(start(fault), operator)
     with killed_node(node):
         fault.strike()
         new = fault.formed(3)
@@ -159,11 +145,10 @@ def test_node_killed(fault: Fault, operator: Namespace) -> None:
     assert fault.job.status["restarts"] == 0
 
 
-@pytest.mark.usefixtures("empty_nodes")
 @pytest.mark.fault("eviction", told=20.0, warm=True)
 def test_eviction(fault: Fault, operator: Namespace) -> None:
     """`kubectl drain`: the replacements start elsewhere, and only then are the others told."""
-    node = a_node_to_lose(fault.start(3, trainer=SPREAD), operator)
+    node = a_node_to_lose(start(fault), operator)
     others = set(worker_nodes()) - {node}
     fault.job.wait_for_protection(3)
     with cordoned([node]):
