@@ -9,6 +9,7 @@ import ipaddress
 import json
 import secrets
 import tempfile
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ from rounds.api import CUSTOM, Api, gather_in_turn
 from rounds.child import Child
 from rounds.group import Group
 from support import pod_life
-from support.api_client import Object
+from support.api_client import ApiError, Object
 
 PREFIX = "bench-rounds-"
 NAMESPACE = f"{PREFIX}{secrets.token_hex(2)}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 JOBS = f"{CUSTOM}/namespaces/{NAMESPACE}/elasticjobs"
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
-PODS_SECONDS, SETTLED_SECONDS = 180.0, 180.0
+PODS_SECONDS, SETTLED_SECONDS, DELETED_SECONDS = 180.0, 180.0, 300.0
 TOKEN_SECONDS = 7200
 LATE_SECONDS, JOINS_A_SECOND = 4.0, 64
 
@@ -84,13 +85,24 @@ class OurJob(Group):
         """The job goes before its sidecars: a thousand that leave one after the other would be replaced meanwhile."""
         await self._api.call("DELETE", f"{JOBS}/{self._name}", {"propagationPolicy": "Background"})
         selector = f"labelSelector=elasticjob.io%2Fjob%3D{self._name}"
-        await self._api.text("DELETE", f"{CORE}/pods?{selector}", {"gracePeriodSeconds": 0})
-        await self._api.text("DELETE", f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers?{selector}")
+        await self._delete_all(f"{CORE}/pods?{selector}", {"gracePeriodSeconds": 0})
+        await self._delete_all(f"{CUSTOM}/namespaces/{NAMESPACE}/elasticworkers?{selector}")
 
     async def status(self) -> Object:
         """The job's status as it is now."""
         status: Object = (await self._api.call("GET", f"{JOBS}/{self._name}"))["status"]
         return status
+
+    async def _delete_all(self, path: str, options: Object | None = None) -> None:
+        """The API server gives up after a minute, which a thousand may take, and goes on where it is asked again."""
+        async with asyncio.timeout(DELETED_SECONDS):
+            while True:
+                try:
+                    await self._api.text("DELETE", path, options)
+                    return
+                except ApiError as error:
+                    if error.status != HTTPStatus.GATEWAY_TIMEOUT:
+                        raise
 
     async def _joins(self, after: int) -> int:
         """How many ask for the round after `after`."""
