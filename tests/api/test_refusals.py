@@ -18,7 +18,7 @@ CORE = "/api/v1/namespaces/default"
 PODS = f"{CORE}/pods"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CREATION_OF_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-DEADLINE, STEP = 20.0, 0.1
+DEADLINE, STEP = 60.0, 0.1  # what the server caches of limits and quotas it may keep for half a minute
 
 Obstacle = Callable[[ControlPlane], str]
 

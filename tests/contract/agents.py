@@ -37,7 +37,7 @@ def parameters(pod: View, **config: Any) -> RendezvousParameters:
         run_id=environment["PET_RDZV_ID"],
         min_nodes=int(least),
         max_nodes=int(most),
-        **{"sidecar_timeout": "5", **config},
+        **{"sidecar_timeout": "30", **config},
     )
 
 

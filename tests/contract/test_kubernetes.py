@@ -88,16 +88,16 @@ def test_the_rounds_store_is_torchs(form: Callable[..., Group]) -> None:
 def test_slow_writes_lose_nobody_and_a_node_that_stops_is_lost(
     form: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = form(7, keep_alive_interval=1, keep_alive_max_attempt=3)
+    group = form(7, keep_alive_interval=2, keep_alive_max_attempt=3)
     exchange = api.ApiClient._exchange
 
     def slow(self: api.ApiClient, method: str, *rest: Any) -> Any:
         if method == "PATCH":
-            time.sleep(random.uniform(0.9, 1.2))  # of an expiry of 3 s
+            time.sleep(random.uniform(0.9, 1.2))  # of an expiry of 6 s
         return exchange(self, method, *rest)
 
     monkeypatch.setattr(api.ApiClient, "_exchange", slow)
-    give_up = time.monotonic() + 9  # three times the expiry: whose heartbeats are lost is silent for longer than one
+    give_up = time.monotonic() + 18  # three times the expiry: whose heartbeats are lost is silent for longer than one
     while time.monotonic() < give_up:
         assert [node.num_nodes_waiting() for node, _ in group] == [0] * 7
         time.sleep(0.1)

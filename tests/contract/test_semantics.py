@@ -241,8 +241,10 @@ def test_the_trainers_join_timeout(new_job: Callable[..., Job], start: Start) ->
 
 def test_the_jobs_join_timeout(new_job: Callable[..., Job], start: Start) -> None:
     """ "Join timeout": of all, by the job."""
-    job = new_job(replicas=2, minReplicas=2, rendezvous={"joinTimeoutSeconds": 2})
-    agent = start(job.pods(2)[0])
+    job = new_job(replicas=2, minReplicas=2)
+    joining = start(job.pods(2)[0]).join()
+    job.wait(lambda view: any("request" in record["spec"] for record in view["workers"].values()), "its request")
+    job.patch(rendezvous={"joinTimeoutSeconds": 2})
     with pytest.raises(RendezvousTimeoutError, match="1 of at least 2 workers joined within 2 s"):
-        agent.join().result(SECONDS)
+        joining.result(SECONDS)
     assert job.closed("RendezvousTimeout")["reason"].endswith("missing: 1")

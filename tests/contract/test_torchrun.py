@@ -32,6 +32,7 @@ def test_loss_of_rank_0(new_job: NewJob, tmp_path: Path) -> None:
         lost, survivor = runs.group(2)
         job.delete_pod(lost)
         assert runs.group(2, after=2) == [f"{job.name}-0-1", survivor]
+        runs.codes(1)
         assert [pod for pod, _ in runs.ended] == [lost]
         runs.order("finish")
         job.closed("Complete")

@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from e2e import diagnosis, schedule
 from e2e.disruption import CONTROL_PLANE
 from e2e.faults.table import FaultTable
 from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
-from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, WORKER_LOST_SECONDS, Job
+from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, TIMES, Job
 from e2e.kube import Namespace, Object, Watch, kubectl, run
 from e2e.kueue import kueue
 from e2e.leftovers import sweep
@@ -129,12 +129,12 @@ def new_job(
     name: str,
     torch: str | None,
     node: str | None = None,
-    worker_lost_seconds: int | None = WORKER_LOST_SECONDS,
+    times: Mapping[str, int] = TIMES,
 ) -> Iterator[Job]:
     """A job that is watched, but not yet applied."""
     watches = [Watch(namespace, "elasticjobs"), Watch(namespace, "pods")]
     try:
-        job = Job(namespace, name, *watches, torch, node, worker_lost_seconds)
+        job = Job(namespace, name, *watches, torch, node, times)
         yield job
         job.forget_checkpoint()
     finally:
@@ -155,14 +155,16 @@ def module_namespace(cluster: None, module_turn: None, request: pytest.FixtureRe
         yield made
 
 
-def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | None, int | None]:
+def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | None, Mapping[str, int]]:
     """The torch of a test's or a module's jobs, the node, since those without torch are out of the way of node faults,
-    and the `workerLostSeconds`: the default where silence is what is tested, or measured."""
+    and the times: defaults where they are measured, and of silence where a node falls silent."""
     disruptive, whole = node.get_closest_marker("disruptive"), node.config.getoption("--whole")
-    worker_lost = None if whole or (disruptive and disruptive.args == ("nodes",)) else WORKER_LOST_SECONDS
+    silent = node.get_closest_marker("fault") and disruptive and disruptive.args == ("nodes",)
+    left_out = TIMES if whole else {"workerLostSeconds"} if silent else ()
+    times = {name: seconds for name, seconds in TIMES.items() if name not in left_out}
     if whole or node.get_closest_marker("torchrun"):
-        return NEWEST_TORCH, None, worker_lost
-    return None, None if disruptive else CONTROL_PLANE, worker_lost
+        return NEWEST_TORCH, None, times
+    return None, None if disruptive else CONTROL_PLANE, times
 
 
 @pytest.fixture

@@ -64,6 +64,11 @@ def signal_worker_process(pod: Object, container: str, signal: str = "KILL") -> 
     return float(from_its_node(pod, container, f"date +%s.%N; kill -{signal} {oldest}"))
 
 
+def touch(pod: Object, container: str, path: str) -> None:
+    """Make an empty file in a container, which may end for it at once."""
+    from_its_node(pod, container, f"touch /proc/$first/root{path}")
+
+
 def from_its_node(pod: Object, container: str, script: str) -> str:
     """The output of a shell script on a container's node, to which $first is the container's first process. A shell in
     the container would end with that."""
@@ -111,7 +116,7 @@ def killed_node(node: str) -> Iterator[None]:
     finally:
         started = datetime.now(UTC)
         succeed("docker", "start", node)
-        wait_for_node(node, started)
+        wait_for_node(node, started, restarted=True)
 
 
 @contextmanager
@@ -149,21 +154,40 @@ def cordoned(nodes: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        kubectl("uncordon", *nodes)
+        uncordon(*nodes)
 
 
-def wait_for_node(node: str, since: datetime) -> None:
-    """Wait until the node's kubelet reports to the API server again, and what runs on every node runs."""
+def uncordon(*nodes: str) -> None:
+    kubectl("uncordon", *nodes)
+    for node in nodes:
+        wait_for_no_taint(node)
+
+
+def wait_for_no_taint(node: str) -> None:
+    """Of Kubernetes itself: its controllers take one away some time after what it was for."""
+
+    def taints() -> list[str]:
+        said = json.loads(kubectl("get", "node", node, "--output=json"))
+        return [one["key"] for one in said["spec"].get("taints", ()) if one["key"].startswith("node.kubernetes.io/")]
+
+    wait_until(f"node {node} to have no taints", lambda: not taints(), BACK_SECONDS, taints)
+
+
+def wait_for_node(node: str, since: datetime, *, restarted: bool = False) -> None:
+    """Wait until the node's kubelet reports to the API server again, and what runs on every node runs. Where it was
+    `restarted`, what the API server has of it is of before until it has told its own state."""
 
     def back() -> bool:
         lease = run("kubectl", "get", "lease", node, "--namespace=kube-node-lease", "--request-timeout=5s", "-ojson")
         renewed = "" if lease.code else json.loads(lease.output)["spec"].get("renewTime", "")
         said = run("kubectl", "get", "node", node, "--request-timeout=5s", "--output=json")
         conditions = [] if said.code else json.loads(said.output)["status"]["conditions"]
-        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-        return ready and bool(renewed) and datetime.fromisoformat(renewed) > since
+        ready = next((one for one in conditions if one["type"] == "Ready" and one["status"] == "True"), None)
+        is_of_now = ready and (not restarted or datetime.fromisoformat(ready["lastHeartbeatTime"]) > since)
+        return bool(is_of_now) and bool(renewed) and datetime.fromisoformat(renewed) > since
 
     wait_until(f"node {node} to be Ready", back, BACK_SECONDS)
+    wait_for_no_taint(node)
     kubectl("wait", "pod", "--all", "--namespace=kube-system", "--for=condition=Ready", f"--timeout={BACK_SECONDS}s")
 
 
@@ -224,9 +248,10 @@ def slow_api(image: str, round_trip: float) -> Iterator[None]:
     rules = [redirect, cut]
     try:
         for rule in rules:
-            succeed("docker", "exec", CONTROL_PLANE, "iptables", *rule)
+            succeed("docker", "exec", CONTROL_PLANE, "iptables", "--wait", *rule)
         yield
     finally:
         for rule in rules:
-            run("docker", "exec", CONTROL_PLANE, "iptables", *("-D" if word == "-I" else word for word in rule))
+            undo = ("-D" if word == "-I" else word for word in rule)
+            succeed("docker", "exec", CONTROL_PLANE, "iptables", "--wait", *undo)
         namespace.kubectl("delete", f"pod/{name}", f"configmap/{name}")

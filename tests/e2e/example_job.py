@@ -40,9 +40,7 @@ class Example:
         self.body: Object = next(body for body in bodies if body["kind"] == "ElasticJob")
         self.body["metadata"]["name"] = job.name
         self.processes = self.body["spec"].get("nprocPerNode", 1)
-        if job.worker_lost_seconds:
-            times = {"workerLostSeconds": job.worker_lost_seconds, "lastCallSeconds": STARTED_SECONDS}
-            self.body["spec"]["rendezvous"] = self.body["spec"].get("rendezvous", {}) | times
+        self.body["spec"]["rendezvous"] = {**self.body["spec"].get("rendezvous", {}), **job.times}
         self._adapt(self.body["spec"]["template"]["spec"], settings)
         script = {"train.py": (EXAMPLES / name / "train.py").read_text()}
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": script}
@@ -55,9 +53,9 @@ class Example:
             "PATH": f"{PACKAGES}/bin:{NEWEST_TORCH}/bin:/usr/local/bin:/usr/bin:/bin",
             "PYTHONPATH": PACKAGES,
             "OMP_NUM_THREADS": "1",
-            "EPOCHS": "15",
+            "EPOCHS": "35",
             "EPOCH_SECONDS": "1",
-            "STEPS": "75",
+            "STEPS": "175",
             "STEP_SECONDS": "0.2",
             "SAVE_STEPS": "5",
             **settings,

@@ -3,11 +3,11 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from e2e.api import ask
-from e2e.disruption import CONTROL_PLANE, container_status, kill_container
+from e2e.disruption import CONTROL_PLANE, container_status, kill_container, touch
 from e2e.kube import Namespace, Object, Sighting, Watch, run, wait_until
 from e2e.trainer_log import TrainerLog
 from elasticjob.members import Members
@@ -21,8 +21,10 @@ TRAINING_SECONDS = 150  # the training processes import torch, on the same two c
 PARKED_SECONDS = 120  # they are imported gently, beside the training
 TOLD_SECONDS = 30  # for what is told after it has happened: events, logs, a container's state
 
-# of the jobs of tests that are not about silence: on a busy machine a sidecar may stand still for the default's seconds
+# of jobs of tests that are not about time: on a busy machine a sidecar may stand still for the default's seconds, and a
+# pod may come later than the default's after the first
 WORKER_LOST_SECONDS = 30
+TIMES = {"workerLostSeconds": WORKER_LOST_SECONDS, "lastCallSeconds": STARTED_SECONDS}
 
 NODE = "elasticjob-worker"  # any of them: they share the directory
 CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
@@ -97,7 +99,7 @@ def place(node: str | None) -> Object:
 class Job:
     """One ElasticJob in the cluster, of that torch and on that node. Moments are in monotonic seconds of the test.
 
-    `worker_lost_seconds` is its `workerLostSeconds`, unless it names another; with None it has the default.
+    `times` are of its `spec.rendezvous`, unless it names others.
     """
 
     namespace: Namespace
@@ -106,14 +108,13 @@ class Job:
     pod_states: Watch
     torch: str | None = None
     node: str | None = None
-    worker_lost_seconds: int | None = WORKER_LOST_SECONDS
+    times: Mapping[str, int] = field(default_factory=lambda: TIMES)
 
     # what a person does
 
     def manifest(self, **settings: Any) -> Object:
-        """`manifest`, with this job's torch, node and `workerLostSeconds` unless others are given."""
-        times = {"workerLostSeconds": self.worker_lost_seconds} if self.worker_lost_seconds else {}
-        settings["rendezvous"] = times | settings.get("rendezvous", {})
+        """`manifest`, with this job's torch, node and times unless others are given."""
+        settings["rendezvous"] = {**self.times, **settings.get("rendezvous", {})}
         return manifest(self.name, **{"torch": self.torch, "node": self.node, **settings})
 
     def apply(self, **settings: Any) -> float:
@@ -148,8 +149,7 @@ class Job:
 
     def finish_training(self) -> None:
         """Let the training end in success, in all workers after the same step."""
-        pod = self.pods()[0]
-        self.namespace.kubectl("exec", pod["metadata"]["name"], "--container", TRAINER, "--", "touch", "/tmp/finish")
+        touch(self.pods()[0], TRAINER, "/tmp/finish")
 
     # what is to be seen
 
@@ -259,6 +259,14 @@ class Job:
             return bool(self.budget().get("status", {}).get("currentHealthy") == pods)
 
         wait_until(f"the budget to know of {pods} ready pods", known, TOLD_SECONDS, self.budget)
+
+    def wait_for_quotas(self) -> None:
+        """Until the namespace's are in force: admission goes by their status, which a controller writes later."""
+
+        def in_force() -> bool:
+            return all(quota.get("status", {}).get("hard") for quota in self.namespace.list("resourcequotas"))
+
+        wait_until("the quotas to be in force", in_force, TOLD_SECONDS)
 
     def wait_for_spare(self) -> None:
         wait_until("the spare to wait", lambda: self.status.get("spares") == 1, STARTED_SECONDS, self.summary)

@@ -1,6 +1,7 @@
 """A real Kueue on the control plane's node, for the namespaces that have its label; and queues with a quota of pods."""
 
 import fcntl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -72,11 +73,16 @@ def installed(home: Namespace) -> Iterator[None]:
 
 def get_ready(home: Namespace) -> None:
     """It makes its certificate itself, and goes on once the kubelet has brought it the Secret, which may take that two
-    minutes; a change of the pod has it look at once."""
+    minutes; a change of the pod has it look at once, though perhaps at the Secret of before."""
     certificate = ("get", "secret", f"{RELEASE}-webhook-server-cert", "--output=jsonpath={.data.tls\\.crt}")
     wait_until("Kueue's certificate", lambda: home.try_kubectl(*certificate).output, SECONDS)
-    home.kubectl("annotate", "pods", "--all", f"{OURS}=certified")
-    home.kubectl("rollout", "status", f"deployment/{RELEASE}-controller-manager", f"--timeout={SECONDS}s")
+
+    def serves() -> bool:
+        home.kubectl("annotate", "pods", "--all", "--overwrite", f"{OURS}={time.monotonic():.0f}")
+        manager = f"deployment/{RELEASE}-controller-manager"
+        return not home.try_kubectl("rollout", "status", manager, "--timeout=5s").code
+
+    wait_until("Kueue to serve", serves, SECONDS)
 
 
 def is_taken(home: Namespace, *objects: Object) -> bool:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from e2e.job import ROUND_SECONDS, Job
+from e2e.job import ROUND_SECONDS, TOLD_SECONDS, Job
 from e2e.kube import Namespace, Object, wait_until
 from e2e.operator import take_over
 
@@ -40,7 +40,14 @@ def test_a_worker_puts_back_what_an_administrator_took_from_its_record(job: Job)
     job.apply(replicas=2)
     first = job.wait_for_round(2)
     name = f"{job.name}-1-0"
-    before = job.namespace.get("elasticworker", name)["metadata"]
+
+    def record() -> Object:
+        found: Object = job.namespace.get("elasticworker", name)
+        return found
+
+    # it is written for that once more, and at a conflict its labels would be back before the operator has looked
+    wait_until("its rank", lambda: record().get("status", {}).get("round") == first.number, TOLD_SECONDS, record)
+    before = record()["metadata"]
     job.namespace.kubectl("label", "elasticworker", name, "elasticjob.io/job-")
     second = job.wait_for_round(2, after=first)
     assert second.reason == "worker 1's ElasticWorker was deleted, or lost its labels or its owner"
@@ -54,7 +61,7 @@ def test_a_worker_puts_back_what_an_administrator_took_from_its_record(job: Job)
 
     # an operator that looks only after that has nothing to do, so no round need follow
     back = "the record to have all that it had"
-    wait_until(back, lambda: marks(job.namespace.get("elasticworker", name)["metadata"]) == marks(before), 60)
+    wait_until(back, lambda: marks(record()["metadata"]) == marks(before), 60)
 
 
 @pytest.mark.disruptive("operator")

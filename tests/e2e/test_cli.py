@@ -141,6 +141,8 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
         return bool(ej.json("status", "train")["members"][0]["step"])  # the others' go with their heartbeats, by and by
 
     wait_until("rank 0 to report a step", stepping, TOLD_SECONDS)
+    newest = ("logs", "train", "--rank", "1", "--tail", "1")
+    wait_until("rank 1 to print one", lambda: "rank=1" in ej(*newest).output, TOLD_SECONDS)
     seen = ej.json("status", "train")
     assert [(one["rank"], one["worker"], one["state"]) for one in seen["members"]] == [
         (0, 0, "trains"),
@@ -154,7 +156,7 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
 
     every = ej("logs", "train").output.splitlines()
     assert {line.split("]")[0] for line in every} == {"[0 train-0-0", "[1 train-1-0"}
-    one = ej("logs", "train", "--rank", "1", "--tail", "1").output
+    one = ej(*newest).output
     assert "rank=1" in one
     assert not one.startswith("[")
     assert ej("logs", "train", "--rank", "7").errors.strip() == "error: there is no rank 7 in round 2: it has 2 workers"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import scripts
-from e2e.disruption import cordoned, worker_nodes
+from e2e.disruption import cordoned, uncordon, worker_nodes
 from e2e.job import Job
 from e2e.kube import ENVIRONMENT, Object, kubectl, run, wait_until
 from e2e.trainer_log import Step
@@ -156,4 +156,4 @@ def draining(job: Job, node: str) -> Iterator[Callable[[], bool]]:
             yield lambda: drain.poll() == 0
         finally:
             drain.kill()
-            kubectl("uncordon", node)
+            uncordon(node)

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from e2e.disruption import touch
 from e2e.job import TRAINER, Job
 from e2e.kube import Object, wait_until
 from e2e.kueue import API, PRIORITY, QUEUE, queue
@@ -38,7 +39,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         assert admitted(job) + admitted(other) == 4
         other.wait_for_training(1)
         (pod,) = other.member_pods()
-        other.namespace.kubectl("exec", pod["metadata"]["name"], "--container", TRAINER, "--", "touch", "/tmp/finish")
+        touch(pod, TRAINER, "/tmp/finish")
         other.wait_for_condition("Complete")
         job.wait_for_round(4, after=part)
         job.wait_for_training(4, other_than=before)

@@ -38,9 +38,10 @@ def test_pods_that_fail_by_themselves_have_an_end(job: Job) -> None:
 
 
 def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(job: Job) -> None:
-    job.apply(replicas=2, trainer={"command": ["sh", "-c", f"{shlex.join(AGENT)}; exit 0"]})
-    first = job.wait_for_round(2)
-    signal_worker_process(job.pods()[1], TRAINER)
+    # three seconds later: else the kubelet may tell of the container's end before the sidecar has of the agent's
+    job.apply(replicas=2, trainer={"command": ["sh", "-c", f"{shlex.join(AGENT)}; sleep 3; exit 0"]})
+    first, _ = job.wait_for_round(2), job.wait_for_training(2)
+    signal_worker_process(job.member_pods()[1], TRAINER)
     new = job.wait_for_round(2, after=first)
     assert (new.number, new.members, new.reason) == (2, (0, 1), "worker 1 left: AgentLost")
     assert job.pods()[1]["metadata"]["name"] == "train-1-1"
@@ -49,8 +50,8 @@ def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_place(job: Job, rank: int) -> None:
-    """Rank 0 doubts a member, and members doubt rank 0. Woken when it was asked, it has ten seconds for its answer."""
-    job.apply(replicas=3, rendezvous={"workerLostSeconds": 20})
+    """Rank 0 doubts a member, and members doubt rank 0. Woken when asked, it has twenty seconds for its answer."""
+    job.apply(replicas=3, rendezvous={"workerLostSeconds": 40})
     first = job.wait_for_round(3)
     job.wait_for_training(3)
     stopped = job.member_pods()[rank]

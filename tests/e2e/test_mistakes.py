@@ -203,6 +203,7 @@ def test_a_mistake_is_told(job: Job, mistake: Mistake) -> None:
     mistake.make(body["spec"])
     if mistake.there:
         job.namespace.apply(*mistake.there)
+        job.wait_for_quotas()
     job.namespace.apply(body)
 
     def known() -> bool:

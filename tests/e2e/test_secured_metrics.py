@@ -2,7 +2,9 @@
 log of an operator that writes JSON."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,12 +64,14 @@ def endpoint_of(namespace: Namespace) -> Object:
 def forwarded(namespace: Namespace, port: int) -> Iterator[str]:
     """The operator's port of secured metrics, on loopback: TLS and token go through as they are."""
     local = free_port()
-    command = ["kubectl", "port-forward", "--namespace", namespace.name, OPERATOR, f"{local}:{port}"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+    # kubectl ends when one connection is reset, as by a scrape that was cut off
+    forward = f"kubectl port-forward --namespace {namespace.name} {OPERATOR} {local}:{port}"
+    shell = ["sh", "-c", f"while :; do {forward}; sleep 0.2; done"]
+    with subprocess.Popen(shell, env=ENVIRONMENT, stdout=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             yield f"127.0.0.1:{local}"
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.job import Job, manifest
+from e2e.job import ROUND_SECONDS, Job, manifest
 from e2e.kube import Object, wait_until
 
 Change = Callable[[Object], None]
@@ -88,6 +88,7 @@ def test_a_refusal_that_has_passed_is_forgotten(job: Job) -> None:
     """The template is right, only the time is not: the job starts as soon as there is room."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
     job.namespace.apply(quota)
+    job.wait_for_quotas()
     job.apply(replicas=1)
 
     def told() -> bool:
@@ -101,6 +102,7 @@ def test_a_refusal_that_has_passed_is_forgotten(job: Job) -> None:
 def test_pods_that_an_earlier_job_left_behind_are_told(job: Job) -> None:
     job.apply(replicas=1)
     job.wait_for_round(1)
+    former = job.uid
     job.namespace.kubectl("delete", "elasticjob", job.name, "--cascade=orphan")
     job.apply(replicas=1)
     sentence = f"there is a pod {job.name}-0-0 that is not of this job: delete it"
@@ -112,4 +114,8 @@ def test_pods_that_an_earlier_job_left_behind_are_told(job: Job) -> None:
 
     wait_until("the pod in the condition Rendezvoused and in an event", told, 30, job.summary)
     job.namespace.kubectl("delete", "pod", f"{job.name}-0-0", "--now")
-    job.wait_for_round(1)
+
+    def trains() -> bool:
+        return job.uid != former and job.rendezvous.get("phase") == "Formed"
+
+    wait_until("the new job's round", trains, ROUND_SECONDS, job.summary)

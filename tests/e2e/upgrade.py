@@ -59,7 +59,7 @@ class Course:
 
     @classmethod
     def begin(cls, job: Job) -> "Course":
-        job.worker_lost_seconds = None  # each version has its own default
+        job.times = {}  # each version has its own defaults
         job.apply(replicas=WORKERS)
         return cls(job, job.wait_for_round(WORKERS), job.wait_for_training(WORKERS))
 

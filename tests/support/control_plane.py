@@ -158,7 +158,7 @@ class ControlPlane:
         except OSError as error:
             raise ControlPlaneError(f"{method} {path} failed: {error}") from error
 
-    def install_crds(self, *files: str | os.PathLike[str], within: float = 10.0) -> None:
+    def install_crds(self, *files: str | os.PathLike[str], within: float = 60.0) -> None:
         """Create the CustomResourceDefinition of each file (YAML or JSON, one each); wait until they are served."""
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         bodies = [Path(file).read_bytes() for file in files]

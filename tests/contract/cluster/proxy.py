@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+from support.ports import free_port
+
 
 class Proxy:
     """Forwards connections on loopback, but none while it is `away`."""
@@ -11,11 +13,10 @@ class Proxy:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
-        self.port = 0
+        self.port = free_port()  # of those that no other process is given meanwhile
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=1 << 20)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
         if self._server is not None:

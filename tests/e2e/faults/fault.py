@@ -67,6 +67,12 @@ class Fault:
         lost = LOST_SECONDS if self.whole else SHORTEST_LOST_SECONDS
         return int((lost + 3) / STEP_SECONDS)
 
+    @property
+    def next_number(self) -> int:
+        """Of the one round that an event may cost."""
+        assert self.first is not None
+        return self.first.number + 1
+
     def start(self, replicas: int, **settings: Any) -> list[Object]:
         """Run a job until it trains; return its pods in rank order."""
         self.job.apply(replicas=replicas, warmRestart=self.warm, **settings)

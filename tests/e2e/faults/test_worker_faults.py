@@ -31,7 +31,7 @@ def test_pod_deleted_spare(fault: Fault) -> None:
     fault.job.delete_pod(victim)
     new = fault.formed(3)
 
-    assert (new.number, new.members) == (2, (*others, index))
+    assert (new.number, new.members) == (fault.next_number, (*others, index))
     assert new.reason == f"worker {lost} lost: its pod was deleted; spare {index} takes rank 2"
     assert fault.job.status["restarts"] == 0
     fault.wait_for_spare()
@@ -45,7 +45,7 @@ def delete(fault: Fault, rank: int) -> None:
     fault.job.delete_pod(victim)
     new = fault.formed(3)
 
-    assert new.number == 2
+    assert new.number == fault.next_number
     assert new.reason == f"worker {rank} lost: its pod was deleted"
     assert fault.job.pods()[rank]["metadata"]["name"] == f"train-{rank}-1"
     assert len(fault.survivors()) == 2
