@@ -65,8 +65,9 @@ def signal_worker_process(pod: Object, container: str, signal: str = "KILL") -> 
 
 
 def touch(pod: Object, container: str, path: str) -> None:
-    """Make an empty file in a container, which may end for it at once."""
-    from_its_node(pod, container, f"touch /proc/$first/root{path}")
+    """Make an empty file of its user's in a container, which may end for it at once."""
+    new = f"/proc/$first/root{path}.new"
+    from_its_node(pod, container, f"touch {new} && chown --reference=/proc/$first {new} && mv {new} {new[:-4]}")
 
 
 def from_its_node(pod: Object, container: str, script: str) -> str:

@@ -62,6 +62,8 @@ def test_oom_killed(fault_of_two: Fault) -> None:
     fault.strike(victim)
     touch(victim, TRAINER, "/tmp/grow")
     formed_again(fault)
+    reason = fault.job.rounds()[-1].reason
+    assert "SIGKILL" in reason or "AgentLost" in reason
 
 
 @pytest.mark.fault("sidecar-killed", told=3.0, warm=True)
