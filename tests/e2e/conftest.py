@@ -13,7 +13,7 @@ from e2e import diagnosis, schedule
 from e2e.disruption import CONTROL_PLANE
 from e2e.faults.table import FaultTable
 from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
-from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, TIMES, Job
+from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, STARTED_SECONDS, TIMES, Job
 from e2e.kube import Namespace, Object, Watch, kubectl, run
 from e2e.kueue import kueue
 from e2e.leftovers import sweep
@@ -160,8 +160,7 @@ def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | Non
     and the times: defaults where they are measured, and of silence where a node falls silent."""
     disruptive, whole = node.get_closest_marker("disruptive"), node.config.getoption("--whole")
     silent = node.get_closest_marker("fault") and disruptive and disruptive.args == ("nodes",)
-    left_out = TIMES if whole else {"workerLostSeconds"} if silent else ()
-    times = {name: seconds for name, seconds in TIMES.items() if name not in left_out}
+    times = {} if whole else {"lastCallSeconds": STARTED_SECONDS} if silent else TIMES
     if whole or node.get_closest_marker("torchrun"):
         return NEWEST_TORCH, None, times
     return None, None if disruptive else CONTROL_PLANE, times

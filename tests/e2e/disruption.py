@@ -66,8 +66,9 @@ def signal_worker_process(pod: Object, container: str, signal: str = "KILL") -> 
 
 def touch(pod: Object, container: str, path: str) -> None:
     """Make an empty file of its user's in a container, which may end for it at once."""
-    new = f"/proc/$first/root{path}.new"
-    from_its_node(pod, container, f"touch {new} && chown --reference=/proc/$first {new} && mv {new} {new[:-4]}")
+    file = f"/proc/$first/root{path}"
+    made = f"touch {file}.new && chown --reference=/proc/$first {file}.new"  # it is seen when it is the user's
+    from_its_node(pod, container, f"{made} && mv {file}.new {file}")
 
 
 def from_its_node(pod: Object, container: str, script: str) -> str:

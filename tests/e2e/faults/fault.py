@@ -34,7 +34,6 @@ class Row:
         return asdict(self)
 
 
-SPARE_SECONDS = 120  # until one has joined
 # of a job through which shortened faults of the control plane go, beside other tests: the least that can be asked.
 # With --whole it is the default, and the faults are longer by far than either.
 SHORTENED: dict[str, Any] = {"rendezvous": {"workerLostSeconds": SHORTEST_LOST_SECONDS}}
@@ -83,15 +82,12 @@ class Fault:
         """As `start`, with a spare that is ready to take a place; also returns its index."""
         pods = self.start(replicas, **settings)
         self.job.patch('{"spec": {"spareReplicas": 1}}')
-        self.wait_for_spare()
+        self.job.wait_for_spare()
         [index] = self.job.pods().keys() - set(self.first.members if self.first else ())
         if self.warm:
             spare = self.job.pods()[index]
             wait_until("the spare's processes to be parked", lambda: self.job.log(spare).is_parked(), PARKED_SECONDS)
         return pods, index
-
-    def wait_for_spare(self) -> None:
-        wait_until("the spare to wait", lambda: self.job.status.get("spares") == 1, SPARE_SECONDS, self.job.summary)
 
     def join(self) -> list[Object]:
         """Begin with a job that has formed a round; return its pods in rank order."""

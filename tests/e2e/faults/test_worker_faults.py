@@ -34,7 +34,7 @@ def test_pod_deleted_spare(fault: Fault) -> None:
     assert (new.number, new.members) == (fault.next_number, (*others, index))
     assert new.reason == f"worker {lost} lost: its pod was deleted; spare {index} takes rank 2"
     assert fault.job.status["restarts"] == 0
-    fault.wait_for_spare()
+    fault.job.wait_for_spare()
     assert fault.job.pods()[lost]["metadata"]["name"] == f"train-{lost}-1"
     assert fault.job.rounds()[-1] == new, "a spare that joins ends no round"
 
