@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from pod_logs import PodLogs
 
-from e2e.conftest import new_namespace
+from e2e.scene import new_namespace
 from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, manifest
 from e2e.kube import Object, Watch, run
 

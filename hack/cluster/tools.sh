@@ -28,7 +28,8 @@ has_prometheus() { has_image "$(image_name prometheus)"; }
 has_controller() { [ "$(docker image inspect --format '{{.Config.Entrypoint}}' "$(image_name "$1")" 2>/dev/null)" = "[/manager]" ]; }
 has_prometheus-adapter() { has_controller prometheus-adapter; }
 has_kueue() { has_controller kueue && [ -d "$kueue_chart" ]; }
-has_apiserver() { [ -x "$KUBEBUILDER_ASSETS/etcd" ] && [ -x "$KUBEBUILDER_ASSETS/kube-apiserver" ]; }
+control_plane=(etcd kube-apiserver kube-controller-manager kube-scheduler)
+has_apiserver() { local one; for one in "${control_plane[@]}"; do [ -x "$KUBEBUILDER_ASSETS/$one" ] || return 1; done; }
 
 make_actionlint() { say "tools: building actionlint"; build_programs "$cache/bin" github.com/rhysd/actionlint/cmd/actionlint; }
 make_kind() { say "tools: building kind"; build_programs "$cache/bin" sigs.k8s.io/kind; }
@@ -56,14 +57,13 @@ make_apiserver() {
   local new=$KUBEBUILDER_ASSETS.new
   mkdir -p "$KUBEBUILDER_ASSETS" "$new"
   # the node image keeps the control plane's images as containerd's blobs; their layers are tar archives
-  quietly bash -o pipefail -c 'docker run --rm --network none --entrypoint bash "$0" -c "$1" | tar -xC "$2"' \
+  quietly bash -o pipefail -c 'docker run --rm --network none --entrypoint bash "$0" -c "$1" bash "${@:3}" | tar -xC "$2"' \
     "$node_image" '
       cd "$(mktemp -d)"
-      programs="usr/local/bin/etcd usr/local/bin/kube-apiserver"
       for blob in /var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/*; do
-        tar -xf "$blob" $programs 2>/dev/null
+        for program; do tar -xf "$blob" "usr/local/bin/$program" 2>/dev/null; done
       done
-      tar -cC usr/local/bin etcd kube-apiserver' "$new"
+      tar -cC usr/local/bin "$@"' "$new" "${control_plane[@]}"
   mv "$new"/* "$KUBEBUILDER_ASSETS/"  # never half a program
   rmdir "$new"
 }

@@ -28,11 +28,11 @@ def server() -> str:
 
 
 def tls(*, administrator: bool) -> ssl.SSLContext:
-    """To the API server, with the administrator's certificate or without any."""
+    """To the API server, with the administrator's certificate, if there is one, or without any."""
     authority = config()["clusters"][0]["cluster"]["certificate-authority-data"]
     context = ssl.create_default_context(cadata=base64.b64decode(authority).decode())
-    if administrator:
-        user = config()["users"][0]["user"]
+    user = config()["users"][0]["user"]
+    if administrator and "client-key-data" in user:
         with NamedTemporaryFile() as pair:
             pair.write(base64.b64decode(user["client-certificate-data"]))
             pair.write(base64.b64decode(user["client-key-data"]))
@@ -52,7 +52,9 @@ def ask(path: str, **query: object) -> str | None:
         connection = http.client.HTTPSConnection(address, timeout=ANSWER_SECONDS, context=context)
         _of_thread.connection = connection
     try:
-        connection.request("GET", f"{path}?{urlencode(query)}")
+        token = config()["users"][0]["user"].get("token")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", f"{path}?{urlencode(query)}", headers=headers)
         with contextlib.closing(connection.getresponse()) as response:
             said = response.read().decode(errors="replace")
             return said if response.status == 200 else None

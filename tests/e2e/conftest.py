@@ -1,10 +1,7 @@
 """Fixtures of the cluster tests. They expect what `make install` has made, and make a namespace for each test."""
 
 import os
-import re
-import secrets
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,14 +11,10 @@ from e2e.disruption import CONTROL_PLANE
 from e2e.faults.table import FaultTable
 from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
 from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, STARTED_SECONDS, TIMES, Job
-from e2e.kube import Namespace, Object, Watch, kubectl, run
+from e2e.kube import Namespace, run
 from e2e.kueue import kueue
 from e2e.leftovers import sweep
-
-HERE = Path(__file__).parent
-PREFIX = "e2e-"  # of the tests' namespaces
-
-_alive: list[Namespace] = []
+from e2e.scene import HERE, PREFIX, explain, new_job, new_namespace
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -101,47 +94,6 @@ def operator(cluster: None) -> Namespace:
     return namespace
 
 
-def scripts(train: str = "train.py") -> Object:
-    """The ConfigMap that is mounted into trainers, `train` its train.py."""
-    files = {"train.py": train, "group.py": "group.py", "agent": "agent.py"}
-    data = {name: (HERE / file).read_text() for name, file in files.items()}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": data}
-
-
-@contextmanager
-def new_namespace(title: str) -> Iterator[Namespace]:
-    """A namespace with the training scripts in it, deleted afterwards without waiting for its end."""
-    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].rstrip("-")
-    namespace = Namespace(f"{PREFIX}{slug}-{secrets.token_hex(2)}")
-    kubectl("create", "namespace", namespace.name)
-    _alive.append(namespace)
-    try:
-        namespace.apply(scripts())
-        yield namespace
-    finally:
-        _alive.remove(namespace)
-        run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
-
-
-@contextmanager
-def new_job(
-    namespace: Namespace,
-    name: str,
-    torch: str | None,
-    node: str | None = None,
-    times: Mapping[str, int] = TIMES,
-) -> Iterator[Job]:
-    """A job that is watched, but not yet applied."""
-    watches = [Watch(namespace, "elasticjobs"), Watch(namespace, "pods")]
-    try:
-        job = Job(namespace, name, *watches, torch, node, times)
-        yield job
-        job.forget_checkpoint()
-    finally:
-        for watch in watches:
-            watch.close()
-
-
 @pytest.fixture
 def namespace(cluster: None, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     with new_namespace(request.node.name.removeprefix("test_")) as made:
@@ -210,7 +162,5 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     if report.when == "setup":
         report.duration -= schedule.take_waited()
-    if report.failed and report.when != "teardown":
-        for namespace in _alive:
-            report.sections += [(f"{namespace.name}: {title}", text) for title, text in diagnosis.explain(namespace)]
+    explain(report)
     return report

@@ -45,7 +45,11 @@ def stop_container(pod: Object, name: str, seconds: float) -> float:
 
 
 def kill_container(pod: Object, name: str) -> None:
-    succeed(*signal_command(pod, name, "SIGKILL"))
+    signal_container(pod, name, "SIGKILL")
+
+
+def signal_container(pod: Object, name: str, signal: str) -> None:
+    succeed(*signal_command(pod, name, signal))
 
 
 def signal_command(pod: Object, name: str, signal: str) -> list[str]:

@@ -4,10 +4,11 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from e2e import disruption
 from e2e.api import ask
-from e2e.disruption import CONTROL_PLANE, container_status, kill_container, touch
+from e2e.disruption import CONTROL_PLANE, container_status
 from e2e.kube import Namespace, Object, Sighting, Watch, run, wait_until
 from e2e.trainer_log import TrainerLog
 from elasticjob.members import Members
@@ -50,6 +51,43 @@ class Training(NamedTuple):
     step: int
 
 
+class Machines(Protocol):
+    """What is done to containers from outside of Kubernetes, wherever they run."""
+
+    def signal(self, pod: Object, container: str, name: str) -> None:
+        """Send a signal, such as SIGKILL, to a container's first process."""
+
+    def signal_training(self, pod: Object, container: str, name: str) -> float:
+        """Send a signal to the training process; return the moment, in seconds since the epoch."""
+
+    def touch(self, pod: Object, container: str, name: str) -> None:
+        """Make an empty file of this name in the container's /tmp."""
+
+    def saved_step(self, run_id: str) -> int:
+        """The step of a job's newest checkpoint, read on a node: the API server may be away."""
+
+    def forget_checkpoint(self, run_id: str) -> None: ...
+
+
+class OfKind:
+    """The machines of the local cluster, which are containers of Docker."""
+
+    def signal(self, pod: Object, container: str, name: str) -> None:
+        disruption.signal_container(pod, container, name)
+
+    def signal_training(self, pod: Object, container: str, name: str) -> float:
+        return disruption.signal_worker_process(pod, container, name.removeprefix("SIG"))
+
+    def touch(self, pod: Object, container: str, name: str) -> None:
+        disruption.touch(pod, container, f"/tmp/{name}")
+
+    def saved_step(self, run_id: str) -> int:
+        return int(run("docker", "exec", NODE, "cat", f"{CHECKPOINTS}/{run_id}").output or 0)
+
+    def forget_checkpoint(self, run_id: str) -> None:
+        run("docker", "exec", CONTROL_PLANE, "rm", "-f", f"{CHECKPOINTS}/{run_id}")
+
+
 def manifest(
     name: str,
     *,
@@ -76,7 +114,7 @@ def manifest(
         "name": TRAINER,
         "image": IMAGE,
         "command": TORCHRUN if torch else AGENT,
-        "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+        "env": [{"name": key, "value": value} for key, value in {"CHECKPOINTS": "/checkpoints", **(env or {})}.items()],
         "volumeMounts": mounts,
         **(trainer or {}),
     }
@@ -109,6 +147,7 @@ class Job:
     torch: str | None = None
     node: str | None = None
     times: Mapping[str, int] = field(default_factory=lambda: TIMES)
+    machines: Machines = field(default_factory=OfKind)
 
     # what a person does
 
@@ -144,12 +183,12 @@ class Job:
     def kill_trainer(self, pod: Object) -> float:
         """kill -9 of the trainer container's first process, the agent; return the moment before."""
         now = time.monotonic()
-        kill_container(pod, TRAINER)
+        self.machines.signal(pod, TRAINER, "SIGKILL")
         return now
 
     def finish_training(self) -> None:
         """Let the training end in success, in all workers after the same step."""
-        touch(self.pods()[0], TRAINER, "/tmp/finish")
+        self.machines.touch(self.pods()[0], TRAINER, "finish")
 
     # what is to be seen
 
@@ -189,13 +228,12 @@ class Job:
         return found[0] if found else {"status": "Unknown", "reason": "", "message": ""}
 
     def saved_step(self) -> int:
-        """The step of the newest checkpoint, read on a node: the API server may be away."""
-        said = run("docker", "exec", NODE, "cat", f"{CHECKPOINTS}/{self.uid}")
-        return int(said.output or 0)
+        """The step of the newest checkpoint."""
+        return self.machines.saved_step(self.uid)
 
     def forget_checkpoint(self) -> None:
         if self.jobs.of(self.name):
-            run("docker", "exec", CONTROL_PLANE, "rm", "-f", f"{CHECKPOINTS}/{self.uid}")
+            self.machines.forget_checkpoint(self.uid)
 
     def log(self, pod: Object) -> TrainerLog:
         """What the trainer in `pod` printed in its newest life."""

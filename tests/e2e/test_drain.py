@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import scripts
+from e2e.scene import scripts
 from e2e.disruption import cordoned, uncordon, worker_nodes
 from e2e.job import Job
 from e2e.kube import ENVIRONMENT, Object, kubectl, run, wait_until

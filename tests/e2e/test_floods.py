@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.conftest import new_namespace
+from e2e.scene import new_namespace
 from e2e.job import IMAGE, SIDECAR, Job, restarts
 from e2e.kube import Namespace, Object
 from e2e.operator import CONTAINER, holder, leader

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from e2e.conftest import new_namespace
+from e2e.scene import new_namespace
 from e2e.identity import Answer, Caller, idle_pod, path, record_of, token
 from e2e.job import manifest
 from e2e.kube import Namespace, Object, wait_until

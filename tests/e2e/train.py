@@ -8,6 +8,7 @@ the file is there, `echo 300 > /tmp/queued` has it report so much work.
 
 import os
 import secrets
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,8 +25,8 @@ SAVE_EVERY = 5
 FAIL_AT_STEP = int(os.environ.get("FAIL_AT_STEP", "0"))
 EXIT_CODE = int(os.environ.get("EXIT_CODE", "0"))  # with which the highest rank, and no other, ends at that step
 FINISH_SECONDS = [float(seconds) for seconds in os.environ.get("FINISH_SECONDS", "0").split(",")]
-FINISH, GROW, SPIN, QUEUED = (Path("/tmp", name) for name in ("finish", "grow", "spin", "queued"))
-CHECKPOINT = Path("/checkpoints", os.environ["TORCHELASTIC_RUN_ID"])
+FINISH, GROW, SPIN, QUEUED = (Path(tempfile.gettempdir(), name) for name in ("finish", "grow", "spin", "queued"))
+CHECKPOINT = Path(os.environ.get("CHECKPOINTS", "/checkpoints"), os.environ["TORCHELASTIC_RUN_ID"])
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """A control plane for tests: etcd and kube-apiserver as child processes on loopback.
 
-It is to the Kubernetes API what torch's ``EtcdServer`` is to etcd. There are no controllers, no scheduler and no
-nodes: objects are stored, validated, authorised and watched, but pods do not run, owners' objects are not
-collected, namespaces do not finish their deletion and get no default service account.
+It is to the Kubernetes API what torch's ``EtcdServer`` is to etcd. There are no nodes: objects are stored, validated,
+authorised and watched, but pods do not run. Without ``controllers`` owners' objects are not collected, namespaces do
+not finish their deletion and get no default service account, and no pod is given a node.
 """
 
 from __future__ import annotations
@@ -47,19 +47,28 @@ class ControlPlane:
     Args:
         directory: where the programs ``etcd`` and ``kube-apiserver`` are. Without it they are looked for in the
             directory that ``KUBEBUILDER_ASSETS`` names, and without that on ``PATH``.
+        controllers: whether kube-controller-manager and kube-scheduler, from the same place, run too.
         start_seconds: how long the start may take.
 
     Every method raises `ControlPlaneError`; `request` its subclass `Refused` when the server says no. Only the
     standard library is needed.
     """
 
-    def __init__(self, directory: str | os.PathLike[str] | None = None, *, start_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        controllers: bool = False,
+        start_seconds: float = 60.0,
+    ) -> None:
         self._directory = directory
+        self._controllers = controllers
         self._start_seconds = start_seconds
         self._work: Path | None = None
         self._programs: list[Program] = []
         self._server = self._token = ""
         self._server_command: list[str] = []
+        self._server_program: Program
         self._tls = ssl.create_default_context()
 
     @property
@@ -81,19 +90,23 @@ class ControlPlane:
     @property
     def server_pid(self) -> int:
         """The process id of kube-apiserver, while it runs."""
-        return self._programs[1].pid
+        return self._server_program.pid
 
     def start(self) -> None:
-        """Start both programs; return when the API server is ready. Stop them with `stop`."""
+        """Start all programs; return when the API server is ready. Stop them with `stop`."""
         if self._work is not None:
             raise ControlPlaneError("this control plane runs already; stop it first")
         etcd, apiserver = (find_program(name, self._directory) for name in ("etcd", "kube-apiserver"))
+        names = ("kube-controller-manager", "kube-scheduler") if self._controllers else ()
+        controllers = [find_program(name, self._directory) for name in names]
         deadline = time.monotonic() + self._start_seconds
         atexit.register(self.stop)
         for attempt in range(1, _TRIES + 1):
             self._work = Path(tempfile.mkdtemp(prefix="control-plane-"))
             try:
                 self._start(etcd, apiserver, deadline)
+                for program in controllers:
+                    self._run([program, *self._controller_flags(Path(program).name)])
                 return
             except BaseException as error:
                 self.stop()
@@ -101,7 +114,7 @@ class ControlPlane:
                     raise
 
     def stop(self) -> None:
-        """End both programs and delete their files. Without a `start` it does nothing."""
+        """End all programs and delete their files. Without a `start` it does nothing."""
         atexit.unregister(self.stop)
         while self._programs:
             self._programs.pop().stop()
@@ -111,14 +124,16 @@ class ControlPlane:
 
     def stop_server(self) -> None:
         """End kube-apiserver alone, as if it were away; `start_server` brings it back."""
-        if len(self._programs) == 2:  # etcd is the first
-            self._programs.pop().stop()
+        if self._server_program in self._programs:
+            self._programs.remove(self._server_program)
+            self._server_program.stop()
 
     def start_server(self) -> None:
         """Start kube-apiserver anew at the same address: what is stored is there, watches and caches are gone."""
-        if len(self._programs) != 1:
+        if not self._programs or self._server_program in self._programs:
             raise ControlPlaneError("start_server() comes after start() and stop_server()")
-        self._run(self._server_command).await_ready(self._answers, time.monotonic() + self._start_seconds)
+        self._server_program = self._run(self._server_command)
+        self._server_program.await_ready(self._answers, time.monotonic() + self._start_seconds)
 
     def __enter__(self) -> ControlPlane:
         self.start()
@@ -184,14 +199,31 @@ class ControlPlane:
         self._token = credentials.admin_token()
         credentials.write_private(work / "tokens.csv", credentials.token_file(self._token))
         credentials.write_private(work / "service-accounts.pem", credentials.signing_key())
-        self._server_command = [apiserver, *_apiserver_flags(work, database, secure)]
-        server = self._run(self._server_command)
+        flags = _apiserver_flags(work, database, secure)
+        if not self._controllers:
+            # controllers make the default service account, and take the protection from a claim that is deleted
+            flags.append("--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection")
+        self._server_command = [apiserver, *flags]
+        server = self._server_program = self._run(self._server_command)
         self._server = f"https://{_HOST}:{secure}"
         server.await_ready(lambda: _accepts(secure), deadline)
         self._tls = ssl.create_default_context(cafile=self.authority)
         server.await_ready(self._answers, deadline)
         config = credentials.kubeconfig(self._server, self.authority.read_text(), self._token)
         credentials.write_private(self.kubeconfig, config)
+
+    def _controller_flags(self, name: str) -> list[str]:
+        work = self._directory_of_this_start
+        flags = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", f"--bind-address={_HOST}"]
+        flags += [f"--secure-port={free_port()}", f"--cert-dir={work / name}", "--authentication-skip-lookup=true"]
+        if name == "kube-scheduler":
+            return flags
+        return [
+            *flags,
+            f"--service-account-private-key-file={work / 'service-accounts.pem'}",
+            f"--root-ca-file={self.authority}",
+            "--concurrent-gc-syncs=4",
+        ]
 
     def _run(self, command: list[str]) -> Program:
         program = Program(command, self._directory_of_this_start / f"{Path(command[0]).name}.log")
@@ -250,8 +282,7 @@ def _apiserver_flags(work: Path, database: int, port: int) -> list[str]:
         f"--service-account-key-file={work / 'service-accounts.pem'}",
         f"--service-account-signing-key-file={work / 'service-accounts.pem'}",
         "--service-cluster-ip-range=10.0.0.0/24",
-        # controllers make the default service account, and take the protection from a claim that is deleted
-        "--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection",
+        "--kubelet-preferred-address-types=InternalIP",
         # a Service for a server on loopback helps nobody
         "--endpoint-reconciler-type=none",
     ]

@@ -8,6 +8,8 @@ from functools import cache
 
 FIRST, EACH, PROCESSES = 20000, 200, 60  # below the range that the kernel takes for outgoing connections
 
+FIRST_NETWORK = 64  # 127.64.0.0/16, and so on
+
 
 def free_ports(number: int) -> list[int]:
     """Nobody listens there, and no other process is given them while this one lives."""
@@ -20,6 +22,14 @@ def free_ports(number: int) -> list[int]:
 
 def free_port() -> int:
     return free_ports(1)[0]
+
+
+def loopback_addresses() -> Iterator[str]:
+    """Addresses of loopback that no other process is given while this one lives; for what has to have a port of its
+    own on each of them."""
+    mine = (free_port() - FIRST) // EACH
+    for number in itertools.count(1):
+        yield f"127.{FIRST_NETWORK + mine}.{number // 256}.{number % 256}"
 
 
 @cache

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _STOP_SECONDS = 10.0
 _LOG_LINES = 20
@@ -48,7 +48,8 @@ def find_program(name: str, directory: str | os.PathLike[str] | None = None) -> 
 class Program:
     """A child process whose output goes to a file."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: variables beside those of this process."""
         self._name = Path(command[0]).name
         self._log = log
         with log.open("wb") as output:
@@ -57,6 +58,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
                 start_new_session=True,  # Ctrl-C is for the parent, which then stops it
             )
         self._guard = subprocess.Popen(

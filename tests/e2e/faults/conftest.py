@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import new_job, new_namespace, runs_on
+from e2e.conftest import runs_on
 from e2e.faults.fault import Fault, Row
 from e2e.faults.table import PROPERTY
 from e2e.history import violations
 from e2e.job import Job
 from e2e.kube import Namespace
+from e2e.scene import new_job, new_namespace
 
 ROW = pytest.StashKey[Row]()
 SLACK = 30.0  # a guard must not flake: without --whole, so many seconds more are as good

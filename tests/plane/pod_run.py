@@ -1,0 +1,264 @@
+"""One pod on its node, from its binding to its removal: drives `support.kubelet` with real processes.
+
+What the pod's status says, and when a container starts again, is decided there; here things are done and waited for.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from plane.sandbox import CannotStart, Log, LogFile, Running, Sandbox
+from support import kubelet as rules
+from support import pod_life
+from support.api_client import ApiError, Object
+
+if TYPE_CHECKING:
+    from plane.kubelet import Node
+
+TOKEN_SECONDS = 3600
+LOOK_SECONDS = 0.2  # between two probes, and two looks for what is missing
+LEAST_SIDECAR_SECONDS = 2.0  # what the kubelet gives a container whose pod's grace is over
+GRACE_SECONDS = 30.0
+LOG_LINES = 80  # of the kubelet, for a termination message
+IMAGES = ("elasticjob/", "none", "train:")  # how the names of those begin that can be had
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class PodRun:
+    """`look` is told each state of the pod in the API. While its node stands still nothing is done or written."""
+
+    def __init__(self, node: "Node", body: Object, address: str) -> None:
+        self.node, self.body = node, body
+        meta = body["metadata"]
+        self.name, self.uid = meta["name"], meta["uid"]
+        self.core = f"/api/v1/namespaces/{meta['namespace']}"
+        kubelet = node.kubelet
+        self.sandbox = Sandbox(body, address, kubelet.work / self.uid, kubelet.host, kubelet.api_port)
+        self.pod = rules.Pod.of(body["spec"], address, time.time())
+        self.sidecars = rules.sidecars(body["spec"])
+        self.running: dict[str, Running] = {}
+        self.logs: dict[str, list[Log | LogFile]] = {}
+        self._stopping = asyncio.Event()  # it is to go
+        self._late = asyncio.Event()  # its deadline has passed
+        self._has_deadline = False
+        self._changed = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    def look(self, body: Object) -> None:
+        """The pod is another in the API."""
+        self.body = body
+        if "activeDeadlineSeconds" in body["spec"] and not self._has_deadline:
+            self._has_deadline = True
+            asyncio.get_running_loop().call_later(body["spec"]["activeDeadlineSeconds"], self._late.set)
+        if "deletionTimestamp" in body["metadata"]:
+            self._stopping.set()
+
+    def gone(self) -> None:
+        """The pod is no more in the API."""
+        self.body["metadata"]["deletionGracePeriodSeconds"] = 0
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Raises whatever breaks the kubelet itself."""
+        containers, stopping = self._do("containers", self._contain()), self._do("stopping", self._stopping.wait())
+        telling = self._do("status", self._tell())
+        try:
+            await self._first(containers, stopping, telling, self._do("deadline", self._late.wait()))
+            await self.node.awake.wait()
+            if not self._stopping.is_set():
+                await self._end_by_itself()
+                await self._first(stopping, telling)
+            await self.node.awake.wait()
+            grace = float(self.body["metadata"].get("deletionGracePeriodSeconds", GRACE_SECONDS))
+            await self._end(grace)
+            await self._write()
+            await self._remove()
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self.signal(signal.SIGKILL)
+            self.sandbox.remove()
+
+    def signal(self, number: int) -> None:
+        """To every process of the pod."""
+        for name, one in self.running.items():
+            one.signal(number)
+            self.sandbox.signal(name, number)
+
+    # --- its containers
+
+    async def _contain(self) -> None:
+        """Start all, in the order of the spec; return when all that are to end have ended."""
+        await self._prepare()
+        for one in self.body["spec"].get("initContainers", ()):
+            keeping = self._do(one["name"], self._keep(one))
+            if one["name"] not in self.sidecars:
+                await keeping
+            while not self.pod.containers[one["name"]].starts:
+                await asyncio.wait([keeping], timeout=LOOK_SECONDS)
+                if keeping.done():
+                    keeping.result()
+        await asyncio.gather(*(self._do(one["name"], self._keep(one)) for one in self.body["spec"]["containers"]))
+
+    async def _prepare(self) -> None:
+        kubelet, volumes = self.node.kubelet, self.body["spec"].get("volumes", ())
+        names = [one["configMap"]["name"] for one in volumes if "configMap" in one]
+        maps = {name: await self._config_map(name) for name in names}
+        self.sandbox.prepare(maps)
+        token = await pod_life.new_token(kubelet.api, self.body, TOKEN_SECONDS)
+        (self.sandbox.secrets / "token").write_text(token)
+        (self.sandbox.secrets / "ca.crt").write_text(kubelet.authority.read_text())
+
+    async def _config_map(self, name: str) -> dict[str, str]:
+        """As soon as it is there."""
+        while True:
+            try:
+                found = await self.node.kubelet.api.call("GET", f"{self.core}/configmaps/{name}")
+                return dict(found.get("data") or {})
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _keep(self, spec: Object) -> None:
+        """A container, again and again until it has ended for good."""
+        name = spec["name"]
+        while True:
+            await self._have_image(spec)
+            await self._live(spec)
+            wait = rules.next_start(self.pod, name)
+            if wait is None or self._stopping.is_set() or name not in self._tasks:
+                return
+            if wait:
+                self._note(rules.backs_off(self.pod, name))
+                await asyncio.sleep(wait)
+
+    async def _have_image(self, spec: Object) -> None:
+        while not spec["image"].startswith(IMAGES):
+            for reason in ("ErrImagePull", "ImagePullBackOff"):
+                self._note(rules.waits(self.pod, spec["name"], reason, f"no such image: {spec['image']}"))
+                await asyncio.sleep(1)
+
+    async def _live(self, spec: Object) -> None:
+        """One life of a container."""
+        name = spec["name"]
+        await self.node.awake.wait()
+        try:
+            process = await self._start(spec)
+        except CannotStart as error:
+            self._note(rules.started(self.pod, name, time.time()))
+            self._note(rules.ended(self.pod, name, time.time(), 128, error.reason, str(error)))
+            return
+        self.running[name] = process
+        self.logs.setdefault(name, []).append(process.log)
+        self._note(rules.started(self.pod, name, time.time(), f"process://{self.uid}-{name}-{process.pid}"))
+        probe = self._do(f"probe of {name}", self._probe(spec, process))
+        code = await process.wait()
+        probe.cancel()
+        self.sandbox.signal(name, signal.SIGKILL)
+        del self.running[name]
+        await self.node.awake.wait()
+        said = "\n".join(line for _, line in process.log.lines[-LOG_LINES:]) if code else ""
+        falls_back = spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+        self._note(rules.ended(self.pod, name, time.time(), code, message=said if falls_back else ""))
+
+    async def _start(self, spec: Object) -> Running:
+        if spec["name"] in self.sidecars:
+            return self.sandbox.start_sidecar(spec)
+        return await self.sandbox.start(spec)
+
+    async def _probe(self, spec: Object, process: Running) -> None:
+        """The container is ready when it runs, or as its readiness probe says."""
+        port = getattr(process, "health", None)
+        while True:
+            ready = port is None or "readinessProbe" not in spec or await self._answers(port)
+            await self.node.awake.wait()
+            if ready != self.pod.containers[spec["name"]].ready:
+                self._note(rules.is_ready(self.pod, spec["name"], ready))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _answers(self, port: int) -> bool:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with self.node.kubelet.http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                return answer.status == 200
+        return False
+
+    # --- its end
+
+    async def _end_by_itself(self) -> None:
+        """All that are to end have, or the deadline has passed."""
+        if self._late.is_set():
+            await self._end(GRACE_SECONDS)
+            self._note(rules.fails(self.pod, "DeadlineExceeded"))
+        else:
+            await self._stop(self.sidecars, GRACE_SECONDS)
+            self._changed.set()
+
+    async def _end(self, grace: float) -> None:
+        """SIGTERM to all but the sidecars, then to those, and SIGKILL to what is left at the end of the grace."""
+        began = time.monotonic()
+        self._tasks["containers"].cancel()  # nothing more is begun
+        await self._stop(self.pod.containers.keys() - self.sidecars, grace)
+        left = grace - (time.monotonic() - began)
+        await self._stop(self.sidecars, max(left, LEAST_SIDECAR_SECONDS))
+
+    async def _stop(self, names: Iterable[str], seconds: float) -> None:
+        keeping = {name: self._tasks.pop(name) for name in names if name in self._tasks}
+        for name, task in keeping.items():
+            if name in self.running:
+                self.running[name].signal(signal.SIGTERM)
+            else:
+                task.cancel()
+        if keeping:
+            _, late = await asyncio.wait(keeping.values(), timeout=seconds)
+            for name in [name for name, task in keeping.items() if task in late and name in self.running]:
+                self.running[name].signal(signal.SIGKILL)
+                self.sandbox.signal(name, signal.SIGKILL)
+            await asyncio.wait(keeping.values())
+
+    async def _remove(self) -> None:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
+        with suppress(ApiError):  # it is gone already
+            await self.node.kubelet.api.call("DELETE", f"{self.core}/pods/{self.name}", options)
+
+    # --- its status
+
+    def _note(self, pod: rules.Pod) -> None:
+        self.pod = pod
+        self._changed.set()
+
+    async def _tell(self) -> None:
+        while True:
+            await self._changed.wait()
+            await self.node.awake.wait()
+            self._changed.clear()
+            await self._write()
+
+    async def _write(self) -> None:
+        status = {"metadata": {"uid": self.uid}, "status": rules.status(self.pod)}
+        path = f"{self.core}/pods/{self.name}/status?fieldManager=kubelet"
+        try:
+            await self.node.kubelet.api.call("PATCH", path, status, STRATEGIC)
+        except ApiError as error:
+            if error.status not in (404, 409):  # gone meanwhile, or another of its name
+                raise
+
+    # --- its tasks
+
+    def _do(self, name: str, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = self._tasks[name] = asyncio.create_task(work, name=f"{self.name}: {name}")
+        return task
+
+    async def _first(self, *tasks: "asyncio.Task[Any]") -> None:
+        """Until one of them has ended. Raises what that raised."""
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+

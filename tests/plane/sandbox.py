@@ -1,0 +1,254 @@
+"""A pod's containers as processes of this machine: their variables, files, logs and ends.
+
+Nothing is isolated. What a pod has for itself is an address on loopback, a folder for its volumes and its /tmp, and a
+mark in the environment of each process, by which all of a container's are found: there is no control group.
+"""
+
+import asyncio
+import ctypes
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Protocol
+
+from contract.cluster.sidecars import start_sidecar
+from elasticjob_operator.objects.pods import PLUGIN_VOLUME
+from support.kubelet import Object
+from support.pod_life import environment
+from support.ports import free_port
+
+TRAINER = Path(__file__).parents[2] / "trainer"
+MARK = "STAND_IN_CONTAINER"
+PR_SET_PDEATHSIG = 1
+LINE_BYTES = 1 << 20
+STAMP = "%Y-%m-%d %H:%M:%S,%f"  # of the sidecar's log
+
+
+class CannotStart(Exception):
+    """A container cannot be made; `reason` and the message are the kubelet's."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+Line = tuple[datetime, str]
+
+
+class Log:
+    """What one life of a container printed, line by line with its moment."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+
+    def note(self, line: str) -> None:
+        self.lines.append((datetime.now(UTC), line))
+
+
+class LogFile:
+    """The same of a sidecar, which stamps its lines itself. One without a moment has that of the line before."""
+
+    def __init__(self, path: Path) -> None:
+        path.touch()
+        self._path, self._begin = path, path.stat().st_size
+
+    @property
+    def lines(self) -> list[Line]:
+        read, at = [], datetime.now(UTC)
+        for line in self._path.read_bytes()[self._begin :].decode(errors="replace").splitlines():
+            with suppress(ValueError):
+                at = datetime.strptime(line[:23], STAMP).astimezone(UTC)
+            read.append((at, line))
+        return read
+
+
+class Running(Protocol):
+    """A container's first process."""
+
+    pid: int
+    log: Log | LogFile
+
+    async def wait(self) -> int:
+        """Its exit code, as a shell has it: above 128 for a signal."""
+        ...
+
+    def signal(self, number: int) -> None: ...
+
+
+class Process:
+    """An ordinary command."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process, self.pid, self.log = process, process.pid, Log()
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, command: list[str], environ: Mapping[str, str], folder: Path) -> "Process":
+        """Raises CannotStart."""
+        try:
+            made = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=folder,
+                env=environ,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                limit=LINE_BYTES,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            raise CannotStart("StartError", f"exec: {command[0]!r}: {error.strerror}") from None
+        return cls(made)
+
+    async def wait(self) -> int:
+        code = await self._process.wait()
+        await self._reading
+        return code if code >= 0 else 128 - code
+
+    def signal(self, number: int) -> None:
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def _read(self) -> None:
+        """Until its end, or until the last process that it started has closed its output."""
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            self.log.note(line.decode(errors="replace").rstrip("\n"))
+
+
+class Sidecar:
+    """The real sidecar, forked from a process that has imported it. `health` is the port of its probes."""
+
+    def __init__(self, process: BaseProcess, log: LogFile, health: int) -> None:
+        assert process.pid is not None
+        self._process, self.pid, self.log, self.health = process, process.pid, log, health
+
+    async def wait(self) -> int:
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(self._process.sentinel, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(self._process.sentinel)
+        self._process.join()
+        code = self._process.exitcode or 0
+        return code if code >= 0 else 128 - code
+
+    def signal(self, number: int) -> None:
+        if self._process.exitcode is None:
+            os.kill(self.pid, number)
+
+
+@dataclass
+class Sandbox:
+    """`folder` has the pod's own files, `host` those of all nodes; `api_port` is where sidecars find the API server."""
+
+    body: Object
+    address: str
+    folder: Path
+    host: Path
+    api_port: int
+    volumes: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> Path:
+        return self.folder / "secrets"
+
+    def prepare(self, config_maps: Mapping[str, Mapping[str, str]]) -> None:
+        """Make the volumes; `config_maps` are the data of those that the pod mounts, by name."""
+        (self.folder / "tmp").mkdir(parents=True)
+        self.secrets.mkdir()
+        for volume in self.body["spec"].get("volumes", ()):
+            path = self.folder / "volumes" / volume["name"]
+            if "hostPath" in volume:
+                path = self.host / volume["hostPath"]["path"].lstrip("/")
+            path.mkdir(parents=True, exist_ok=True)
+            self.volumes[volume["name"]] = path
+            if source := volume.get("configMap"):
+                for name, text in config_maps[source["name"]].items():
+                    (path / name).write_text(text)
+                    (path / name).chmod(source.get("defaultMode", 0o644))
+            if volume["name"] == PLUGIN_VOLUME:  # what the sidecar's image does first
+                (path / "elasticjob_torch").symlink_to(TRAINER / "elasticjob_torch")
+                (path / ".complete").touch()
+
+    async def start(self, container: Object) -> Process:
+        """Start a container that is no sidecar. Raises CannotStart."""
+        mounts = self._mounts(container)
+        given = environment({"env": container.get("env") or []}, self.body, self.address, self.body["spec"]["nodeName"])
+        environ = {
+            "PATH": os.environ["PATH"],
+            "TMPDIR": str(self.folder / "tmp"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **{name: self._here(value, mounts) for name, value in given.items()},
+            MARK: self.mark(container["name"]),
+        }
+        command = [self._here(word, mounts) for word in (*container.get("command", ()), *container.get("args", ()))]
+        if not command:
+            raise CannotStart("CreateContainerError", "no command specified")
+        return await Process.start(command, environ, self.folder)
+
+    def start_sidecar(self, container: Object) -> Sidecar:
+        service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api_port)}
+        given = environment(container, self.body, self.address, self.body["spec"]["nodeName"])
+        health, output = free_port(), self.folder / "sidecar.log"
+        log = LogFile(output)
+        return Sidecar(start_sidecar(given | service, self.secrets, self.address, output, health), log, health)
+
+    def mark(self, container: str) -> str:
+        return f"{self.body['metadata']['uid']}/{container}"
+
+    def processes(self, container: str) -> list[int]:
+        """All of a container's processes but a sidecar's, the oldest first."""
+        return sorted(marked(self.mark(container)), key=_started)
+
+    def signal(self, container: str, number: int) -> None:
+        """To every process of a container but a sidecar's."""
+        for pid in self.processes(container):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _mounts(self, container: Object) -> dict[str, Path]:
+        return {one["mountPath"]: self.volumes[one["name"]] for one in container.get("volumeMounts") or ()}
+
+    def _here(self, text: str, mounts: Mapping[str, Path]) -> str:
+        """A word of a command or a variable, with this machine's paths and the pod's own loopback."""
+        for path in sorted(mounts, key=len, reverse=True):
+            text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?![\w.-])", str(mounts[path]), text)
+        return text.replace("127.0.0.1", self.address)
+
+
+def marked(mark: str) -> Iterator[int]:
+    """The processes of this machine that have this mark, or one that begins so."""
+    wanted = f"{MARK}={mark}".encode()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                found = folder.joinpath("environ").read_bytes()
+            except OSError:  # it has ended, or is somebody else's
+                continue
+            if any(variable.startswith(wanted) for variable in found.split(b"\0")):
+                yield int(folder.name)
+
+
+def _started(pid: int) -> float:
+    try:
+        return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return time.time()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
