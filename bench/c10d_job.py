@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 from pod_logs import PodLogs
 
-from e2e.scene import new_namespace
-from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, manifest
+from e2e.disruption import CHECKPOINTS, NODE
+from e2e.job import NEWEST_TORCH, manifest
 from e2e.kube import Object, Watch, run
+from e2e.scene import new_namespace
 
 NAME, PORT = "c10d", 29400
 MAX_NODES = 4

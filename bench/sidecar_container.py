@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from e2e.scene import new_job, new_namespace
 from e2e.disruption import container_status, kill_container
 from e2e.job import NEWEST_TORCH, SIDECAR, Job, restarts
 from e2e.kube import Object, succeed, wait_until
+from e2e.scene import new_job, new_namespace
 from e2e.trainer_log import TrainerLog
 
 BUILD = Path("build")

@@ -33,9 +33,10 @@ import yaml
 from c10d_job import MAX_NODES, NAME, SETUPS, Setup, service, torchrun
 from pod_logs import READ_SECONDS, PodLogs
 
-from e2e.scene import new_namespace
-from e2e.job import CHECKPOINTS, NODE, PARKED_SECONDS, STARTED_SECONDS
+from e2e.disruption import CHECKPOINTS, NODE
+from e2e.job import PARKED_SECONDS, STARTED_SECONDS
 from e2e.kube import Namespace, Object, Watch, run, succeed, wait_until
+from e2e.scene import new_namespace
 from e2e.trainer_log import COMPLETE, JOINS, Group, TrainerLog
 
 DEMO = Path(__file__).parents[2] / "hack/demo"

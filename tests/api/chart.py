@@ -15,8 +15,6 @@ NAMESPACE, OPERATOR = "elasticjob-system", "elasticjob-operator"
 GROUPS = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
 }
@@ -46,7 +44,7 @@ def install(plane: ControlPlane, *kinds: str, options: Sequence[str] = ()) -> No
     ensure(plane, f"{core}/serviceaccounts", {"metadata": {"name": OPERATOR}})
     for body in render(*options):
         if body["kind"] in kinds:
-            ensure(plane, GROUPS[body["kind"]].format(namespace=body["metadata"].get("namespace")), body)
+            ensure(plane, GROUPS[body["kind"]], body)
 
 
 def ensure(plane: ControlPlane, path: str, body: Any) -> None:

@@ -1,24 +1,27 @@
 """Fixtures of the cluster tests. They expect what `make install` has made, and make a namespace for each test."""
 
 import os
+import traceback
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from e2e import diagnosis, schedule
-from e2e.disruption import CONTROL_PLANE
+from e2e import diagnosis, disruption, kube, schedule
+from e2e.disruption import CHECKPOINTS, CONTROL_PLANE, NODE
 from e2e.faults.table import FaultTable
 from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
-from e2e.job import CHECKPOINTS, NEWEST_TORCH, NODE, STARTED_SECONDS, TIMES, Job
+from e2e.job import NEWEST_TORCH, STARTED_SECONDS, TIMES, Job
 from e2e.kube import Namespace, run
 from e2e.kueue import kueue
 from e2e.leftovers import sweep
 from e2e.scene import HERE, PREFIX, explain, new_job, new_namespace
+from plane.cluster import ProcessCluster
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "e2e: runs on the local cluster that `make install` prepares")
+    config.addinivalue_line("markers", "real: only real kubelets and containers, or others' controllers, can show it")
+    config.addinivalue_line("markers", "extended: of what `make e2e` leaves to `make e2e-all`")
     config.addinivalue_line("markers", "fault(event, told=None, warm=False): a row of the table, see faults/fault.py")
     config.addinivalue_line("markers", "torchrun: its jobs run torchrun and torch in place of agent.py")
     schedule.configure(config)
@@ -27,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--stand-in", action="store_true", help="on a cluster without machines, see tests/plane")
     parser.addoption("--whole", action="store_true", help="faults of full length, told in time")
     parser.addoption("--faults-json", metavar="FILE", help="write the table of faults to FILE")
     parser.addoption("--record-durations", action="store_true", help="write durations.json anew")
@@ -38,14 +42,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = [item for item in items if HERE in item.path.parents]
-    for item in here:
-        item.add_marker(pytest.mark.e2e)
+    if here and here[0].config.getoption("--stand-in"):
+        for item in [item for item in here if item.get_closest_marker("real")]:
+            items.remove(item)
+        return
     schedule.group(here)
     items[:] = [item for item in items if HERE not in item.path.parents] + schedule.longest_first(here)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if not hasattr(session.config, "workerinput") and not session.config.option.collectonly:
+    config = session.config
+    if not hasattr(config, "workerinput") and not config.option.collectonly and not config.getoption("--stand-in"):
         sweep(PREFIX)
 
 
@@ -59,6 +66,9 @@ def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def module_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
     """For tests that share a job, or harm the cluster one after the other: none gets in between that must not."""
+    if request.config.getoption("--stand-in"):
+        yield
+        return
     with schedule.turn(request.node, turns):
         yield
 
@@ -66,6 +76,9 @@ def module_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def own_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
     """A test runs while none does that would disturb it."""
+    if request.config.getoption("--stand-in"):  # it has a cluster of its own
+        yield
+        return
     if schedule.shares_its_turn(request.node):
         request.getfixturevalue("module_turn")
         yield
@@ -75,8 +88,25 @@ def own_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> None:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """A cluster without machines, of this process alone."""
+    made = ProcessCluster(tmp_path_factory.mktemp("cluster"))
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            made.start()
+            patch.setitem(kube.ENVIRONMENT, "KUBECONFIG", str(made.kubeconfig))
+            patch.setattr(disruption, "machines", made)
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> None:
     """The API server answers and has the CRDs."""
+    if request.config.getoption("--stand-in"):
+        request.getfixturevalue("stand_in")
+        return
     answer = run("kubectl", "get", "--request-timeout=10s", "crd", "elasticjobs.elasticjob.io", "--output=name")
     if answer.code:
         why = answer.errors.strip().splitlines()[-1]
@@ -113,6 +143,8 @@ def runs_on(node: pytest.Item | pytest.Collector) -> tuple[str | None, str | Non
     disruptive, whole = node.get_closest_marker("disruptive"), node.config.getoption("--whole")
     silent = node.get_closest_marker("fault") and disruptive and disruptive.args == ("nodes",)
     times = {} if whole else {"lastCallSeconds": STARTED_SECONDS} if silent else TIMES
+    if node.config.getoption("--stand-in"):
+        return None, None, times
     if whole or node.get_closest_marker("torchrun"):
         return NEWEST_TORCH, None, times
     return None, None if disruptive else CONTROL_PLANE, times
@@ -163,4 +195,6 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     if report.when == "setup":
         report.duration -= schedule.take_waited()
     explain(report)
+    if report.failed and (broken := getattr(disruption.machines, "broken", None)):
+        report.sections.append(("kubelets", "".join(traceback.format_exception(broken))))
     return report

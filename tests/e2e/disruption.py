@@ -1,87 +1,89 @@
-"""What breaks in a cluster, done on purpose: processes, containers, nodes, the API server. Each undoes itself.
-
-Processes are signalled from their node: inside of a container the kernel protects its first process.
-"""
+"""What breaks in a cluster, done on purpose: processes, containers, nodes, the API server. Each undoes itself."""
 
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
-from e2e.kube import Failed, Namespace, Object, kubectl, run, succeed, wait_until
+from e2e.kind_machines import BACK_SECONDS, CHECKPOINTS, CONTROL_PLANE, NODE, Kind, container_status, from_its_node
+from e2e.kube import Namespace, Object, kubectl, run, succeed, wait_until
+
+__all__ = ["CHECKPOINTS", "CONTROL_PLANE", "NODE", "container_status", "from_its_node"]
 
 SLOW_PROXY = Path(__file__).with_name("slow_proxy.py")
-CONTROL_PLANE = "elasticjob-control-plane"
-BACK_SECONDS = 120  # for a node to be Ready again, on a machine of two busy cores
-FREEZE_SECONDS = 20  # for one to stand still, likewise
 
 
-def container_status(pod: Object, name: str) -> Object:
-    statuses = pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", [])
-    status: Object = next(one for one in statuses if one["name"] == name)
-    return status
+class Machines(Protocol):
+    """What is done from outside of Kubernetes. `signal` is a name such as KILL; a `path` is one in the container."""
+
+    def signal(self, pod: Object, container: str, signal: str) -> None:
+        """To a container's first process. Raises Failed."""
+
+    def signal_training(self, pod: Object, container: str, signal: str) -> float:
+        """To the training process; returns the moment, in seconds since the epoch."""
+
+    def stop_for(self, pod: Object, container: str, seconds: float) -> float:
+        """A container's first process stands still. Returns for how long it did, by the node's clock."""
+
+    def touch(self, pod: Object, container: str, path: str) -> None:
+        """Make an empty file of the container's user, who may end for it at once."""
+
+    def checkpoint(self, run_id: str) -> str:
+        """What a job has saved, read without the API server; empty if nothing is."""
+
+    def forget_checkpoint(self, run_id: str) -> None: ...
+
+    def pause(self, node: str) -> None:
+        """All processes of a node stand still."""
+
+    def resume(self, node: str) -> None: ...
+
+    def kill(self, node: str) -> None:
+        """A node loses its power."""
+
+    def start_node(self, node: str) -> None: ...
+
+    def wait_for_system(self) -> None:
+        """Until what belongs to the cluster itself runs again."""
+
+    def pause_api(self) -> None:
+        """The API server, etcd, the scheduler and the controllers stand still."""
+
+    def resume_api(self) -> None: ...
+
+    def forget_history(self) -> None:
+        """Compact etcd and restart the API server."""
+
+
+machines: Machines = Kind()  # another cluster's, where the tests run on one
 
 
 def freeze_container(pod: Object, name: str) -> None:
-    succeed(*signal_command(pod, name, "SIGSTOP"))
+    machines.signal(pod, name, "STOP")
 
 
 def wake_container(pod: Object, name: str) -> None:
-    """Nothing is left to wake where the kubelet, whose probes got no answer, has killed the container."""
-    command = signal_command(pod, name, "SIGCONT")
-    answer = run(*command)
-    is_gone = "no running task found" in answer.errors or 'in namespace "k8s.io": not found' in answer.errors
-    if answer.code and not is_gone:
-        raise Failed(f"{' '.join(command)}\n{answer.errors}")
-
-
-def stop_container(pod: Object, name: str, seconds: float) -> float:
-    """Its first process stands still for so long. Returns for how long it did, by the node's clock. The node wakes it:
-    a command from here may be late."""
-    stop = f"date +%s.%N; kill -STOP $first; sleep {seconds:.2f}; kill -CONT $first; date +%s.%N"
-    began, ended = map(float, from_its_node(pod, name, stop).split())
-    return ended - began
+    """One that its kubelet has killed meanwhile is left alone."""
+    machines.signal(pod, name, "CONT")
 
 
 def kill_container(pod: Object, name: str) -> None:
-    signal_container(pod, name, "SIGKILL")
+    machines.signal(pod, name, "KILL")
 
 
-def signal_container(pod: Object, name: str, signal: str) -> None:
-    succeed(*signal_command(pod, name, signal))
-
-
-def signal_command(pod: Object, name: str, signal: str) -> list[str]:
-    """What sends a signal to a container's first process."""
-    container = container_status(pod, name)["containerID"].removeprefix("containerd://")
-    kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", signal, container]
-    return ["docker", "exec", pod["spec"]["nodeName"], *kill]
+def stop_container(pod: Object, name: str, seconds: float) -> float:
+    return machines.stop_for(pod, name, seconds)
 
 
 def signal_worker_process(pod: Object, container: str, signal: str = "KILL") -> float:
-    """kill -9 of the training process, or another signal; return the moment, in seconds since the epoch.
-
-    It is the oldest child of the container's first process, torchrun: younger ones wait to become the next.
-    """
-    oldest = "$(cat /proc/$first/task/*/children | tr ' ' '\\n' | sort --numeric-sort | grep --max-count=1 .)"
-    return float(from_its_node(pod, container, f"date +%s.%N; kill -{signal} {oldest}"))
+    """kill -9 of the training process, or another signal; return the moment, in seconds since the epoch."""
+    return machines.signal_training(pod, container, signal)
 
 
 def touch(pod: Object, container: str, path: str) -> None:
-    """Make an empty file of its user's in a container, which may end for it at once."""
-    file = f"/proc/$first/root{path}"
-    made = f"touch {file}.new && chown --reference=/proc/$first {file}.new"  # it is seen when it is the user's
-    from_its_node(pod, container, f"{made} && mv {file}.new {file}")
-
-
-def from_its_node(pod: Object, container: str, script: str) -> str:
-    """The output of a shell script on a container's node, to which $first is the container's first process. A shell in
-    the container would end with that."""
-    task = container_status(pod, container)["containerID"].removeprefix("containerd://")
-    find = f"ctr --namespace k8s.io task ls | awk '$1 == \"{task}\" {{print $2}}'"
-    node = pod["spec"]["nodeName"]
-    return succeed("docker", "exec", node, "sh", "-c", f'first=$({find}); [ "$first" ] && {{ {script}; }}')
+    machines.touch(pod, container, path)
 
 
 def worker_nodes() -> list[str]:
@@ -92,48 +94,36 @@ def worker_nodes() -> list[str]:
 @contextmanager
 def paused_node(node: str) -> Iterator[None]:
     """All of a node stands still, and knows nothing of it afterwards."""
-    pause(node)
+    machines.pause(node)
     try:
         yield
     finally:
         woken = datetime.now(UTC)
-        succeed("docker", "unpause", node)
+        machines.resume(node)
         wait_for_node(node, woken)
-
-
-def pause(node: str) -> None:
-    """Freeze all processes of a node. runc thaws them and gives up where some take too long, as on a busy machine."""
-
-    def frozen() -> bool:
-        answer = run("docker", "pause", node)
-        if answer.code and "unable to freeze" not in answer.errors:
-            raise Failed(f"docker pause {node}\n{answer.errors}")
-        return not answer.code
-
-    wait_until(f"runc to freeze {node}", frozen, FREEZE_SECONDS)
 
 
 @contextmanager
 def killed_node(node: str) -> Iterator[None]:
     """A node loses its power; afterwards it is started again."""
-    succeed("docker", "kill", node)
+    machines.kill(node)
     try:
         yield
     finally:
         started = datetime.now(UTC)
-        succeed("docker", "start", node)
+        machines.start_node(node)
         wait_for_node(node, started, restarted=True)
 
 
 @contextmanager
 def paused_api() -> Iterator[None]:
     """The API server, etcd, the scheduler and the controllers stand still."""
-    pause(CONTROL_PLANE)
+    machines.pause_api()
     try:
         yield
     finally:
         woken = datetime.now(UTC)
-        succeed("docker", "unpause", CONTROL_PLANE)
+        machines.resume_api()
         wait_for_node(CONTROL_PLANE, woken)
 
 
@@ -194,29 +184,12 @@ def wait_for_node(node: str, since: datetime, *, restarted: bool = False) -> Non
 
     wait_until(f"node {node} to be Ready", back, BACK_SECONDS)
     wait_for_no_taint(node)
-    kubectl("wait", "pod", "--all", "--namespace=kube-system", "--for=condition=Ready", f"--timeout={BACK_SECONDS}s")
+    machines.wait_for_system()
 
 
 def forget_history() -> None:
     """Compact etcd and restart the API server, so that every watch has to begin anew: 410 Gone."""
-    pki = "/etc/kubernetes/pki/etcd"
-    curl = ["curl", "--silent", "--fail-with-body", "--cacert", f"{pki}/ca.crt"]
-    curl += ["--cert", f"{pki}/server.crt", "--key", f"{pki}/server.key", "--data"]
-    etcd = ["docker", "exec", CONTROL_PLANE, *curl]
-    header = json.loads(succeed(*etcd, '{"key": "AA=="}', "https://127.0.0.1:2379/v3/kv/range"))["header"]
-    body = json.dumps({"revision": header["revision"], "physical": True})
-    succeed(*etcd, body, "https://127.0.0.1:2379/v3/kv/compaction")
-    name = "kube-apiserver"
-    command = ["kubectl", "get", "pod", f"{name}-{CONTROL_PLANE}", "--namespace=kube-system", "--output=json"]
-    server = json.loads(succeed(*command))
-
-    def restarted() -> bool:
-        said = run(*command, "--request-timeout=5s")
-        now = server if said.code else json.loads(said.output)
-        return container_status(now, name)["restartCount"] > container_status(server, name)["restartCount"]
-
-    kill_container(server, name)
-    wait_until("the API server to be started again", restarted, BACK_SECONDS)
+    machines.forget_history()
     wait_for_node(CONTROL_PLANE, datetime.now(UTC))
 
 

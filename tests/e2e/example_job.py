@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import yaml
 
-from e2e.job import CHECKPOINTS, IMAGE, NEWEST_TORCH, STARTED_SECONDS, Job
+from e2e.disruption import CHECKPOINTS
+from e2e.job import IMAGE, NEWEST_TORCH, STARTED_SECONDS, Job
 from e2e.kube import Object, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

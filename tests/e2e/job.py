@@ -4,12 +4,12 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from e2e import disruption
 from e2e.api import ask
-from e2e.disruption import CONTROL_PLANE, container_status
-from e2e.kube import Namespace, Object, Sighting, Watch, run, wait_until
+from e2e.disruption import CHECKPOINTS, container_status, kill_container
+from e2e.kube import Namespace, Object, Sighting, Watch, wait_until
 from e2e.trainer_log import TrainerLog
 from elasticjob.members import Members
 
@@ -27,8 +27,6 @@ TOLD_SECONDS = 30  # for what is told after it has happened: events, logs, a con
 WORKER_LOST_SECONDS = 30
 TIMES = {"workerLostSeconds": WORKER_LOST_SECONDS, "lastCallSeconds": STARTED_SECONDS}
 
-NODE = "elasticjob-worker"  # any of them: they share the directory
-CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
 NEWEST_TORCH, OLDEST_TORCH = "/opt/torch", "/opt/torch-oldest"  # of the worker nodes; pods see either at /opt/torch
 SCRIPT, STEP_SECONDS = "/test/train.py", 0.2
 AGENT, TORCHRUN = ["/test/agent", SCRIPT], ["torchrun", SCRIPT]
@@ -49,43 +47,6 @@ class Training(NamedTuple):
     group: str
     world_size: int
     step: int
-
-
-class Machines(Protocol):
-    """What is done to containers from outside of Kubernetes, wherever they run."""
-
-    def signal(self, pod: Object, container: str, name: str) -> None:
-        """Send a signal, such as SIGKILL, to a container's first process."""
-
-    def signal_training(self, pod: Object, container: str, name: str) -> float:
-        """Send a signal to the training process; return the moment, in seconds since the epoch."""
-
-    def touch(self, pod: Object, container: str, name: str) -> None:
-        """Make an empty file of this name in the container's /tmp."""
-
-    def saved_step(self, run_id: str) -> int:
-        """The step of a job's newest checkpoint, read on a node: the API server may be away."""
-
-    def forget_checkpoint(self, run_id: str) -> None: ...
-
-
-class OfKind:
-    """The machines of the local cluster, which are containers of Docker."""
-
-    def signal(self, pod: Object, container: str, name: str) -> None:
-        disruption.signal_container(pod, container, name)
-
-    def signal_training(self, pod: Object, container: str, name: str) -> float:
-        return disruption.signal_worker_process(pod, container, name.removeprefix("SIG"))
-
-    def touch(self, pod: Object, container: str, name: str) -> None:
-        disruption.touch(pod, container, f"/tmp/{name}")
-
-    def saved_step(self, run_id: str) -> int:
-        return int(run("docker", "exec", NODE, "cat", f"{CHECKPOINTS}/{run_id}").output or 0)
-
-    def forget_checkpoint(self, run_id: str) -> None:
-        run("docker", "exec", CONTROL_PLANE, "rm", "-f", f"{CHECKPOINTS}/{run_id}")
 
 
 def manifest(
@@ -147,7 +108,6 @@ class Job:
     torch: str | None = None
     node: str | None = None
     times: Mapping[str, int] = field(default_factory=lambda: TIMES)
-    machines: Machines = field(default_factory=OfKind)
 
     # what a person does
 
@@ -183,12 +143,12 @@ class Job:
     def kill_trainer(self, pod: Object) -> float:
         """kill -9 of the trainer container's first process, the agent; return the moment before."""
         now = time.monotonic()
-        self.machines.signal(pod, TRAINER, "SIGKILL")
+        kill_container(pod, TRAINER)
         return now
 
     def finish_training(self) -> None:
         """Let the training end in success, in all workers after the same step."""
-        self.machines.touch(self.pods()[0], TRAINER, "finish")
+        disruption.touch(self.pods()[0], TRAINER, "/tmp/finish")
 
     # what is to be seen
 
@@ -229,11 +189,11 @@ class Job:
 
     def saved_step(self) -> int:
         """The step of the newest checkpoint."""
-        return self.machines.saved_step(self.uid)
+        return int(disruption.machines.checkpoint(self.uid) or 0)
 
     def forget_checkpoint(self) -> None:
         if self.jobs.of(self.name):
-            self.machines.forget_checkpoint(self.uid)
+            disruption.machines.forget_checkpoint(self.uid)
 
     def log(self, pod: Object) -> TrainerLog:
         """What the trainer in `pod` printed in its newest life."""

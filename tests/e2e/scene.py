@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e import diagnosis
-from e2e.job import TIMES, Job, Machines, OfKind
+from e2e.job import TIMES, Job
 from e2e.kube import Namespace, Object, Watch, kubectl, run
 
 HERE = Path(__file__).parent
@@ -54,12 +54,11 @@ def new_job(
     torch: str | None,
     node: str | None = None,
     times: Mapping[str, int] = TIMES,
-    machines: Machines | None = None,
 ) -> Iterator[Job]:
     """A job that is watched, but not yet applied."""
     watches = [Watch(namespace, "elasticjobs"), Watch(namespace, "pods")]
     try:
-        job = Job(namespace, name, *watches, torch, node, times, machines or OfKind())
+        job = Job(namespace, name, *watches, torch, node, times)
         yield job
         job.forget_checkpoint()
     finally:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.job import CHECKPOINTS, NODE, STARTED_SECONDS
+from e2e.disruption import CHECKPOINTS, NODE
+from e2e.job import STARTED_SECONDS
 from e2e.kube import Namespace, Object, run, wait_until
 from e2e.trainer_log import Step, TrainerLog
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from e2e.scene import scripts
 from e2e.disruption import cordoned, uncordon, worker_nodes
 from e2e.job import Job
 from e2e.kube import ENVIRONMENT, Object, kubectl, run, wait_until
+from e2e.scene import scripts
 from e2e.trainer_log import Step
 
 pytestmark = [pytest.mark.disruptive("nodes"), pytest.mark.on_workers]

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.scene import new_namespace
 from e2e.job import IMAGE, SIDECAR, Job, restarts
 from e2e.kube import Namespace, Object
 from e2e.operator import CONTAINER, holder, leader
+from e2e.scene import new_namespace
 from elasticjob_operator.job.observe import is_ready
 
 pytestmark = pytest.mark.disruptive

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from e2e.scene import new_namespace
 from e2e.identity import Answer, Caller, idle_pod, path, record_of, token
 from e2e.job import manifest
 from e2e.kube import Namespace, Object, wait_until
+from e2e.scene import new_namespace
 
 REQUEST = {"spec": {"request": {"type": "Join", "after": 0, "cause": "Started"}}}
 BEAT = {"status": {"heartbeat": 1}}

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from e2e.scene import scripts
 from e2e.job import Job, Training
 from e2e.kube import Namespace, wait_until
+from e2e.scene import scripts
 from e2e.test_formation import row
 from e2e.trainer_log import Step
 

@@ -1,72 +1,45 @@
-"""A cluster without machines: a real control plane with its controllers, the real operator, and stand-in kubelets.
+"""A cluster without machines: a real control plane with its controllers, and stand-in kubelets.
 
-What the tests ask of it they ask as they ask a real one, through kubectl and the API. What is done to machines is done
-here: processes are signalled, nodes stand still or lose their power, operators are started and killed.
+The operators are the chart's own Deployment, and run as processes like all else. What tests do to machines,
+`e2e.disruption.Machines`, is done to processes here.
 """
 
 import asyncio
 import json
 import os
-import signal
-import sys
+import signal as signals
+import subprocess
 import threading
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+import time
+import urllib.request
+from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from api import chart
-from e2e.kube import Object
-from plane.kubelet import Kubelet, Node
+from e2e.disruption import CHECKPOINTS, CONTROL_PLANE
+from e2e.kube import Failed, Object, wait_until
+from plane.kubelet import Kubelet
 from plane.pod_run import PodRun
 from plane.sandbox import marked
 from support import ControlPlane
-from support.ports import free_port
-from support.programs import Program
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
-NODES = {"node-a": "zone-a", "node-b": "zone-b", "node-c": "zone-b"}
+NODES = (CONTROL_PLANE, "elasticjob-worker", "elasticjob-worker2")  # as the local cluster's
+TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 CALL_SECONDS = 60.0
-KINDS = (
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-)
-
-
-class Operator:
-    """One operator process, with the rights of the chart's account."""
-
-    def __init__(self, name: str, kubeconfig: Path, log: Path, *options: str) -> None:
-        self.name, self.log = name, log
-        flags = [f"--lease-namespace={chart.NAMESPACE}", f"--lease-name={chart.OPERATOR}", "--sidecar-image=none"]
-        self.health = free_port()
-        environment = {"KUBECONFIG": str(kubeconfig), "POD_NAME": name}
-        command = [sys.executable, "-m", "elasticjob_operator", *flags, f"--health-port={self.health}", *options]
-        self._program = Program(command, log, environment)
-
-    def signal(self, number: int) -> None:
-        os.kill(self._program.pid, number)
-
-    def stop(self) -> None:
-        """Kill it."""
-        self._program.stop()
+OPTIONS = ("--set", "crds.upgrade=false", "--set", "kueue.gang=true", "--no-hooks")
 
 
 class ProcessCluster:
     """From `start` to `stop`. The kubelets work in a thread of their own."""
 
     def __init__(self, work: Path) -> None:
-        self.work = work
+        self._work = work
         self.plane = ControlPlane(controllers=True)
-        self.operators: dict[str, Operator] = {}
-        self._number = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kubelets", daemon=True)
 
@@ -75,85 +48,124 @@ class ProcessCluster:
         return self.plane.kubeconfig
 
     @property
-    def nodes(self) -> dict[str, Node]:
-        return self.kubelet.nodes
+    def broken(self) -> BaseException | None:
+        """What ended the kubelets, if anything did."""
+        return self._kubelet.broken
 
     def start(self) -> None:
         self.plane.start()
         self.plane.install_crds(*sorted((ROOT / "crds").glob("*.yaml")))
-        chart.install(self.plane, *KINDS)
+        self._install()
         self._thread.start()
-        self.do(self._open())
-        self.start_operator()
+        self._do(self._open())
+        deployment = f"/apis/apps/v1/namespaces/{chart.NAMESPACE}/deployments/{chart.OPERATOR}"
+
+        def ready() -> bool:
+            return bool(self.plane.request("GET", deployment).get("status", {}).get("readyReplicas") == 2)
+
+        wait_until("the operators to be ready", ready, CALL_SECONDS)
 
     def stop(self) -> None:
-        for operator in self.operators.values():
-            operator.stop()
-        self.do(self.kubelet.close())
+        self._do(self._kubelet.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS)
         self._loop.close()
-        for pid in marked(""):
+        for pid in marked(str(self._work)):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signals.SIGKILL)
         self.plane.stop()
+
+    def _install(self) -> None:
+        """The chart, as `make install` does."""
+        self.plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": chart.NAMESPACE}})
+        bodies = "\n---\n".join(map(json.dumps, chart.render(*OPTIONS)))
+        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", "apply", "--server-side", "--filename=-"]
+        done = subprocess.run(command, input=bodies, capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
+        if done.returncode:
+            raise Failed(f"{' '.join(command)}\n{done.stderr}")
 
     async def _open(self) -> None:
         token = json.loads(self.kubeconfig.read_text())["users"][0]["user"]["token"]
-        self.kubelet = Kubelet(self.plane.server, self.plane.authority, token, self.work)
-        await self.kubelet.open()
-        for name, zone in NODES.items():
-            await self.kubelet.add(name, **{"topology.kubernetes.io/zone": zone})
+        self._kubelet = Kubelet(self.plane.server, self.plane.authority, token, self._work)
+        await self._kubelet.open()
+        for name in NODES:
+            await self._kubelet.add(name, {}, [TAINT] if name == CONTROL_PLANE else [])
 
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it where the kubelets work."""
-        done: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return done.result(CALL_SECONDS)
-
-    def start_operator(self, *options: str) -> Operator:
-        self._number += 1
-        name = f"operator-{self._number}"
-        config = json.loads(self.kubeconfig.read_text())
-        config["users"][0]["user"]["token"] = chart.token(self.plane, chart.NAMESPACE, chart.OPERATOR)
-        file = self.work / f"{name}.kubeconfig"
-        file.touch(mode=0o600)
-        file.write_text(json.dumps(config))
-        operator = self.operators[name] = Operator(name, file, self.work / f"{name}.log", *options)
-        return operator
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
     # --- what is done to machines
 
-    def call(self, node: str, what: str) -> None:
-        """`pause`, `resume` or `power_off` a node."""
+    def signal(self, pod: Object, container: str, signal: str) -> None:
+        process = self._run_of(pod).running.get(container)
+        if process is not None:
+            process.signal(signals.Signals[f"SIG{signal}"])
+        elif signal != "CONT":
+            raise Failed(f"container {container} of {pod['metadata']['name']} does not run")
 
-        async def act() -> None:
-            getattr(self.nodes[node], what)()
-
-        self.do(act())
-
-    @contextmanager
-    def paused(self, node: str) -> Iterator[None]:
-        self.call(node, "pause")
-        try:
-            yield
-        finally:
-            self.call(node, "resume")
-
-    def signal(self, pod: Object, container: str, number: int) -> None:
-        """To a container's first process."""
-        self._run_of(pod).running[container].signal(number)
-
-    def signal_training(self, pod: Object, container: str, number: int) -> None:
-        """To the oldest process that the agent, the container's first, has started."""
+    def signal_training(self, pod: Object, container: str, signal: str) -> float:
         run = self._run_of(pod)
-        agent = run.running[container].pid
-        os.kill(next(pid for pid in run.sandbox.processes(container) if pid != agent), number)
+        agent, now = run.running[container].pid, time.time()
+        os.kill(next(pid for pid in run.sandbox.processes(container) if pid != agent), signals.Signals[f"SIG{signal}"])
+        return now
 
-    def tmp(self, pod: Object) -> Path:
-        """The folder that is the /tmp of a pod's containers."""
-        return self.work / str(pod["metadata"]["uid"]) / "tmp"
+    def stop_for(self, pod: Object, container: str, seconds: float) -> float:
+        self.signal(pod, container, "STOP")
+        began = time.time()
+        time.sleep(seconds)
+        self.signal(pod, container, "CONT")
+        return time.time() - began
+
+    def touch(self, pod: Object, container: str, path: str) -> None:
+        (self._run_of(pod).sandbox.folder / path.lstrip("/")).touch()
+
+    def checkpoint(self, run_id: str) -> str:
+        file = self._checkpoint(run_id)
+        return file.read_text() if file.exists() else ""
+
+    def forget_checkpoint(self, run_id: str) -> None:
+        self._checkpoint(run_id).unlink(missing_ok=True)
+
+    def pause(self, node: str) -> None:
+        self._loop.call_soon_threadsafe(self._kubelet.nodes[node].pause)
+
+    def resume(self, node: str) -> None:
+        self._loop.call_soon_threadsafe(self._kubelet.nodes[node].resume)
+
+    def kill(self, node: str) -> None:
+        self._loop.call_soon_threadsafe(self._kubelet.nodes[node].power_off)
+
+    def start_node(self, node: str) -> None:
+        self.resume(node)
+
+    def wait_for_system(self) -> None:
+        pass
+
+    def pause_api(self) -> None:
+        for pid in self.plane.pids:
+            os.kill(pid, signals.SIGSTOP)
+
+    def resume_api(self) -> None:
+        for pid in self.plane.pids:
+            os.kill(pid, signals.SIGCONT)
+
+    def forget_history(self) -> None:
+        revision = self._etcd("range", {"key": "AA=="})["header"]["revision"]
+        self._etcd("compaction", {"revision": revision, "physical": True})
+        self.plane.stop_server()
+        self.plane.start_server()
+
+    def _etcd(self, call: str, body: Object) -> Object:
+        path = f"{self.plane.database}/v3/kv/{call}"
+        with urllib.request.urlopen(path, json.dumps(body).encode(), timeout=CALL_SECONDS) as answer:
+            return dict(json.load(answer))
+
+    def _checkpoint(self, run_id: str) -> Path:
+        return self._kubelet.host / CHECKPOINTS.lstrip("/") / run_id
 
     def _run_of(self, pod: Object) -> PodRun:
-        found = self.kubelet.run_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
-        assert found is not None, f"no kubelet runs {pod['metadata']['name']}"
+        found = self._kubelet.run_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if found is None:
+            raise Failed(f"no kubelet runs {pod['metadata']['name']}")
         return found

@@ -10,6 +10,7 @@ import signal
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ from support.kubelet import stamp
 from support.pod_life import new_credentials
 from support.ports import loopback_addresses
 
-LEASE_SECONDS, RENEW_SECONDS = 40, 5.0
+LEASE_SECONDS, RENEW_SECONDS = 40, 2.0
 PROBE_TIMEOUT_SECONDS = 5.0
 WATCH_SECONDS = 300
 FOLLOW_SECONDS = 0.1
@@ -60,9 +61,13 @@ class Node:
         for pod in self.pods.values():
             pod.signal(number)
 
-    async def register(self, labels: Mapping[str, str]) -> None:
+    async def register(self, labels: Mapping[str, str], taints: Sequence[Object]) -> None:
         meta = {"name": self.name, "labels": {"kubernetes.io/hostname": self.name, **labels}}
-        await self.kubelet.api.call("POST", "/api/v1/nodes", {"metadata": meta})
+        await self.kubelet.api.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": {"taints": list(taints)}})
+        await self.tell()
+
+    async def tell(self) -> None:
+        """Its status."""
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": stamp(time.time())}
         status = {
             "capacity": ROOM,
@@ -74,14 +79,16 @@ class Node:
         await self.kubelet.api.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
 
     async def renew(self) -> None:
-        """Its Lease, for ever."""
+        """Its Lease and its status, for ever."""
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         spec = {"holderIdentity": self.name, "leaseDurationSeconds": LEASE_SECONDS}
         await self.kubelet.api.call("POST", leases, {"metadata": {"name": self.name}, "spec": spec})
         while True:
             await self.awake.wait()
             now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-            await self.kubelet.api.patch(f"{leases}/{self.name}", {"spec": {"renewTime": now}})
+            with suppress(aiohttp.ClientError, TimeoutError):  # the API server is away
+                await self.kubelet.api.patch(f"{leases}/{self.name}", {"spec": {"renewTime": now}})
+                await self.tell()
             await asyncio.sleep(RENEW_SECONDS)
 
 
@@ -108,9 +115,9 @@ class Kubelet:
         self.port = self._runner.addresses[0][1]
         self._do(self._follow_pods())
 
-    async def add(self, name: str, **labels: str) -> Node:
+    async def add(self, name: str, labels: Mapping[str, str], taints: Sequence[Object] = ()) -> Node:
         node = self.nodes[name] = Node(self, name)
-        await node.register(labels)
+        await node.register(labels, taints)
         self._do(node.renew())
         return node
 

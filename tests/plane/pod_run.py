@@ -83,6 +83,7 @@ class PodRun:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             self.signal(signal.SIGKILL)
+            await asyncio.gather(*(one.wait() for one in self.running.values()), return_exceptions=True)
             self.sandbox.remove()
 
     def signal(self, number: int) -> None:
@@ -110,10 +111,8 @@ class PodRun:
         kubelet, volumes = self.node.kubelet, self.body["spec"].get("volumes", ())
         names = [one["configMap"]["name"] for one in volumes if "configMap" in one]
         maps = {name: await self._config_map(name) for name in names}
-        self.sandbox.prepare(maps)
         token = await pod_life.new_token(kubelet.api, self.body, TOKEN_SECONDS)
-        (self.sandbox.secrets / "token").write_text(token)
-        (self.sandbox.secrets / "ca.crt").write_text(kubelet.authority.read_text())
+        self.sandbox.prepare(maps, token, kubelet.authority.read_text())
 
     async def _config_map(self, name: str) -> dict[str, str]:
         """As soon as it is there."""
@@ -174,18 +173,32 @@ class PodRun:
         return await self.sandbox.start(spec)
 
     async def _probe(self, spec: Object, process: Running) -> None:
-        """The container is ready when it runs, or as its readiness probe says."""
-        port = getattr(process, "health", None)
+        """The container is ready when it runs, or as its readiness probe says; its liveness probe may end it."""
+        name, failures = spec["name"], 0
+        liveness = spec.get("livenessProbe") or {}
+        period = liveness.get("periodSeconds", 10)
+        next_look = time.monotonic() + liveness.get("initialDelaySeconds", 0) + period
         while True:
-            ready = port is None or "readinessProbe" not in spec or await self._answers(port)
+            ready = "readinessProbe" not in spec or await self._answers(process, "readyz")
             await self.node.awake.wait()
-            if ready != self.pod.containers[spec["name"]].ready:
-                self._note(rules.is_ready(self.pod, spec["name"], ready))
+            if ready != self.pod.containers[name].ready:
+                self._note(rules.is_ready(self.pod, name, ready))
+            if liveness and time.monotonic() > next_look:
+                next_look = time.monotonic() + period
+                alive = await self._answers(process, "healthz", liveness.get("timeoutSeconds", 1))
+                failures = 0 if alive else failures + 1
+                if failures == liveness.get("failureThreshold", 3):
+                    process.signal(signal.SIGKILL)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _answers(self, port: int) -> bool:
+    async def _answers(self, process: Running, page: str, seconds: float = 5) -> bool:
+        if process.health is None:
+            return True
         with suppress(aiohttp.ClientError, TimeoutError):
-            async with self.node.kubelet.http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            async with (
+                asyncio.timeout(seconds),
+                self.node.kubelet.http.get(f"http://127.0.0.1:{process.health}/{page}") as answer,
+            ):
                 return answer.status == 200
         return False
 
@@ -260,5 +273,3 @@ class PodRun:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
-
-

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,10 +22,12 @@ from typing import Protocol
 
 from contract.cluster.sidecars import start_sidecar
 from elasticjob_operator.objects.pods import PLUGIN_VOLUME
+from support.credentials import kubeconfig, write_private
 from support.kubelet import Object
 from support.pod_life import environment
 from support.ports import free_port
 
+OPERATOR = "elasticjob/operator:"  # how the name of its image begins
 TRAINER = Path(__file__).parents[2] / "trainer"
 MARK = "STAND_IN_CONTAINER"
 PR_SET_PDEATHSIG = 1
@@ -75,6 +78,7 @@ class Running(Protocol):
 
     pid: int
     log: Log | LogFile
+    health: int | None
 
     async def wait(self) -> int:
         """Its exit code, as a shell has it: above 128 for a signal."""
@@ -84,10 +88,11 @@ class Running(Protocol):
 
 
 class Process:
-    """An ordinary command."""
+    """An ordinary command. `health` is the port of its probes, None where they go to none."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process, self.pid, self.log = process, process.pid, Log()
+        self.health: int | None = None
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -130,7 +135,8 @@ class Sidecar:
 
     def __init__(self, process: BaseProcess, log: LogFile, health: int) -> None:
         assert process.pid is not None
-        self._process, self.pid, self.log, self.health = process, process.pid, log, health
+        self._process, self.pid, self.log = process, process.pid, log
+        self.health: int | None = health
 
     async def wait(self) -> int:
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -163,10 +169,13 @@ class Sandbox:
     def secrets(self) -> Path:
         return self.folder / "secrets"
 
-    def prepare(self, config_maps: Mapping[str, Mapping[str, str]]) -> None:
-        """Make the volumes; `config_maps` are the data of those that the pod mounts, by name."""
+    def prepare(self, config_maps: Mapping[str, Mapping[str, str]], token: str, authority: str) -> None:
+        """Make the volumes. `config_maps` are the data of those that the pod mounts, by name; `token` is its own."""
         (self.folder / "tmp").mkdir(parents=True)
         self.secrets.mkdir()
+        config = kubeconfig(f"https://127.0.0.1:{self.api_port}", authority, token)
+        for name, text in {"token": token, "ca.crt": authority, "kubeconfig": config}.items():
+            write_private(self.secrets / name, text)
         for volume in self.body["spec"].get("volumes", ()):
             path = self.folder / "volumes" / volume["name"]
             if "hostPath" in volume:
@@ -183,10 +192,13 @@ class Sandbox:
 
     async def start(self, container: Object) -> Process:
         """Start a container that is no sidecar. Raises CannotStart."""
+        if container["image"].startswith(OPERATOR):
+            return await self._start_operator(container)
         mounts = self._mounts(container)
         given = environment({"env": container.get("env") or []}, self.body, self.address, self.body["spec"]["nodeName"])
         environ = {
             "PATH": os.environ["PATH"],
+            "HOSTNAME": self.body["metadata"]["name"],
             "TMPDIR": str(self.folder / "tmp"),
             "PYTHONDONTWRITEBYTECODE": "1",
             **{name: self._here(value, mounts) for name, value in given.items()},
@@ -197,6 +209,16 @@ class Sandbox:
             raise CannotStart("CreateContainerError", "no command specified")
         return await Process.start(command, environ, self.folder)
 
+    async def _start_operator(self, container: Object) -> Process:
+        """What its image runs; with ports of its own, as two may share this machine."""
+        meta, health = self.body["metadata"], free_port()
+        given = environment(container, self.body, self.address, self.body["spec"]["nodeName"])
+        flags = [*container["args"], f"--health-port={health}", f"--lease-namespace={meta['namespace']}"]
+        environ = {**os.environ, **given, "KUBECONFIG": str(self.secrets / "kubeconfig"), MARK: self.mark("operator")}
+        started = await Process.start([sys.executable, "-m", "elasticjob_operator", *flags], environ, self.folder)
+        started.health = health
+        return started
+
     def start_sidecar(self, container: Object) -> Sidecar:
         service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api_port)}
         given = environment(container, self.body, self.address, self.body["spec"]["nodeName"])
@@ -205,7 +227,7 @@ class Sandbox:
         return Sidecar(start_sidecar(given | service, self.secrets, self.address, output, health), log, health)
 
     def mark(self, container: str) -> str:
-        return f"{self.body['metadata']['uid']}/{container}"
+        return str(self.folder / container)
 
     def processes(self, container: str) -> list[int]:
         """All of a container's processes but a sidecar's, the oldest first."""

@@ -67,6 +67,7 @@ class ControlPlane:
         self._work: Path | None = None
         self._programs: list[Program] = []
         self._server = self._token = ""
+        self._database = 0
         self._server_command: list[str] = []
         self._server_program: Program
         self._tls = ssl.create_default_context()
@@ -91,6 +92,16 @@ class ControlPlane:
     def server_pid(self) -> int:
         """The process id of kube-apiserver, while it runs."""
         return self._server_program.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of all programs that run."""
+        return [program.pid for program in self._programs]
+
+    @property
+    def database(self) -> str:
+        """The URL of etcd."""
+        return f"http://{_HOST}:{self._database}"
 
     def start(self) -> None:
         """Start all programs; return when the API server is ready. Stop them with `stop`."""
@@ -194,7 +205,8 @@ class ControlPlane:
 
     def _start(self, etcd: str, apiserver: str, deadline: float) -> None:
         work = self._directory_of_this_start
-        database, secure = free_port(), free_port()
+        self._database = database = free_port()
+        secure = free_port()
         self._run([etcd, *_etcd_flags(work, database)]).await_ready(lambda: _accepts(database), deadline)
         self._token = credentials.admin_token()
         credentials.write_private(work / "tokens.csv", credentials.token_file(self._token))

@@ -49,7 +49,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`containers` are all of the spec, in its order; `failed` is the reason for which the kubelet has ended the pod."""
+    """`containers` are all of the spec, in its order; `failed` is why the kubelet has ended the whole pod."""
 
     spec: Object
     containers: Mapping[str, Container]
@@ -213,7 +213,7 @@ def _container_status(pod: Pod, name: str) -> Object:
         "imageID": "",
         **({"containerID": one.id} if one.id else {}),
         "started": one.runs,
-        "ready": one.ready and one.runs or (name in _done(pod) and one.exit_code == 0),
+        "ready": (one.ready and one.runs) or (name in _done(pod) and one.exit_code == 0),
         "restartCount": max(0, one.starts - 1),
         "state": one.state,
         **({"lastState": one.last} if one.last else {}),

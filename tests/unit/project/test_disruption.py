@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e import disruption
+from e2e import kind_machines
 from e2e.kube import Answer, Failed
 
 PAUSED = Answer(0, "node", "")
@@ -18,18 +18,18 @@ def docker(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> list[tuple[str,
         commands.append(command)
         return left.pop(0)
 
-    monkeypatch.setattr(disruption, "run", run)
+    monkeypatch.setattr(kind_machines, "run", run)
     return commands
 
 
 def test_a_node_that_runc_could_not_freeze_is_paused_again(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = docker(monkeypatch, NOT_FROZEN, NOT_FROZEN, PAUSED)
-    disruption.pause("node")
+    kind_machines.Kind().pause("node")
     assert commands == [("docker", "pause", "node")] * 3
 
 
 def test_another_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = docker(monkeypatch, NO_NODE)
     with pytest.raises(Failed, match="docker pause node\nNo such container"):
-        disruption.pause("node")
+        kind_machines.Kind().pause("node")
     assert len(commands) == 1
