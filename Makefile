@@ -36,8 +36,10 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 	@$(cluster) hack/demo/demo.sh
 
 .PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d
-.PHONY: soak soak-silences upgrade-test lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
+.PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
 .PHONY: bench-silence bench-joins bench-store bench-ranks
+.PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
+.PHONY: lint-chart-readme lint-chart
 test:  ## everything that CI runs
 	@hack/test.sh
 unit:  ## unit tests (K=expression selects)
@@ -94,20 +96,34 @@ bench-ranks:  ## ring neighbours in other racks of 1,024 after losses, with and 
 	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --losses $(or $(LOSSES),300)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
-lint:  ## style, types, import rules, chart, generated files, workflows
+# each of its checks is a target that a test breaks on purpose: tests/guards
+lint: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports  ## style, types, import rules, chart, generated files, workflows
+lint: lint-crds lint-docs lint-chart-readme site lint-chart
+lint-workflows:
 	@hack/cluster/tools.sh actionlint
-	@$(cluster) actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
+	@$(cluster) actionlint -shellcheck= -pyflakes= .github/workflows/*
+lint-style:
 	@$(venv) ruff check .
+lint-format:
 	@$(venv) ruff format --check .
+lint-types:
 	@$(venv) mypy core operator sidecar cli
+lint-types-trainer:  # in other people's images there may be an older Python
 	@$(venv) mypy --python-version 3.10 trainer
+lint-imports:
 	@$(venv) lint-imports --no-logo
+lint-crds:
 	@$(venv) python hack/crds.py --check
+lint-docs:
 	@$(venv) python hack/docs.py --check
+lint-chart-readme:
 	@$(venv) python hack/chart_readme.py --check
-	@$(MAKE) site
+lint-chart:
 	@hack/cluster/tools.sh helm
 	@$(cluster) helm lint --strict --quiet --kube-version $$kubernetes_version charts/elasticjob
+guards:  ## each step of lint and release, and the site, with what it guards broken on purpose (K=expression selects)
+	@hack/cluster/tools.sh actionlint helm
+	@$(venv) pytest tests/guards -n 2 $(select)
 
 .PHONY: crds docs site format lock
 crds:  ## write crds/ from the API types
@@ -115,8 +131,8 @@ crds:  ## write crds/ from the API types
 docs:  ## write what pages of docs/ and the chart's README repeat from code and values.yaml
 	@$(venv) python hack/docs.py
 	@$(venv) python hack/chart_readme.py
-site:  ## docs/ as a site in build/site; fails on a link that leads nowhere
-	@venv=$$(hack/venv.sh docs); NO_MKDOCS_2_WARNING=1 "$$venv/bin/mkdocs" build --quiet
+site:  ## docs/ as a site in build/site; fails on a link that leads nowhere, and on a page that the navigation lacks
+	@$(cluster) venv=$$(hack/venv.sh docs); NO_MKDOCS_2_WARNING=1 quietly "$$venv/bin/mkdocs" build
 format:  ## reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)

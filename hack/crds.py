@@ -175,8 +175,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
     parser.add_argument("--directory", type=Path, default=Path("crds"), help="where the CRDs are (default: crds)")
     arguments = parser.parse_args()
+    made = definitions()
+    if others := sorted(path.name for path in arguments.directory.glob("*.yaml") if path.name not in made):
+        sys.exit(f"{arguments.directory} has {', '.join(others)}, of which no model is; remove what is not generated")
     stale = []
-    for name, crd in definitions().items():
+    for name, crd in made.items():
         path, text = arguments.directory / name, render(crd)
         if path.exists() and path.read_text() == text:
             continue

@@ -118,10 +118,10 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
 
 def rewritten(page: str, text: str) -> str:
     """`text` of the page with its sections written anew."""
-    made = PAGES[page]()
+    made = PAGES[page]() if page in PAGES else {}
     found = [match["name"] for match in SECTION.finditer(text)]
     if sorted(found) != sorted(made):
-        sys.exit(f"docs/{page} has markers for {', '.join(found)}; it must have {', '.join(made)}, each once")
+        sys.exit(f"docs/{page} has markers for {', '.join(found)}; it must have {', '.join(made) or 'none'}, each once")
     return SECTION.sub(lambda match: f"{match['begin']}\n{made[match['name']]}\n\n{match['end']}", text)
 
 
@@ -130,10 +130,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
     parser.add_argument("--folder", type=Path, default=Path("docs"), help="where the pages are (default: docs)")
     arguments = parser.parse_args()
-    for page in PAGES:
-        file = arguments.folder / page
+    if missing := [page for page in PAGES if not (arguments.folder / page).exists()]:
+        sys.exit(f"{arguments.folder} has no {', '.join(missing)}")
+    for file in sorted(arguments.folder.glob("*.md")):
         text = file.read_text()
-        made = rewritten(page, text)
+        made = rewritten(file.name, text)
         if arguments.check and made != text:
             sys.exit(f"out of date: {file}; run `make docs` and commit the result")
         if not arguments.check:

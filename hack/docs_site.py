@@ -5,6 +5,7 @@ four spaces whatever their marker, and mkdocs knows only `docs/`. It must not ch
 of this happens.
 """
 
+import logging
 import posixpath
 import re
 from pathlib import Path
@@ -14,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # files outside of docs/ that are pages of the site too, by the names that they have there
 BORROWED = {"charts/elasticjob/README.md": "chart.md", "CHANGELOG.md": "changelog.md"}
 NESTED = 4
+# mkdocs counts the warnings of loggers below its own, and fails
+LOG = logging.getLogger("mkdocs.hooks.docs_site")
 
 ITEM = re.compile(r"(?:[-*+]|\d+\.) +")
 FENCE = re.compile(r"(```+|~~~+)")
@@ -40,7 +43,7 @@ def on_post_page(output: str, **_: object) -> str:
 
 
 def linked(markdown: str, page: str, repository: str) -> str:
-    """`markdown` with links as they are between the site's pages, and to the repository for all else."""
+    """`markdown` with links as they are between the site's pages, and to the repository's files for all else."""
     sources = {name: source for source, name in BORROWED.items()}
     home = posixpath.dirname(sources.get(page, f"docs/{page}"))
 
@@ -50,6 +53,8 @@ def linked(markdown: str, page: str, repository: str) -> str:
             return f"]({BORROWED[path]}{anchor})"
         if path.startswith("docs/"):
             return f"]({path.removeprefix('docs/')}{anchor})"
+        if not (ROOT / path).exists():
+            LOG.warning("'%s' contains a link '%s', and the repository has no %s.", page, link[1], path)
         return f"]({repository.rstrip('/')}/blob/main/{path}{anchor})"
 
     return LINK.sub(of_the_site, markdown)

@@ -94,7 +94,9 @@ def show(text: str) -> None:
 
 
 def kubectl(*arguments: str) -> str:
-    done = subprocess.run(["kubectl", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=KUBECTL_SECONDS)
+    done = subprocess.run(
+        ["kubectl", *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=KUBECTL_SECONDS
+    )
     if done.returncode:
         raise Failure(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
@@ -200,7 +202,8 @@ def explain() -> None:
         ["logs", *system, "--prefix", "--tail=60"],
     ):
         print(f"\n$ kubectl {' '.join(question)}", file=sys.stderr, flush=True)
-        done = subprocess.run(["kubectl", "--request-timeout=20s", *question], stdout=subprocess.PIPE, text=True)
+        command = ["kubectl", "--request-timeout=20s", *question]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         print(*done.stdout.splitlines()[-150:], sep="\n", file=sys.stderr, flush=True)
 
 

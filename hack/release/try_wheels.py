@@ -62,6 +62,7 @@ def run(command: Sequence[str | Path], environment: dict[str, str]) -> tuple[int
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        check=False,
         timeout=SECONDS,
     )
     return done.returncode, done.stdout
