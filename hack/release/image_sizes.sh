@@ -7,11 +7,11 @@ set -euo pipefail
 prefix=${1:+$1/} sidecar_limit=120 # MB
 
 # The whole file system, as it is unpacked: engines differ in what they call an image's size.
-megabytes() { # IMAGE
+megabytes() { # IMAGE; within $(...) nothing ends at its first error by itself
   local container bytes
-  container=$(docker create "$1" true)
-  bytes=$(docker export "$container" | wc -c)
-  quietly docker rm "$container"
+  container=$(docker create "$1" true) || return
+  bytes=$(docker export "$container" | wc -c) || return
+  quietly docker rm "$container" || return
   echo $((bytes / 1000000))
 }
 

@@ -97,8 +97,10 @@ def try_all(directory: Path) -> list[str]:
     if missing := [name for name, wheel in wheels.items() if wheel is None]:
         raise TrialError(f"{directory} has no wheel of {', '.join(missing)}; run hack/release/wheels.sh")
     found = {name: wheel.resolve() for name, wheel in wheels.items() if wheel}
+    if untried := sorted(found.keys() - {trial.distribution for trial in TRIALS}):
+        raise TrialError(f"nothing tries {', '.join(untried)}; add calls of what they have to TRIALS in try_wheels.py")
     lines = []
-    parts = {(trial.distribution, trial.extra) for trial in TRIALS if trial.distribution in found}
+    parts = {(trial.distribution, trial.extra) for trial in TRIALS}
     for name, extra in sorted(parts):
         wanted = f"{found[name]}[{extra}]" if extra else str(found[name])
         ours = [found["elasticjob"]] if name != "elasticjob" else []

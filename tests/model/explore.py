@@ -106,6 +106,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="look for some seconds only")
     parser.add_argument("--alone", action="store_true", help="use one process, not two")
     asked = parser.parse_args()
+    if unknown := sorted(set(asked.models) - set(models)):
+        parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(models)}")
     well = explore(tuple(asked.models) or models, asked.quick, 1 if asked.alone else PROCESSES)
     return 0 if well else 1
 

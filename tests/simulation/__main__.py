@@ -70,6 +70,9 @@ def search(tried: range, seconds: float, processes: int) -> int:
             if time.monotonic() - told >= PROGRESS_SECONDS:
                 told = time.monotonic()
                 print(_progress(seeds, lives, virtual, told - began), flush=True)
+    if not seeds:
+        print("no seed was tried; --seconds and --seeds must be above 0")
+        return 2
     print(_progress(seeds, lives, virtual, time.monotonic() - began) + f"; next is seed {tried.start}")
     print("  " + ", ".join(f"{what} {times:,}" for what, times in sorted(happened.items())))
     return 0

@@ -1,7 +1,10 @@
 """What makes a release refuses one that does not agree with itself."""
 
+import importlib
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -113,3 +116,50 @@ def test_notes_are_the_section_of_the_version_and_no_more(
     assert told.endswith("| image | MB |\n")
     with pytest.raises(SystemExit, match=re.escape("no section '## [0.4.0]")):
         run(monkeypatch, "notes.py", "0.4.0", "--registry", "r.io/me", "--changelog", log)
+
+
+# an engine with images of 1 MB, but for the sidecar's; asked for any other it fails as docker does
+DOCKER = """#!/bin/sh
+case "$1 $2" in
+  "create debian"* | "create "*operator*) echo small ;;
+  "create there/"*sidecar*) echo sidecar ;;
+  "export small") head -c 1000000 /dev/zero ;;
+  "export sidecar") head -c "$SIDECAR_BYTES" /dev/zero ;;
+  "rm "*) ;;
+  *) echo "no such image: $2" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("registry", "megabytes", "code", "says"),
+    [
+        ("there", 100, 0, "| 100 | 99 |"),
+        ("there", 121, 1, "error: the sidecar is 120 MB beyond its base; it must be below 120"),
+        ("nowhere", 100, 1, "no such image: nowhere/elasticjob/sidecar"),
+    ],
+)
+def test_a_sidecar_that_is_too_large_or_not_there_is_found(
+    tmp_path: Path, registry: str, megabytes: int, code: int, says: str
+) -> None:
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    environment = os.environ | {"ELASTICJOB_CACHE": str(tmp_path), "SIDECAR_BYTES": str(megabytes * 1_000_000)}
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    command = [ROOT / "hack" / "release" / "image_sizes.sh", registry]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert says in done.stdout + done.stderr
+
+
+def test_a_distribution_without_wheel_or_without_trial_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "hack" / "release")
+    try_wheels = importlib.import_module("try_wheels")
+    monkeypatch.setattr(try_wheels, "projects", lambda: {"new": {"name": "new", "version": "0.1.0"}})
+    with pytest.raises(try_wheels.TrialError, match="has no wheel of new"):
+        try_wheels.try_all(tmp_path)
+    (tmp_path / "new-0.1.0-py3-none-any.whl").touch()
+    with pytest.raises(try_wheels.TrialError, match="nothing tries new"):
+        try_wheels.try_all(tmp_path)

@@ -1,5 +1,6 @@
-"""The workflows call what there is, and run nothing that can change behind their back."""
+"""The workflows call what there is, cannot pass over a failure, and run nothing that can change behind their back."""
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -10,67 +11,113 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+WORKFLOWS = ROOT / ".github" / "workflows"
+FILES = sorted(WORKFLOWS.iterdir())
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
+# a call of `make` is one command, of targets and perhaps a variable
+MAKE = re.compile(r"make((?: [a-z][a-z0-9-]*)+)(?: [A-Z]+=\S+)?")
 
 
 def jobs(file: Path) -> Mapping[str, Any]:
     return yaml.safe_load(file.read_text())["jobs"]
 
 
-def commands(file: Path) -> Iterator[str]:
-    for job in jobs(file).values():
-        yield from (step["run"] for step in job.get("steps", []) if "run" in step)
+def commands(workflow: Mapping[Any, Any]) -> list[str]:
+    """Those of all steps, each of one or several lines."""
+    steps = [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
+    return [step["run"] for step in steps if "run" in step]
 
 
-def made(file: Path) -> set[str]:
-    """The targets of `make` that a workflow calls."""
-    calls = re.findall(r"\bmake ((?:[a-z][a-z0-9-]* ?)+)", "\n".join(commands(file)))
-    return {target for call in calls for target in call.split()}
+def made(commands: list[str]) -> set[str]:
+    """The targets of `make` that they call."""
+    return {target for command in commands if (call := MAKE.fullmatch(command)) for target in call[1].split()}
+
+
+def mistakes(text: str) -> Iterator[str]:
+    """What is wrong with a workflow; actionlint finds what is wrong with any."""
+    workflow = yaml.safe_load(text)
+    for action in re.findall(r"uses: (?!\./)(.*)", text):
+        if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action):
+            yield f"{action} is not pinned to a commit with its tag"
+    if workflow["permissions"] not in ({}, {"contents": "read"}):
+        yield "permissions of all jobs"
+    for name, job in workflow["jobs"].items():
+        if "uses" not in job and job.get("timeout-minutes", 360) > 120:
+            yield f"{name} has no timeout-minutes"
+    if workflow.get("defaults") != {"run": {"shell": "bash"}} or re.search(r"^ {5,}-? *shell:", text, re.M):
+        yield "only the default shell: bash has pipefail"
+    if "continue-on-error" in text:
+        yield "continue-on-error"
+    for command in commands(workflow):
+        if slip := re.search(r"\|\| *(?:true|:|exit 0|echo)|set \+e|set \+o", command):
+            yield f"'{slip[0]}' passes over a failure"
+        if re.search(r"\bmake\b", command) and not MAKE.fullmatch(command):
+            yield f"'{command}' is more than a call of make"
+        for script in re.findall(r"hack/[\w./-]+", command):
+            if not os.access(ROOT / script, os.R_OK if script.endswith(".py") else os.X_OK):
+                yield f"there is no {script}"
+    for target in sorted(made(commands(workflow)) - TARGETS):
+        yield f"there is no make {target}"
+    for pattern in (workflow[True].get("push") or {}).get("paths", []):
+        if not any(ROOT.glob(pattern)):
+            yield f"no file is {pattern}"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_actions_are_pinned_to_commits_with_their_tag(file: Path) -> None:
-    uses = re.findall(r"uses: (?!\./)(.*)", file.read_text())
-    assert uses
-    for action in uses:
-        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+def test_there_are_no_mistakes(file: Path) -> None:
+    assert file.suffix == ".yml", "the other tests read files of this name"
+    assert list(mistakes(file.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("ci.yml", "checkout@08c6", "checkout@main # 08c6", "is not pinned to a commit"),
+        ("ci.yml", "  contents: read\n", "  contents: write\n", "permissions of all jobs"),
+        ("ci.yml", "    timeout-minutes: 30\n", "", "lint has no timeout-minutes"),
+        ("release.yml", "    shell: bash", "    shell: sh", "pipefail"),
+        (
+            "release.yml",
+            "      - run: make release-check",
+            "      - shell: sh\n        run: make release-check",
+            "pipefail",
+        ),
+        ("ci.yml", "- run: make lint", "- continue-on-error: true\n        run: make lint", "continue-on-error"),
+        ("ci.yml", "make lint", "make lint || true", "'|| true' passes over a failure"),
+        ("ci.yml", "make lint", "make lint | tee said", "'make lint | tee said' is more than a call of make"),
+        ("ci.yml", "make lint", "make lints", "there is no make lints"),
+        ("release.yml", "hack/release/chart.sh", "hack/release/charts.sh", "there is no hack/release/charts.sh"),
+        ("release.yml", "hack/release/notes.py", "hack/notes.py", "there is no hack/notes.py"),
+        ("site.yml", "hack/docs*.py", "hack/site*.py", "no file is hack/site*.py"),
+    ],
+)
+def test_a_mistake_is_found(file: str, old: str, new: str, says: str) -> None:
+    text = (WORKFLOWS / file).read_text()
+    assert old in text
+    assert says in "\n".join(mistakes(text.replace(old, new, 1)))
 
 
 def test_an_action_is_pinned_once() -> None:
     pins = {tuple(action.split("@")) for file in FILES for action in re.findall(r"uses: (?!\./)(.*)", file.read_text())}
-    assert len({name for name, _ in pins}) == len(pins)
+    assert len({name for name, _ in pins}) == len(pins) > 5
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_targets_and_scripts_are_there(file: Path) -> None:
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
-    assert made(file) <= targets
-    for script in re.findall(r"hack/[\w./-]+", "\n".join(commands(file))):
-        assert (ROOT / script).exists(), script
-
-
-def test_ci_runs_every_part_of_make_test() -> None:
+def test_ci_runs_every_part_of_make_test_and_the_checks_of_the_checks() -> None:
     parts = re.findall(r"^(?:beside|alone) ([a-z0-9 -]+)$", (ROOT / "hack" / "test.sh").read_text(), re.M)
-    assert {part for line in parts for part in line.split()} <= made(ROOT / ".github" / "workflows" / "ci.yml")
-
-
-def test_every_job_has_an_end_and_only_the_rights_that_it_names() -> None:
-    for file in FILES:
-        workflow = yaml.safe_load(file.read_text())
-        assert workflow["permissions"] in ({}, {"contents": "read"}), file.name
-        for name, job in workflow["jobs"].items():
-            assert "uses" in job or job["timeout-minutes"] <= 120, name
+    named = {part for line in parts for part in line.split()}
+    assert {"lint", "unit", "e2e"} <= named, "hack/test.sh names its parts in another way"
+    assert named | {"guards"} <= made(commands(yaml.safe_load((WORKFLOWS / "ci.yml").read_text())))
 
 
 def test_every_distribution_is_published() -> None:
-    release = jobs(ROOT / ".github" / "workflows" / "release.yml")
+    release = jobs(WORKFLOWS / "release.yml")
     files = [ROOT / "pyproject.toml", *ROOT.glob("*/pyproject.toml")]
     names = {tomllib.loads(file.read_text())["project"]["name"] for file in files}
-    assert names <= set(release["pypi"]["strategy"]["matrix"]["distribution"])
+    assert names == set(release["pypi"]["strategy"]["matrix"]["distribution"])
 
 
 def test_a_release_waits_for_the_tests_and_ends_with_what_cannot_be_taken_back() -> None:
-    release = jobs(ROOT / ".github" / "workflows" / "release.yml")
+    release = jobs(WORKFLOWS / "release.yml")
 
     def before(name: str) -> set[str]:
         needs = release[name].get("needs", [])
