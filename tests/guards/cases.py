@@ -81,6 +81,7 @@ QUICK = (
             "elasticjob_operator.attic"),
     imports("a dependency that is not allowed", "trainer/elasticjob_torch/script/client.py", "import requests",
             "elasticjob_torch.script.client -> requests"),
+    case("contract TORCH=1.0.0", "no torch is chosen", (), "", "", "there is no lock with torch 1.0.0"),
 )  # fmt: skip
 
 # what mypy finds with its strict rules, in each of the folders that it is given
@@ -129,4 +130,5 @@ SLOW = (
          "packages, and locks/sidecar.txt"),
     case("release-wheels", "torchrun's entry point is gone", PROJECT, 'elasticjob = "elasticjob_torch:creator"\n', "",
          "did not say '['elasticjob', 'kubernetes']'"),
+    case("simulate SECONDS=0", "no seed is tried", (), "", "", "no seed was tried"),
 )  # fmt: skip

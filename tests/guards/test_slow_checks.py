@@ -12,7 +12,7 @@ from support.broken_checkout import Case, Checkout, assert_found, assert_passes,
 WITH_NETWORK = {"release-wheels", "release-chart"}
 
 
-@pytest.mark.parametrize("target", dict.fromkeys(case.target for case in SLOW if case.target not in WITH_NETWORK))
+@pytest.mark.parametrize("target", sorted({case.target for case in SLOW if " " not in case.target} - WITH_NETWORK))
 def test_nothing_is_found_where_nothing_is_broken(target: str, tmp_path: Path) -> None:
     assert_passes(target, tmp_path)
 

@@ -1,6 +1,6 @@
 """A copy of the checkout in which one thing is broken, and what a target of the Makefile says of it.
 
-It knows no check: those are in `guards.cases`. The copy has the files that git knows or would take, as they are now.
+It knows no check: those are in `guards.cases`.
 """
 
 import os
@@ -34,12 +34,16 @@ def git(*arguments: str) -> str:
     return ran.stdout.rstrip("\n")
 
 
+def files(*patterns: str) -> list[str]:
+    """Those of the checkout that git knows or would take, as long as they are there."""
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns).rstrip("\0").split("\0")
+    return [name for name in listed if os.path.lexists(ROOT / name)]
+
+
 class Checkout:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        for name in git("ls-files", "-z", "--cached", "--others", "--exclude-standard").rstrip("\0").split("\0"):
-            if not os.path.lexists(ROOT / name):  # git has not been told yet that it is gone
-                continue
+        for name in files():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 

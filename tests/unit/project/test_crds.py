@@ -1,6 +1,5 @@
 """The CRDs that are generated from the models, and what a checkout must not hold."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -119,14 +118,3 @@ def test_the_operators_folder_does_not_shadow_the_standard_library() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
     )
     assert done.stdout == "3\n"
-
-
-def test_a_stale_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.util.spec_from_file_location("crds", ROOT / "hack" / "crds.py")
-    assert module is not None
-    assert module.loader is not None
-    crds = importlib.util.module_from_spec(module)
-    module.loader.exec_module(crds)
-    monkeypatch.setattr(sys, "argv", ["crds", "--check", "--directory", str(tmp_path)])
-    with pytest.raises(SystemExit, match="run `make crds`"):
-        crds.main()
