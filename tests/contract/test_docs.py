@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
 PAGE = Path(__file__).parents[2] / "docs/scripts.md"
 
 

@@ -28,6 +28,6 @@ def test_a_registry_that_does_not_come_up(tmp_path: Path) -> None:
     for name in ("docker-registry", "skopeo"):
         (programs / name).write_text("#!/bin/sh\nexit 1\n")
         (programs / name).chmod(0o755)
-    code, said = Checkout(tmp_path / "checkout").make("release-chart", {"PATH": f"{programs}:{os.environ['PATH']}"})
+    code, said = Checkout(tmp_path / "checkout").make("release-chart", PATH=f"{programs}:{os.environ['PATH']}")
     assert code != 0
     assert "error: the registry did not answer" in said

@@ -6,7 +6,6 @@ It knows no check: those are in `guards.cases`.
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +46,7 @@ class Checkout:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
 
-    def make(self, target: str, variables: Mapping[str, str]) -> tuple[int, str]:
+    def make(self, target: str, **variables: str) -> tuple[int, str]:
         """The exit code and all that was printed. The copy is no repository: what asks git asks this one's."""
         environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
         environment |= {"COLUMNS": "200", "GIT_DIR": git("rev-parse", "--absolute-git-dir"), "GIT_WORK_TREE": "."}
@@ -79,15 +78,15 @@ class Checkout:
                 path.unlink()
 
 
-def assert_passes(target: str, folder: Path, **variables: str) -> None:
-    code, said = Checkout(folder).make(target, variables)
+def assert_passes(target: str, folder: Path) -> None:
+    code, said = Checkout(folder).make(target)
     assert code == 0, said
 
 
-def assert_found(case: Case, folder: Path, **variables: str) -> None:
+def assert_found(case: Case, folder: Path) -> None:
     checkout = Checkout(folder)
     checkout.edit(case)
-    code, said = checkout.make(case.target, variables)
+    code, said = checkout.make(case.target)
     assert code != 0, f"make {case.target} passes\n{said}"
     for words in case.says:
         assert words in said, said

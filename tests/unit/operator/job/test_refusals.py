@@ -14,7 +14,7 @@ from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, error_of
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
-from elasticjob_operator.job.refusals import FIRST_SECONDS, LONGEST_SECONDS, Answer, Refusals
+from elasticjob_operator.job.refusals import FIRST_SECONDS, Answer, Refusals
 from elasticjob_operator.objects.pods import SidecarImage
 from support.operator_objects import JOB_UID, Object, job, pod
 
@@ -40,7 +40,6 @@ class TestRefusals:
             assert refusals.due(pod_keys(0), now + wait.seconds - 0.1) == []
             now += wait.seconds
         assert waits == [10, 20, 40, 80, 160, 160, 160]
-        assert (FIRST_SECONDS, LONGEST_SECONDS) == (10, 160)
 
     def test_of_many_that_were_refused_one_is_tried_until_it_is_made(self) -> None:
         refusals = Refusals()
