@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -107,6 +107,26 @@ def test_targets_and_tests(page: Path) -> None:
         assert target in targets, target
     for name in re.findall(r"`((?:tests|hack|charts|examples|bench|core|operator|sidecar|trainer)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    ("check", "text"),
+    [
+        (test_fields, "`spec.nothing`"),
+        (test_metrics, "elasticjob_nothing_total"),
+        (test_values_of_the_chart, "`metrics.nothing`"),
+        (test_the_tools_commands_and_options, "`kubectl elasticjob why --nothing`"),
+        (test_the_tools_commands_and_options, "    kubectl elasticjob why train --nothing"),
+        (test_labels_and_annotations, "`elasticjob.io/nothing`"),
+        (test_targets_and_tests, "`make nothing`"),
+        (test_targets_and_tests, "`tests/nothing.py`"),
+    ],
+)
+def test_what_is_not_there_is_found(check: Callable[[Path], None], text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{text}\n")
+    with pytest.raises(AssertionError, match="nothing"):
+        check(page)
 
 
 @pytest.mark.parametrize("page", RUN)
