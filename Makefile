@@ -35,7 +35,7 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 	@hack/cluster/up.sh demo
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d
+.PHONY: test unit fuzz api plane contract explore explore-quick simulate simulate-quick mutants e2e e2e-all faults faults-c10d
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
 .PHONY: bench-silence bench-joins bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
@@ -61,9 +61,15 @@ simulate-quick:  ## the same for 20 seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seconds 20
 mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
-e2e: install-for-tests  ## tests on the cluster (K=expression selects, PROCESSES=3, RECORD=1 notes what each takes)
-	@$(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
-	  $(if $(RECORD),--record-durations) $(select)
+plane:  ## the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression, PROCESSES=4)
+	@hack/cluster/tools.sh kubectl helm apiserver
+	@$(cluster) $(venv) pytest tests/e2e --stand-in -n $(or $(PROCESSES),4) --dist loadgroup $(select)
+on_the_cluster = $(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
+	$(if $(RECORD),--record-durations) $(select)
+e2e: install-for-tests  ## of each feature that needs a cluster the test that proves it (K=expression selects among all, PROCESSES=3)
+	@$(on_the_cluster) $(if $(K),,-m 'real and not extended')
+e2e-all: install-for-tests  ## all tests on the cluster: variants, faults, examples, Kueue, Prometheus (RECORD=1 notes what each takes)
+	@$(on_the_cluster)
 faults: install  ## each fault at its full length, told in time; writes build/faults.json (K=expression selects)
 	@$(cluster) $(venv) pytest tests/e2e/faults --whole --faults-json build/faults.json $(select)
 soak: install  ## random faults for SECONDS=600, then the history's invariants and the memory (SEED=0)

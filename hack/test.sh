@@ -74,7 +74,7 @@ alone() { # PART
 "$here/up.sh" tests
 "$here/tools.sh" kubectl helm apiserver
 
-beside contract lint api simulate-quick unit explore-quick
+beside contract unit plane explore-quick api lint simulate-quick
 alone e2e
 printf '%s\n' "" "${times[@]}"
 say "test: all passed"

@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 from typing import Any, NamedTuple, Self
 
+from e2e import api
 from e2e.api import server, tls
 from e2e.kube import Namespace, Object
 
@@ -26,8 +27,8 @@ class Caller:
 
     @classmethod
     def administrator(cls) -> Self:
-        """Whom the kubeconfig names, by its certificate."""
-        return cls(None, administrator=True)
+        """Whom the kubeconfig names."""
+        return cls(api.token(), administrator=True)
 
     def call(self, method: str, path: str, body: Object | None = None) -> Answer:
         kind = MERGE if method == "PATCH" else "application/json"

@@ -11,6 +11,8 @@ from e2e.job import TRAINER, Job
 from e2e.kube import Namespace
 from e2e.prometheus import prometheus
 
+pytestmark = [pytest.mark.real, pytest.mark.extended]
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE, ALERTS = ROOT / "examples" / "autoscaling", ROOT / "charts" / "elasticjob" / "files" / "alerts.yaml"
 SCALED_SECONDS = 90  # the autoscaler looks each 15 s

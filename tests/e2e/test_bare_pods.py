@@ -13,7 +13,7 @@ from e2e.job import STARTED_SECONDS
 from e2e.kube import Namespace, Object, run, wait_until
 from e2e.trainer_log import Step, TrainerLog
 
-pytestmark = [pytest.mark.on_workers, pytest.mark.patient]
+pytestmark = [pytest.mark.on_workers, pytest.mark.patient, pytest.mark.real]
 
 EXAMPLE = Path(__file__).parents[2] / "examples/kubernetes-backend/digits.yaml"
 PODS = ("digits-0", "digits-1", "digits-2")
@@ -169,6 +169,7 @@ print("as torch has it")
 """
 
 
+@pytest.mark.extended
 def test_store_is_one_for_torch(namespace: Namespace) -> None:
     BarePods(namespace, idle=True)  # a round that forms would delete all keys but its own
     namespace.kubectl("wait", f"pod/{PODS[0]}", "--for=condition=Ready", f"--timeout={STARTED_SECONDS}s")

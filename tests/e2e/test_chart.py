@@ -289,6 +289,7 @@ def test_hooks_can_be_switched_off() -> None:
     assert not [body for body in without if "helm.sh/hook" in body["metadata"].get("annotations", {})]
 
 
+@pytest.mark.real
 @pytest.mark.on_workers
 def test_an_installation_is_tested_upgraded_and_removed_and_leaves_crds_and_jobs(operator: Namespace, job: Job) -> None:
     """A release without replicas, confined to its own namespace, so that it disturbs nobody: the installed operator
@@ -336,6 +337,7 @@ def operators(operator: Namespace) -> set[str]:
     return {pod["metadata"]["uid"] for pod in operator.list("pods", *SELECTED)}
 
 
+@pytest.mark.real
 @pytest.mark.disruptive("operator")
 def test_a_round_goes_on_while_the_operator_is_upgraded_and_rolled_back(operator: Namespace, job: Job) -> None:
     job.apply(replicas=2)

@@ -45,6 +45,7 @@ def test_after_a_failure_the_logs_stay_and_nothing_runs(job: Job) -> None:
         assert "terminated" in sidecar["state"]
 
 
+@pytest.mark.real
 def test_a_container_beside_the_trainer_ends_with_it(job: Job) -> None:
     template: Any = job.manifest()["spec"]["template"]
     template["spec"]["containers"].append(SHIPPER)

@@ -17,7 +17,7 @@ import pytest
 from e2e.cli_cases import CASES, LATER, NO_HANDLER, Case
 from e2e.disruption import CONTROL_PLANE
 from e2e.job import WORKER_LOST_SECONDS, Job, manifest
-from e2e.kube import CACHE, ENVIRONMENT, Answer, Namespace, Object, kubectl, run, wait_until
+from e2e.kube import ENVIRONMENT, Answer, Namespace, Object, kubectl, run, wait_until
 from elasticjob_cli.cluster.connection import Cluster, Place
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
@@ -59,7 +59,7 @@ def jobs(cases: Namespace, name: str) -> Iterator[Namespace]:
 
 
 def scene_of(namespace: Namespace, job: str) -> Scene:
-    return gather(Cluster.connect(Place(str(CACHE / "kubeconfig"), None, namespace.name)), job)
+    return gather(Cluster.connect(Place(ENVIRONMENT["KUBECONFIG"], None, namespace.name)), job)
 
 
 def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
@@ -169,6 +169,7 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
     assert "waited 0.1 s for a round of 3 workers; what was asked for stays. " in late.errors
 
 
+@pytest.mark.real
 def test_logs_follow_a_rank_from_pod_to_pod_until_the_job_ends(ej: Plugin, job: Job) -> None:
     job.apply(replicas=2)
     first = job.wait_for_round(2)

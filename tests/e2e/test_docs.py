@@ -13,7 +13,7 @@ from e2e.job import STARTED_SECONDS, Job
 from e2e.kube import ENVIRONMENT
 from support.doc_pages import DOCS, ON_A_CLUSTER, blocks
 
-pytestmark = [pytest.mark.torchrun, pytest.mark.patient]
+pytestmark = [pytest.mark.torchrun, pytest.mark.patient, pytest.mark.real, pytest.mark.extended]
 
 BLOCK_SECONDS = 4 * STARTED_SECONDS
 

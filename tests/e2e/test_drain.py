@@ -28,8 +28,9 @@ def saving(job: Job) -> Job:
     return job
 
 
+@pytest.mark.real
 @pytest.mark.torchrun
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.extended)])
 def test_no_step_is_lost_when_a_node_is_drained(saving: Job, rank: int) -> None:
     apply_spread(saving)
     first, before = saving.wait_for_round(2), saving.wait_for_training(2)

@@ -6,7 +6,7 @@ from e2e.example_job import Example
 from e2e.job import STARTED_SECONDS, Job
 from e2e.kube import wait_until
 
-pytestmark = [pytest.mark.torchrun, pytest.mark.patient]
+pytestmark = [pytest.mark.torchrun, pytest.mark.patient, pytest.mark.real, pytest.mark.extended]
 
 TRAPPED = "Received SIGTERM"  # Lightning's own handler, which makes each planned change many seconds longer
 

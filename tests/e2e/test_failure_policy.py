@@ -16,6 +16,7 @@ def policy(action: str, *codes: int, **of: Any) -> Object:
     return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": list(codes), **of}}]}
 
 
+@pytest.mark.real
 @pytest.mark.torchrun
 def test_a_script_ends_the_job_by_its_exit_code(job: Job) -> None:
     job.apply(replicas=2, env=FAILS, podFailurePolicy=policy("FailJob", 42, containerName="trainer"))

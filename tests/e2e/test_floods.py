@@ -15,7 +15,7 @@ from e2e.operator import CONTAINER, holder, leader
 from e2e.scene import new_namespace
 from elasticjob_operator.job.observe import is_ready
 
-pytestmark = pytest.mark.disruptive
+pytestmark = [pytest.mark.disruptive, pytest.mark.real, pytest.mark.extended]
 
 TUNNEL, HEALTH, OPERATOR_HEALTH = 29402, 29403, 8080
 SECONDS, A_SECOND, HELD = 10, 500, 1500  # two probes for readiness fall into it

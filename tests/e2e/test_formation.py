@@ -8,7 +8,7 @@ from e2e.job import SIDECAR, TOLD_SECONDS, TRAINER, Job, container_status
 from e2e.kube import Namespace, Object, wait_until
 from elasticjob.members import Members
 
-pytestmark = pytest.mark.torchrun
+pytestmark = [pytest.mark.torchrun, pytest.mark.real]
 
 
 def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:

@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from e2e.disruption import signal_worker_process
+from e2e.disruption import signal_worker_process, touch
 from e2e.job import TOLD_SECONDS, TRAINER, Job, Round
-from e2e.kube import CACHE, Object, wait_until
+from e2e.kube import ENVIRONMENT, wait_until
 
 WORKERS, DEADLINE = 4, 20  # steps take 0.2 s, and a busy machine a few seconds now and then
 HANG_SECONDS = DEADLINE + 60  # to the sidecar, to the operator, to all others, and back
 
 
+@pytest.mark.real
 @pytest.mark.torchrun
 def test_a_stopped_process_is_named_and_the_round_is_started_again(job: Job) -> None:
     job.apply(replicas=WORKERS, progressDeadlineSeconds=DEADLINE, hangPolicy="Restart")
@@ -38,7 +39,7 @@ def test_an_endless_loop_is_named_and_may_end(job: Job) -> None:
     first = job.wait_for_round(WORKERS)
     before = job.wait_for_training(WORKERS)
     pods = job.member_pods()
-    in_trainer(job, pods[1], "touch", "/tmp/spin")
+    touch(pods[1], TRAINER, "/tmp/spin")
     message = job.wait_for_condition("Progressing", "False", seconds=HANG_SECONDS)["message"]
     named = f"worker {first.members[1]}'s training process computes while others wait"
     assert message.startswith(f"no member has reported for {DEADLINE} s: {named}")
@@ -47,7 +48,7 @@ def test_an_endless_loop_is_named_and_may_end(job: Job) -> None:
     job.logged(pods[1], "in spin")
     job.logged(pods[0], "in sum")
     assert states(job, first) == ["waits", "computes", "waits", "waits"]
-    in_trainer(job, pods[1], "rm", "/tmp/spin")
+    touch(pods[1], TRAINER, "/tmp/calm")
     job.wait_for_condition("Progressing", "True")
     job.wait_for_steps(before, 5)  # the same group: nothing was started again
     assert (job.rounds(), job.status["restarts"]) == ([first], 0)
@@ -58,15 +59,11 @@ def assert_told_once(job: Job, named: str) -> None:
     assert sum(event["reason"] == "ProgressDeadlineExceeded" for event in job.events()) == 1
 
 
-def in_trainer(job: Job, pod: Object, *command: str) -> None:
-    job.namespace.kubectl("exec", pod["metadata"]["name"], "--container", TRAINER, "--", *command)
-
-
 def states(job: Job, round: Round) -> list[str]:
     """What each member's process does, in rank order, as `kubectl elasticjob status` shows it."""
 
     def told() -> list[str] | None:
-        place = ("--kubeconfig", str(CACHE / "kubeconfig"), "--namespace", job.namespace.name)
+        place = ("--kubeconfig", ENVIRONMENT["KUBECONFIG"], "--namespace", job.namespace.name)
         command = [sys.executable, "-m", "elasticjob_cli", "status", job.name, *place, "--output", "json"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         members = [one for one in json.loads(done.stdout)["members"] if one["rank"] is not None]

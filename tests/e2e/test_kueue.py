@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from e2e.job import Job
 from e2e.kube import wait_until
 from e2e.kueue import PRIORITY, QUEUE, queue
+
+pytestmark = pytest.mark.real
 
 TOLD_SECONDS = 30
 
@@ -36,6 +40,7 @@ def test_a_job_trains_with_what_is_admitted_and_grows_when_another_ends(queues: 
         assert job.rounds()[-1].reason.endswith(" joined")
 
 
+@pytest.mark.extended
 def test_a_preempted_worker_is_no_failure_and_comes_back(queues: None, job: Job, other: Job) -> None:
     with queue("contended", 4, job.namespace, other.namespace):
         apply_queued(job, "contended", replicas=4, minReplicas=1, maxRestarts=0)

@@ -3,10 +3,14 @@
 import json
 from typing import Any
 
+import pytest
+
 from e2e.disruption import touch
 from e2e.job import TRAINER, Job
 from e2e.kube import Object, wait_until
 from e2e.kueue import API, PRIORITY, QUEUE, queue
+
+pytestmark = pytest.mark.real
 
 TOLD_SECONDS = 30
 WORKLOADS = f"workloads.{API.partition('/')[0]}"
@@ -48,6 +52,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         wait_until("the ended job's quota to go back", lambda: not workloads(other), TOLD_SECONDS)
 
 
+@pytest.mark.extended
 def test_a_preempted_job_goes_as_a_whole_and_comes_back(queues: None, job: Job, other: Job) -> None:
     with queue("contended-gangs", 4, job.namespace, other.namespace):
         apply_gang(job, "contended-gangs", replicas=4, minReplicas=2, maxRestarts=0)
@@ -66,6 +71,7 @@ def test_a_preempted_job_goes_as_a_whole_and_comes_back(queues: None, job: Job, 
         assert job.status["restarts"] == 0
 
 
+@pytest.mark.extended
 def test_suspended_it_gives_all_quota_back_and_its_pods_are_no_business_of_kueues(queues: None, job: Job) -> None:
     with queue("alone", 2, job.namespace):
         apply_gang(job, "alone", replicas=2, minReplicas=2)
@@ -82,6 +88,7 @@ def test_suspended_it_gives_all_quota_back_and_its_pods_are_no_business_of_kueue
         assert job.status["restarts"] == 0
 
 
+@pytest.mark.extended
 def test_a_change_of_size_keeps_the_place_in_the_queue(queues: None, job: Job, other: Job) -> None:
     with queue("patient-gangs", 4, job.namespace, other.namespace):
         apply_gang(other, "patient-gangs", replicas=3)
@@ -97,6 +104,7 @@ def test_a_change_of_size_keeps_the_place_in_the_queue(queues: None, job: Job, o
         job.wait_for_round(3)
 
 
+@pytest.mark.extended
 def test_where_kueue_gates_a_gangs_pods_too_it_is_told(queues: None, job: Job) -> None:
     with queue("default", 2, job.namespace):
         apply_gang(job, "default", replicas=2, minReplicas=2)

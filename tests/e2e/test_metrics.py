@@ -12,6 +12,8 @@ from e2e.job import Job
 from e2e.kube import Namespace, wait_until
 from e2e.prometheus import prometheus, promtool
 
+pytestmark = pytest.mark.real
+
 FILES = Path(__file__).parents[2] / "charts" / "elasticjob" / "files"
 TRIED = Path(__file__).with_name("alerts.yaml")
 # what has a series only after something that this test does not do

@@ -9,7 +9,7 @@ import yaml
 from e2e.job import IMAGE
 from e2e.kube import Namespace, Object, wait_until
 
-pytestmark = [pytest.mark.on_workers, pytest.mark.patient]
+pytestmark = [pytest.mark.on_workers, pytest.mark.patient, pytest.mark.real]
 
 CHART = Path(__file__).parents[2] / "charts" / "elasticjob" / "Chart.yaml"
 SIDECAR_IMAGE = f"elasticjob/sidecar:{yaml.safe_load(CHART.read_text())['appVersion']}"

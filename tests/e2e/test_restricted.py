@@ -6,6 +6,8 @@ from e2e.job import Job
 from e2e.kube import Namespace, Object, kubectl, succeed
 from e2e.test_chart import CHART
 
+pytestmark = pytest.mark.real
+
 POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
@@ -41,6 +43,7 @@ def test_a_template_that_asks_for_more_is_told(restricted: Namespace, job: Job) 
     assert not job.pods()
 
 
+@pytest.mark.extended
 @pytest.mark.patient
 @pytest.mark.on_workers
 def test_the_chart_is_installed_upgraded_and_tested(operator: Namespace, restricted: Namespace) -> None:

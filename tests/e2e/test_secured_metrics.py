@@ -20,7 +20,7 @@ from e2e.test_chart import CHART, KUBERNETES, one
 from support.api_server import write_authority
 from support.ports import free_port
 
-pytestmark = [pytest.mark.patient, pytest.mark.on_workers]
+pytestmark = [pytest.mark.patient, pytest.mark.on_workers, pytest.mark.real, pytest.mark.extended]
 
 RELEASE = "secured"
 OPERATOR = f"deployment/{RELEASE}-elasticjob-operator"

@@ -6,6 +6,8 @@ import pytest
 
 from e2e.job import TRAINER, Job
 
+pytestmark = pytest.mark.real
+
 STORE, TRAINER_API, TUNNEL = 29400, 29401, 29402
 
 # run in another pod: connects, says a word in plain TCP or TLS without a certificate, and prints what comes back

@@ -6,6 +6,8 @@ from e2e.disruption import from_its_node, signal_worker_process
 from e2e.job import TRAINER, Job, restarts
 from e2e.kube import Object, wait_until
 
+pytestmark = pytest.mark.real
+
 PARKED_SECONDS = 120  # they import gently, beside the training
 
 

@@ -2,8 +2,8 @@
 
 Every line that it prints names the group of workers that took the step together, so that a test can tell the
 training after a new round from the one before. Each step is reported as well. `touch /tmp/finish` in any worker ends
-it in success everywhere, `touch /tmp/grow` lets that one take 4 GiB, `touch /tmp/spin` lets it turn in a loop while
-the file is there, `echo 300 > /tmp/queued` has it report so much work.
+it in success everywhere, `touch /tmp/grow` lets that one take 4 GiB, `touch /tmp/spin` lets it turn in a loop until
+`touch /tmp/calm`, `echo 300 > /tmp/queued` has it report so much work.
 """
 
 import os
@@ -25,7 +25,8 @@ SAVE_EVERY = 5
 FAIL_AT_STEP = int(os.environ.get("FAIL_AT_STEP", "0"))
 EXIT_CODE = int(os.environ.get("EXIT_CODE", "0"))  # with which the highest rank, and no other, ends at that step
 FINISH_SECONDS = [float(seconds) for seconds in os.environ.get("FINISH_SECONDS", "0").split(",")]
-FINISH, GROW, SPIN, QUEUED = (Path(tempfile.gettempdir(), name) for name in ("finish", "grow", "spin", "queued"))
+TMP = Path(tempfile.gettempdir())
+FINISH, GROW, SPIN, CALM, QUEUED = (TMP / name for name in ("finish", "grow", "spin", "calm", "queued"))
 CHECKPOINT = Path(os.environ.get("CHECKPOINTS", "/checkpoints"), os.environ["TORCHELASTIC_RUN_ID"])
 
 
@@ -35,7 +36,7 @@ def main() -> None:
     group, done = processes.sum(secrets.randbits(32), load()) if rank == 0 else processes.sum(0, 0)
     for step in range(done + 1, STEPS + 1):
         time.sleep(STEP_SECONDS)
-        if SPIN.exists():
+        if SPIN.exists() and not CALM.exists():
             spin()
         workers, finish = processes.sum(1, FINISH.exists())
         print(f"group={group:08x} world_size={workers} rank={rank} step={step}", flush=True)
@@ -63,7 +64,7 @@ def queued() -> dict[str, float]:
 
 
 def spin() -> None:
-    while SPIN.exists():
+    while not CALM.exists():
         for _ in range(1_000_000):
             pass
 

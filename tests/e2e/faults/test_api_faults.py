@@ -51,6 +51,8 @@ def test_etcd_compacted(shared_fault: Fault) -> None:
     fault.unbroken(fault.judged_steps)
 
 
+@pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.usefixtures("warm")
 @pytest.mark.fault("api-slow", told=4.0, warm=True)
 def test_api_slow(begin_with_two: Callable[..., Fault]) -> None:

@@ -56,6 +56,7 @@ def start(fault: Fault) -> list[Object]:
         return fault.start(3)
 
 
+@pytest.mark.real
 @pytest.mark.fault("node-paused", told=TOLD_SECONDS, warm=True)
 def test_node_paused(fault: Fault, operator: Namespace, tmp_path: Path) -> None:
     """The zombies on it wake up to a round that has passed: they get no store and no rank."""

@@ -29,6 +29,7 @@ def test_operator_stopped(shared_fault: Fault, operator: Namespace) -> None:
     fault.next_leader(stopped, within=2)
 
 
+@pytest.mark.real
 @pytest.mark.fault("operator-killed")
 def test_operator_killed(shared_fault: Fault, operator: Namespace) -> None:
     fault = shared_fault

@@ -32,6 +32,7 @@ def formed_again(fault: Fault) -> list[Object]:
     return pods
 
 
+@pytest.mark.real
 @pytest.mark.fault("worker-process-killed", told=1.0, warm=True)
 def test_worker_process_killed(fault_of_two: Fault) -> None:
     fault = fault_of_two
@@ -54,6 +55,7 @@ def test_agent_killed(fault_of_two: Fault) -> None:
     assert restarts(fault.job.pods()[1], SIDECAR) == restarts(victim, SIDECAR), "the membership stayed"
 
 
+@pytest.mark.real
 @pytest.mark.fault("oom-killed", told=2.0, warm=True)
 def test_oom_killed(fault_of_two: Fault) -> None:
     """The kernel kills the training process, or with cgroups of version 2 all of its container."""
@@ -66,6 +68,7 @@ def test_oom_killed(fault_of_two: Fault) -> None:
     assert "SIGKILL" in reason or "AgentLost" in reason
 
 
+@pytest.mark.real
 @pytest.mark.fault("sidecar-killed", told=3.0, warm=True)
 def test_sidecar_killed(fault_of_two: Fault) -> None:
     """Rank 0's, through which all reach the store."""

@@ -29,6 +29,7 @@ def test_scale_up(fault: Fault) -> None:
     assert fault.job.status["restarts"] == 0
 
 
+@pytest.mark.real
 @pytest.mark.torchrun
 @pytest.mark.fault("scale-down", told=2.0, warm=True)
 def test_scale_down(fault: Fault) -> None:

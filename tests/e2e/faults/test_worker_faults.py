@@ -14,6 +14,7 @@ def test_pod_deleted(fault: Fault) -> None:
     assert fault.job.rounds()[-1].members == (0, 1, 2)
 
 
+@pytest.mark.real
 @pytest.mark.fault("pod-deleted-rank0", told=2.0, warm=True)
 def test_pod_deleted_rank0(fault: Fault) -> None:
     """Behind rank 0's sidecar the round's store serves: its loss is the same as any other."""
@@ -70,6 +71,7 @@ def test_crash_loop(fault: Fault) -> None:
     fault.row.detail = failed["message"]
 
 
+@pytest.mark.real
 @pytest.mark.fault("image-missing")
 def test_image_missing(fault: Fault) -> None:
     """The job waits, says for what, and starts once the image is there to be had."""
@@ -87,6 +89,8 @@ def test_image_missing(fault: Fault) -> None:
     fault.row.detail = job.condition("Rendezvoused")["message"]
 
 
+@pytest.mark.real
+@pytest.mark.extended
 @pytest.mark.torchrun
 @pytest.mark.fault("rank0-hangs-before-store", warm=True)
 def test_rank0_hangs_before_store(fault: Fault) -> None:
