@@ -43,8 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = [item for item in items if HERE in item.path.parents]
     if here and here[0].config.getoption("--stand-in"):
-        for item in [item for item in here if item.get_closest_marker("real")]:
-            items.remove(item)
+        real = [item for item in here if item.get_closest_marker("real")]
+        here[0].config.hook.pytest_deselected(items=real)
+        items[:] = [item for item in items if item not in real]
         return
     schedule.group(here)
     items[:] = [item for item in items if HERE not in item.path.parents] + schedule.longest_first(here)
