@@ -20,7 +20,7 @@ from aiohttp import web
 
 from plane.pod_run import PodRun
 from plane.sandbox import Line
-from support.api_client import ApiClient, Object
+from support.api_client import MERGE, ApiClient, ApiError, Object
 from support.kubelet import stamp
 from support.pod_life import new_credentials
 from support.ports import loopback_addresses
@@ -28,6 +28,9 @@ from support.ports import loopback_addresses
 LEASE_SECONDS, RENEW_SECONDS = 40, 2.0
 PROBE_TIMEOUT_SECONDS = 5.0
 WATCH_SECONDS = 300
+AGAIN_SECONDS = 0.2  # until the API server is asked again
+JSON = "application/json"
+BOUND = "spec.nodeName!%3D"  # to a node
 FOLLOW_SECONDS = 0.1
 ROOM = {"cpu": "8", "memory": "16Gi", "pods": "110"}
 
@@ -63,7 +66,7 @@ class Node:
 
     async def register(self, labels: Mapping[str, str], taints: Sequence[Object]) -> None:
         meta = {"name": self.name, "labels": {"kubernetes.io/hostname": self.name, **labels}}
-        await self.kubelet.api.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": {"taints": list(taints)}})
+        await self.kubelet.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": {"taints": list(taints)}})
         await self.tell()
 
     async def tell(self) -> None:
@@ -76,19 +79,18 @@ class Node:
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": self.name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.kubelet.port}},
         }
-        await self.kubelet.api.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
+        await self.kubelet.call("PATCH", f"/api/v1/nodes/{self.name}/status", {"status": status}, MERGE)
 
     async def renew(self) -> None:
         """Its Lease and its status, for ever."""
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         spec = {"holderIdentity": self.name, "leaseDurationSeconds": LEASE_SECONDS}
-        await self.kubelet.api.call("POST", leases, {"metadata": {"name": self.name}, "spec": spec})
+        await self.kubelet.call("POST", leases, {"metadata": {"name": self.name}, "spec": spec})
         while True:
             await self.awake.wait()
             now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-            with suppress(aiohttp.ClientError, TimeoutError):  # the API server is away
-                await self.kubelet.api.patch(f"{leases}/{self.name}", {"spec": {"renewTime": now}})
-                await self.tell()
+            await self.kubelet.call("PATCH", f"{leases}/{self.name}", {"spec": {"renewTime": now}}, MERGE)
+            await self.tell()
             await asyncio.sleep(RENEW_SECONDS)
 
 
@@ -136,13 +138,34 @@ class Kubelet:
 
     # --- pods
 
-    async def _follow_pods(self) -> None:
-        path, version = "/api/v1/pods", "0"
+    async def call(self, method: str, path: str, body: Object | None = None, kind: str = JSON) -> Object:
+        """Again and again while the API server is away. Raises ApiError for its no."""
         while True:
+            try:
+                return await self.api.call(method, path, body, kind)
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            except ApiError as error:
+                if error.status != 429 and error.status < 500:
+                    raise
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _follow_pods(self) -> None:
+        """List and watch, and begin anew where the watch has ended or its history is forgotten."""
+        while True:
+            listing = await self.call("GET", f"/api/v1/pods?fieldSelector={BOUND}")
+            there = {item["metadata"]["uid"] for item in listing["items"]}
+            for item in listing["items"]:
+                self._see("ADDED", item)
+            for run in [run for node in self.nodes.values() for run in node.pods.values()]:
+                if run.uid not in there:
+                    run.gone()
+            version = listing["metadata"]["resourceVersion"]
             query = {"fieldSelector": "spec.nodeName!=", "resourceVersion": version}
-            async for event in self.api.watch(path, seconds=WATCH_SECONDS, **query):
-                version = event["object"]["metadata"]["resourceVersion"]
-                self._see(event["type"], event["object"])
+            with suppress(ApiError, aiohttp.ClientError, TimeoutError):
+                async for event in self.api.watch("/api/v1/pods", seconds=WATCH_SECONDS, **query):
+                    self._see(event["type"], event["object"])
+            await asyncio.sleep(AGAIN_SECONDS)
 
     def _see(self, event: str, body: Object) -> None:
         node, uid = self.nodes.get(body["spec"]["nodeName"]), body["metadata"]["uid"]

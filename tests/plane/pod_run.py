@@ -111,14 +111,14 @@ class PodRun:
         kubelet, volumes = self.node.kubelet, self.body["spec"].get("volumes", ())
         names = [one["configMap"]["name"] for one in volumes if "configMap" in one]
         maps = {name: await self._config_map(name) for name in names}
-        token = await pod_life.new_token(kubelet.api, self.body, TOKEN_SECONDS)
+        token = await pod_life.new_token(kubelet, self.body, TOKEN_SECONDS)
         self.sandbox.prepare(maps, token, kubelet.authority.read_text())
 
     async def _config_map(self, name: str) -> dict[str, str]:
         """As soon as it is there."""
         while True:
             try:
-                found = await self.node.kubelet.api.call("GET", f"{self.core}/configmaps/{name}")
+                found = await self.node.kubelet.call("GET", f"{self.core}/configmaps/{name}")
                 return dict(found.get("data") or {})
             except ApiError as error:
                 if error.status != 404:
@@ -238,7 +238,7 @@ class PodRun:
     async def _remove(self) -> None:
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         with suppress(ApiError):  # it is gone already
-            await self.node.kubelet.api.call("DELETE", f"{self.core}/pods/{self.name}", options)
+            await self.node.kubelet.call("DELETE", f"{self.core}/pods/{self.name}", options)
 
     # --- its status
 
@@ -257,7 +257,7 @@ class PodRun:
         status = {"metadata": {"uid": self.uid}, "status": rules.status(self.pod)}
         path = f"{self.core}/pods/{self.name}/status?fieldManager=kubelet"
         try:
-            await self.node.kubelet.api.call("PATCH", path, status, STRATEGIC)
+            await self.node.kubelet.call("PATCH", path, status, STRATEGIC)
         except ApiError as error:
             if error.status not in (404, 409):  # gone meanwhile, or another of its name
                 raise

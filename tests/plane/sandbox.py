@@ -5,11 +5,9 @@ mark in the environment of each process, by which all of a container's are found
 """
 
 import asyncio
-import ctypes
 import os
 import re
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -26,11 +24,11 @@ from support.credentials import kubeconfig, write_private
 from support.kubelet import Object
 from support.pod_life import environment
 from support.ports import free_port
+from support.programs import die_with_parent
 
 OPERATOR = "elasticjob/operator:"  # how the name of its image begins
 TRAINER = Path(__file__).parents[2] / "trainer"
 MARK = "STAND_IN_CONTAINER"
-PR_SET_PDEATHSIG = 1
 LINE_BYTES = 1 << 20
 STAMP = "%Y-%m-%d %H:%M:%S,%f"  # of the sidecar's log
 
@@ -108,7 +106,7 @@ class Process:
                 stderr=asyncio.subprocess.STDOUT,
                 limit=LINE_BYTES,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         except OSError as error:
             raise CannotStart("StartError", f"exec: {command[0]!r}: {error.strerror}") from None
@@ -270,7 +268,3 @@ def _started(pid: int) -> float:
         return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
         return time.time()
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

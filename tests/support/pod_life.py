@@ -1,11 +1,10 @@
 """What a kubelet does for a worker's pod, for pods that no kubelet has: variables, token, certificate, status."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from elasticjob_sidecar.store.certificate import make
 from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
-from support.api_client import ApiClient
 
 Object = dict[str, Any]
 
@@ -18,7 +17,13 @@ def new_credentials() -> Credentials:
     return Credentials(certificate + end, key)
 
 
-async def new_token(api: ApiClient, pod: Object, seconds: int) -> str:
+class Calls(Protocol):
+    """An API server, as `ApiClient` calls it."""
+
+    async def call(self, method: str, path: str, body: Object | None = None) -> Object: ...
+
+
+async def new_token(api: Calls, pod: Object, seconds: int) -> str:
     """A token of the pod's service account that is good for so many seconds, while the pod is there."""
     metadata, account = pod["metadata"], pod["spec"]["serviceAccountName"]
     bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}

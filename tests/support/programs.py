@@ -5,8 +5,10 @@ It knows nothing of their flags. A program dies with the process that started it
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _STOP_SECONDS = 10.0
 _LOG_LINES = 20
+_PR_SET_PDEATHSIG = 1
 
 # Holds the read end of a pipe. A line means that the program was stopped, the pipe's end that its parent is gone.
 _GUARD = 'read -r _ || kill -9 "$0"'
@@ -43,6 +46,11 @@ def find_program(name: str, directory: str | os.PathLike[str] | None = None) -> 
         "'go run sigs.k8s.io/controller-runtime/tools/setup-envtest@latest use --print path' "
         "and set KUBEBUILDER_ASSETS to the directory that this prints"
     )
+
+
+def die_with_parent() -> None:
+    """To be called in a child: the kernel kills it when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Program:

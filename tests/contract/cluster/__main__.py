@@ -4,7 +4,6 @@ Prints one line when it is ready: the port where it is told what to do.
 """
 
 import asyncio
-import ctypes
 import json
 import logging
 import os
@@ -21,10 +20,10 @@ from contract.cluster.proxy import Proxy
 from contract.cluster.serve import Cluster
 from support import ControlPlane
 from support.ports import free_port
+from support.programs import die_with_parent
 
 CRDS = Path(__file__).parents[3] / "crds"
 STOP_SECONDS = 10.0
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -90,10 +89,6 @@ async def start_operator(kubeconfig: Path, log: Path) -> asyncio.subprocess.Proc
         stderr=asyncio.subprocess.STDOUT,
         preexec_fn=die_with_parent,
     )
-
-
-def die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 async def stdin_ends() -> None:

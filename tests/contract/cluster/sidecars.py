@@ -14,6 +14,7 @@ from elasticjob_sidecar.app import Ports, run
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from support.pod_life import new_credentials
+from support.programs import die_with_parent
 
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload([__name__])
@@ -30,6 +31,7 @@ def start_sidecar(
 
 
 def _run(environment: dict[str, str], secrets: Path, address: str, log: Path, health: int) -> None:
+    die_with_parent()  # the server that forks, which ends with the tests
     with log.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())
