@@ -35,7 +35,7 @@ demo:  ## train on the cluster, scale it, kill a worker, and watch
 	@hack/cluster/up.sh demo
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit fuzz api plane contract explore explore-quick simulate simulate-quick mutants e2e e2e-all faults faults-c10d
+.PHONY: test flakes unit fuzz api plane contract explore explore-quick simulate simulate-quick mutants e2e e2e-all faults faults-c10d
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
 .PHONY: bench-silence bench-joins bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
@@ -70,6 +70,8 @@ e2e: install-for-tests  ## of each feature that needs a cluster the test that pr
 	@$(on_the_cluster) $(if $(K),,-m 'real and not extended')
 e2e-all: install-for-tests  ## all tests on the cluster: variants, faults, examples, Kueue, Prometheus (RECORD=1 notes what each takes)
 	@$(on_the_cluster)
+flakes:  ## tests N=10 times beside two busy processes: which failed, how often, where (LEVEL=unit, K=expression)
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m support.flakes $(or $(LEVEL),unit) $(or $(N),10) $(if $(K),'$(K)')
 faults: install  ## each fault at its full length, told in time; writes build/faults.json (K=expression selects)
 	@$(cluster) $(venv) pytest tests/e2e/faults --whole --faults-json build/faults.json $(select)
 soak: install  ## random faults for SECONDS=600, then the history's invariants and the memory (SEED=0)

@@ -30,4 +30,5 @@ exec docker run --rm --init "${reach[@]}" --workdir "$root" \
   --volume "$KUBEBUILDER_ASSETS:/opt/kubebuilder:ro" --env KUBEBUILDER_ASSETS=/opt/kubebuilder \
   --env PATH="/opt/torch/bin:/usr/local/bin:/usr/bin:/bin" --env PYTHONPATH="$path" \
   --env PYTHONDONTWRITEBYTECODE=1 --env ELASTICJOB_DEV_PYTHON=/opt/dev/bin/python \
+  --env ELASTICJOB_FLAKY --env ELASTICJOB_REPORTS \
   elasticjob/torch-builder:dev "$@"

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["support.second_run"]
+
 TESTS, FILES = 15, 15
 LEAST_SECONDS = 1.0
 

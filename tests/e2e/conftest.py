@@ -10,13 +10,14 @@ import pytest
 from e2e import diagnosis, disruption, kube, schedule
 from e2e.disruption import CHECKPOINTS, CONTROL_PLANE, NODE
 from e2e.faults.table import FaultTable
-from e2e.hiccups import pytest_runtest_protocol as pytest_runtest_protocol
+from e2e.hiccups import is_the_machines
 from e2e.job import NEWEST_TORCH, STARTED_SECONDS, TIMES, Job
 from e2e.kube import Namespace, run
 from e2e.kueue import kueue
 from e2e.leftovers import sweep
 from e2e.scene import HERE, PREFIX, explain, new_job, new_namespace
 from plane.cluster import ProcessCluster
+from support.second_run import run_again
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -190,7 +191,7 @@ def module_job(operator: Namespace, module_namespace: Namespace, request: pytest
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to a failure's report what the cluster says about it; a test's time begins with its turn."""
     report = yield
     if report.when == "setup":
@@ -198,4 +199,6 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     explain(report)
     if report.failed and (broken := getattr(disruption.machines, "broken", None)):
         report.sections.append(("kubelets", "".join(traceback.format_exception(broken))))
+    if is_the_machines(report):
+        run_again(item, report)
     return report

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import pytest
+from support import waiting
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -43,10 +43,8 @@ class Answer(NamedTuple):
 
 
 def run(*command: str, stdin: str | None = None, seconds: float = 60) -> Answer:
-    """Run a command to its end, whatever that is; it may take `BUSY` times `seconds`."""
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=BUSY * seconds, env=ENVIRONMENT, check=False
-    )
+    """Run a command to its end, whatever that is; it may take `BUSY` times `seconds`. Raises Deadline."""
+    done = waiting.run(command, BUSY * seconds, input=stdin, env=ENVIRONMENT)
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
@@ -63,13 +61,8 @@ def kubectl(*arguments: str, stdin: str | None = None) -> str:
 
 
 def wait_until(what: str, probe: Callable[[], T | None], seconds: float, seen: Callable[[], object] | None = None) -> T:
-    """Ask `probe` five times a second until it gives something; after `BUSY` times `seconds` fail, and tell `seen`."""
-    deadline = time.monotonic() + BUSY * seconds
-    while not (found := probe()):
-        if time.monotonic() >= deadline:
-            pytest.fail(f"waited {BUSY * seconds:g} s for {what}" + (f"; last seen: {seen()}" if seen else ""))
-        time.sleep(0.2)
-    return found
+    """Ask `probe` five times a second until it gives something. Raises Deadline after `BUSY` times `seconds`."""
+    return waiting.wait_until(what, probe, BUSY * seconds, seen, pause=0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +135,11 @@ class Watch:
 
     def close(self) -> None:
         self._closed.set()
-        for _ in range(50):
-            self._process.terminate()
-            self._reader.join(timeout=0.2)
-            if not self._reader.is_alive():
-                return
-        raise TimeoutError(f"waited 10 s for the end of {' '.join(self._command)}")
+        wait_until(f"the end of {' '.join(self._command)}", self._has_ended, seconds=20)
+
+    def _has_ended(self) -> bool:
+        self._process.terminate()  # again, should the reader have begun anew
+        return not self._reader.is_alive()
 
     def _open(self) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
