@@ -1,6 +1,5 @@
 """What the chart puts into a cluster, rendered by helm, as far as an API server without nodes has a use for it."""
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import yaml
 
 from support import ControlPlane
 from support.control_plane import Refused
+from support.waiting import run
 
 CHART = Path(__file__).parents[2] / "charts/elasticjob"
 NAMESPACE, OPERATOR = "elasticjob-system", "elasticjob-operator"
@@ -33,7 +33,7 @@ def render(*options: str) -> list[Any]:
         "1.35",
         *options,
     ]
-    rendered = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    rendered = run(command, check=True).stdout
     return [body for body in yaml.safe_load_all(rendered) if body]
 
 

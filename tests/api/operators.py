@@ -13,10 +13,10 @@ from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support import ControlPlane
+from support.waiting import within
 
 GROUP = "/apis/elasticjob.io/v1alpha1"
 JOBS = f"{GROUP}/namespaces/default/elasticjobs"
-BUSY_SECONDS = 30.0
 
 
 class Witness(Kube):
@@ -28,7 +28,7 @@ class Witness(Kube):
         self, method: str, path: str, body: Any = None, query: Any = None, *rest: Any, **more: Any
     ) -> Object:
         self.asked.append(f"{method} {path.rpartition('/')[2]}" + ("?dryRun" if "dryRun" in (query or {}) else ""))
-        async with asyncio.timeout(BUSY_SECONDS):
+        async with within("an API server that makes no storage anew"):
             while True:
                 try:
                     return await super().request(method, path, body, query, *rest, **more)

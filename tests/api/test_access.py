@@ -1,8 +1,7 @@
 """The access of a job's workers, kept with no more rights than the chart gives to the operator."""
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from elasticjob_operator import memory as memory_module
 from elasticjob_operator import reconciler as reconciler_module
 from elasticjob_operator.actions import grants as grants_module
 from support import ControlPlane
+from support.waiting import until
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
@@ -127,14 +127,6 @@ async def test_a_running_jobs_role_of_an_earlier_version_is_brought_up_to_date_o
     assert [one["metadata"]["resourceVersion"] for one in access(plane, name)] == versions
 
 
-async def until(seen: Callable[[], Awaitable[bool]]) -> None:
-    for _ in range(150):
-        if await seen():
-            return
-        await asyncio.sleep(0.2)
-    pytest.fail("waited 30 s for what the operator tells, or makes")
-
-
 async def test_a_foreign_object_of_the_name_is_told_and_no_pod_is_made(
     confined: Operators, plane: ControlPlane
 ) -> None:
@@ -147,7 +139,7 @@ async def test_a_foreign_object_of_the_name_is_told_and_no_pod_is_made(
         (message,) = [one["message"] for one in status["conditions"] if one["type"] == "Rendezvoused"]
         return f"the Role {name}-worker exists and is not this job's: delete it" in message
 
-    await until(told)
+    await until(told, pause=0.2)
     assert "POST pods" not in leader.kube.asked
     assert plane.request("GET", f"{RBAC}/roles/{name}-worker") == theirs
 
@@ -157,4 +149,4 @@ async def test_a_foreign_object_of_the_name_is_told_and_no_pod_is_made(
         await leader.see(name)
         return "POST pods" in leader.kube.asked
 
-    await until(made)
+    await until(made, pause=0.2)

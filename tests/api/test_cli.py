@@ -29,6 +29,7 @@ from support import ControlPlane
 from support.control_plane import Refused
 from support.credentials import kubeconfig
 from support.scenes import record
+from support.waiting import within
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PODS = "/api/v1/namespaces/default/pods"
@@ -53,7 +54,7 @@ async def told(plane: ControlPlane, leader: Leader, name: str, cause: Cause, wor
     """What `why` says once it names the cause in these words, while the operator looks at the job again and again."""
     holding = asyncio.create_task(leader.leadership.hold())
     try:
-        async with asyncio.timeout(SECONDS):
+        async with within("the cause to be told", SECONDS):
             while True:
                 await leader.see(name)
                 scene = await seen(plane, name, lease_of(leader))
@@ -124,7 +125,7 @@ async def test_what_refuses_a_pod(
 
 async def refused_job(plane: ControlPlane) -> str:
     """A job whose pods are refused by now: an obstacle counts a moment after it was made."""
-    async with asyncio.timeout(SECONDS):
+    async with within("the refusal of pods", SECONDS):
         while True:
             try:
                 plane.request(

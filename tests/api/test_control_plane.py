@@ -5,20 +5,20 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from support import ControlPlane, ControlPlaneError
+from support.waiting import run, wait_until
 
 SERVICE_ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
 def test_kubectl_works_with_its_kubeconfig(control_plane: ControlPlane) -> None:
     command = ["kubectl", "--kubeconfig", str(control_plane.kubeconfig), "get", "namespaces", "-o", "name"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    found = run(command, check=True)
     assert "namespace/default" in found.stdout.split()
 
 
@@ -92,10 +92,7 @@ def test_programs_die_with_a_killed_parent() -> None:
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert len(pids) == 2
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while any(lives(pid) for pid in pids):
-        assert time.monotonic() < deadline, "the programs outlived their parent"
-        time.sleep(0.05)
+    wait_until("the end of the programs, as their parent has ended", lambda: not any(map(lives, pids)), pause=0.05)
 
 
 def lives(pid: int) -> bool:

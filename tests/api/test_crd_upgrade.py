@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ import yaml
 
 from api.chart import CHART, NAMESPACE, ensure, render, token
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from support import ControlPlane
+from support import ControlPlane, waiting
 from support.control_plane import Refused
+from support.waiting import wait_until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "elasticjobs.elasticjob.io"
@@ -50,7 +50,7 @@ def own_plane(plane: ControlPlane) -> Iterator[ControlPlane]:
 def run(account: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "ACCOUNT": str(account), "SERVER": (account / "server").read_text()}
     command = [sys.executable, str(SCRIPT), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=90, env=environment)
+    return waiting.run(command, 90, env=environment)
 
 
 def described(plane: ControlPlane) -> str:
@@ -154,40 +154,27 @@ def test_what_an_earlier_version_has_stored_can_still_be_changed(own_plane: Cont
 
 
 def until_taken(plane: ControlPlane, method: str, path: str, body: dict[str, Any]) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            plane.request(method, path, body)
-        except Refused:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+    wait_until(f"{method} {path} to be taken", lambda: answer_to(plane, method, path, body) == 200, pause=0.1)
 
 
 def until_refused(plane: ControlPlane, path: str, body: dict[str, Any]) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            plane.request("POST", path, body)
-        except Refused as refused:
-            if refused.code == 422:
-                return
-        time.sleep(0.1)
-    pytest.fail("waited 30 s for the new CRD to refuse what the old one took")
+    what = "the new CRD to refuse what the old one took"
+    wait_until(what, lambda: answer_to(plane, "POST", path, body) == 422, pause=0.1)
+
+
+def answer_to(plane: ControlPlane, method: str, path: str, body: Any = None) -> int:
+    """The HTTP status; of all that is taken 200."""
+    try:
+        plane.request(method, path, body)
+    except Refused as refused:
+        return refused.code
+    return 200
 
 
 def asked_again(plane: ControlPlane, path: str) -> Any:
     """The API server makes a kind's storage anew when its CRD has changed, and refuses meanwhile."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return plane.request("GET", path)
-        except Refused as refused:
-            if refused.code != 429 or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+    wait_until(f"{path} to be served", lambda: answer_to(plane, "GET", path) != 429, pause=0.1)
+    return plane.request("GET", path)
 
 
 def test_its_account_can_delete_nothing_and_touch_no_other_crd(

@@ -6,7 +6,6 @@ a controller or a kubelet would make of them does not happen; what needs that is
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 
 from support import ControlPlane
 from support.doc_pages import ON_A_CLUSTER, PAGES, ROOT, RUN, Block, blocks, manifests
+from support.waiting import run
 
 COMMAND_SECONDS = 120
 EXAMPLES = sorted(ROOT.glob("examples/*/*.yaml"))
@@ -64,15 +64,7 @@ class Shell:
 
     def run(self, text: str) -> str:
         """The output of a block all of whose commands succeed."""
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", text],
-            cwd=self._folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=COMMAND_SECONDS,
-        )
+        done = run(["bash", "-euo", "pipefail", "-c", text], COMMAND_SECONDS, cwd=self._folder, env=self._environment)
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -107,7 +99,7 @@ def test_a_manifest_of_a_page(block: Block, with_crds: ControlPlane) -> None:
 def test_a_manifest_of_an_example(file: Path, with_crds: ControlPlane) -> None:
     if "Kustomization" in [body["kind"] for body in yaml.safe_load_all(file.read_text())]:
         command = ["kubectl", "kustomize", str(file.parent)]
-        validate(with_crds, subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+        validate(with_crds, run(command, check=True).stdout)
     else:
         validate(with_crds, file.read_text())
 
@@ -121,9 +113,7 @@ def test_a_field_that_is_not_there_is_refused(with_crds: ControlPlane) -> None:
 def validate(plane: ControlPlane, text: str) -> None:
     """By the server, which refuses fields that it does not know."""
     command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), "apply", "--dry-run=server", "--validate=strict"]
-    done = subprocess.run(
-        [*command, "--filename", "-"], input=text, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run([*command, "--filename", "-"], input=text)
     assert done.returncode == 0, done.stderr
 
 

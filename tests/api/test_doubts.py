@@ -17,6 +17,7 @@ from elasticjob_sidecar.config import Config
 from support import ControlPlane
 from support.pod_life import new_credentials
 from support.ports import free_ports
+from support.waiting import within
 
 SECONDS = 90.0
 
@@ -95,7 +96,7 @@ async def test_a_sidecar_that_is_gone_is_doubted_and_who_is_asked_answers(
         status = {"rendezvous": {**stands, "store": zero.store, "challenge": challenge}}
         plane.request("PATCH", f"{JOBS}/{job}/status", {"status": status}, content_type="application/merge-patch+json")
 
-    async with asyncio.timeout(SECONDS), zero.runs():
+    async with within("the doubts, questions and answers", SECONDS), zero.runs():
         async with one.runs():
             await until(lambda: zero.sidecar.driver.ready and one.sidecar.driver.ready)
             ask(0)

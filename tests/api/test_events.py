@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,6 +12,7 @@ from api.operators import JOBS, new_job
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from support import ControlPlane
+from support.waiting import run, within
 
 TOLD = 40  # a sort that keeps no order shows with so many
 SECONDS = 30.0
@@ -29,13 +29,7 @@ async def kube(with_crds: ControlPlane) -> AsyncIterator[Kube]:
 
 def numbers(plane: ControlPlane, *command: str) -> list[int]:
     """Those of the events' messages, in the order in which kubectl prints them."""
-    done = subprocess.run(
-        ["kubectl", "--kubeconfig", str(plane.kubeconfig), *command],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=SECONDS,
-    )
+    done = run(["kubectl", "--kubeconfig", str(plane.kubeconfig), *command], SECONDS, check=True)
     return [int(number) for number in re.findall(r"the (\d+)th", done.stdout)]
 
 
@@ -47,7 +41,7 @@ async def test_kubectl_shows_those_of_one_second_in_their_order(kube: Kube, with
         announcer.announce(job, f"Reason{number % 4}", f"the {number}th")
     here, wanted = ("--namespace", "default"), list(range(TOLD))
     listed = ("get", "events", *here, f"--field-selector=involvedObject.name={name}")
-    async with asyncio.timeout(SECONDS):
+    async with within("all events", SECONDS):
         while len(numbers(with_crds, *listed)) < TOLD:  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.1)
     assert numbers(with_crds, *listed) == wanted

@@ -27,7 +27,7 @@ from elasticjob.objects import Object
 from elasticjob.pods import batch_of
 from elasticjob_operator import memory as memory_module
 from support import ControlPlane, pod_life
-from support.waiting import until
+from support.waiting import until, within
 
 LAST = Path(__file__).with_name("last_version")
 WRITTEN = LAST / "written.json"
@@ -53,7 +53,7 @@ class Story:
 
     async def come_to(self, phase: str) -> Object:
         """The job's status once its rendezvous is at `phase`."""
-        async with asyncio.timeout(SECONDS):
+        async with within("the job's phase", SECONDS):
             while (status := await self.leader.see(self.job))["rendezvous"]["phase"] != phase:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         return status
@@ -160,7 +160,7 @@ async def live(story: Story, folder: Path) -> Any:
     await story.start()
     statuses.append(await story.leader.see(story.job))
     worker = Worker(story.plane, story.job)
-    async with worker.runs(folder) as record, asyncio.timeout(SECONDS):
+    async with worker.runs(folder) as record, within("the record and the phases", SECONDS):
         record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause="Started"))
         await record.written()
         records.append(story.kept_record())

@@ -1,6 +1,5 @@
 """Who may read the metrics, as a real API server judges it, with exactly the rights that the chart gives."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
 
@@ -14,7 +13,7 @@ from elasticjob_operator.cluster import reviews
 from elasticjob_operator.cluster.client import Forbidden, Kube
 from elasticjob_operator.cluster.reviews import Reviews, Verdict
 from elasticjob_operator.metrics_server import MetricsServer
-from support import ControlPlane
+from support import ControlPlane, waiting
 
 SECURE = ("--set", "metrics.secure.enabled=true")
 READER = "elasticjob-metrics-reader"
@@ -58,9 +57,11 @@ def let_read(plane: ControlPlane, account: str) -> str:
 
 async def until(judge: Reviews, token: str, verdict: Verdict) -> None:
     """The API server's authorizer learns of a binding by a watch of its own."""
-    async with asyncio.timeout(SECONDS):
-        while await judge.judge(token) is not verdict:  # noqa: ASYNC110 - it sets no event
-            await asyncio.sleep(0.05)
+
+    async def judged() -> bool:
+        return await judge.judge(token) is verdict
+
+    await waiting.until(judged, f"the verdict {verdict}", SECONDS, pause=0.05)
 
 
 async def test_the_right_comes_and_goes_with_the_binding(kube: Kube, plane: ControlPlane) -> None:

@@ -4,7 +4,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +15,9 @@ from api import chart
 from api.operators import GROUP, job_body
 from support import ControlPlane
 from support.ports import free_port
+from support.waiting import exit_code, wait_until
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-SECONDS = 60.0
 
 
 class Namespaces(NamedTuple):
@@ -44,10 +43,7 @@ class Namespaces(NamedTuple):
         return name
 
     def wait_for_pod(self, namespace: str, job: str) -> None:
-        deadline = time.monotonic() + SECONDS
-        while f"{job}-0-0" not in self._pods(namespace):
-            assert time.monotonic() < deadline, f"{job} in {namespace} had no pod within {SECONDS:g} s"
-            time.sleep(0.1)
+        wait_until(f"a pod of {job} in {namespace}", lambda: f"{job}-0-0" in self._pods(namespace), pause=0.1)
 
     def _pods(self, namespace: str) -> set[str]:
         found = self.plane.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
@@ -79,7 +75,7 @@ def namespaces(with_crds: ControlPlane, tmp_path: Path) -> Iterator[Namespaces]:
     operator = subprocess.Popen([sys.executable, "-m", "elasticjob_operator", *flags], env=environment)
     yield made
     operator.terminate()
-    assert operator.wait(SECONDS) == 0
+    assert exit_code(operator) == 0
 
 
 def test_a_missing_namespace_stops_no_other_and_is_served_once_it_is_there(namespaces: Namespaces) -> None:

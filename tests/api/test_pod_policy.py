@@ -1,7 +1,6 @@
 """Who may put a pod into a worker's place: the chart's admission policy, as the API server applies it."""
 
 import secrets
-import time
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,13 +8,13 @@ import pytest
 from api import chart
 from support import ControlPlane
 from support.control_plane import Refused
+from support.waiting import wait_until
 
 PODS = "/api/v1/namespaces/default/pods"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MERGE = "application/merge-patch+json"
 LABELS = {"elasticjob.io/job": "digits", "elasticjob.io/index": "1"}
 SAID = "mark the workers of an ElasticJob, and only who may write its status"
-FORCE_SECONDS = 30.0
 
 
 class People(NamedTuple):
@@ -60,10 +59,11 @@ def people(with_crds: ControlPlane) -> People:
     plane.request("POST", f"{there}/roles", {"metadata": {"name": user}, "rules": [rule]})
     plane.request("POST", f"{there}/rolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]})
     made = People(plane, chart.token(plane, chart.NAMESPACE, chart.OPERATOR), chart.token(plane, "default", user))
-    deadline = time.monotonic() + FORCE_SECONDS
-    while made.create(made.user, f"early-{secrets.token_hex(3)}", LABELS):
-        assert time.monotonic() < deadline, "the policy never came into force"
-        time.sleep(0.1)
+    wait_until(
+        "the policy to come into force",
+        lambda: not made.create(made.user, f"early-{secrets.token_hex(3)}", LABELS),
+        pause=0.1,
+    )
     return made
 
 

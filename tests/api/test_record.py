@@ -17,6 +17,7 @@ from elasticjob_sidecar.kubernetes.identity import Identity
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from support import ControlPlane
 from support.pod_life import new_credentials
+from support.waiting import within
 
 CORE = "/api/v1/namespaces/default"
 SECONDS = 60.0
@@ -75,7 +76,7 @@ async def test_what_an_administrator_takes_from_a_record_comes_back(
     chart.install(plane, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     worker = Worker(plane, new_job(plane))
     await (await operators.lead()).see(worker.name.removesuffix("-0-0"))
-    async with worker.runs(tmp_path) as record, asyncio.timeout(SECONDS):
+    async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
         before = worker.marks()
         plane.request("PATCH", worker.path, {"metadata": taken}, content_type="application/merge-patch+json")
@@ -93,7 +94,7 @@ async def test_no_account_is_kept_of_who_manages_a_records_fields(
     """It would be two fifths of what a join costs the API server (`make bench-joins`)."""
     worker = Worker(plane, new_job(plane))
     await (await operators.lead()).see(worker.name.removesuffix("-0-0"))
-    async with worker.runs(tmp_path) as record, asyncio.timeout(SECONDS):
+    async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
         record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
         await record.written()
@@ -111,7 +112,7 @@ async def test_an_edit_of_somebody_elses_loses_no_request_and_no_edit(
     worker = Worker(plane, new_job(plane))
     await (await operators.lead()).see(worker.name.removesuffix("-0-0"))
     merge = "application/merge-patch+json"
-    async with worker.runs(tmp_path) as record, asyncio.timeout(SECONDS):
+    async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
         plane.request("PATCH", worker.path, {"metadata": {"annotations": {"a": "b"}}}, content_type=merge)
         record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
@@ -132,7 +133,7 @@ async def test_the_jobs_next_pod_is_told_what_the_script_of_another_imports(
 
     grow(warmRestart=True)
     await (await operators.lead()).see(job)
-    async with worker.runs(tmp_path) as record, asyncio.timeout(SECONDS):
+    async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
         record.learned("torch,sklearn.datasets")
         while "imports" not in worker.status():  # noqa: ASYNC110

@@ -1,6 +1,5 @@
 """What the cluster refuses of a good template is told, tried again, and forgotten when it has passed."""
 
-import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,12 +12,13 @@ from elasticjob.objects import Object
 from elasticjob_operator.job import refusals as refusals_module
 from support import ControlPlane
 from support.control_plane import Refused
+from support.waiting import until
 
 CORE = "/api/v1/namespaces/default"
 PODS = f"{CORE}/pods"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CREATION_OF_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-DEADLINE, STEP = 60.0, 0.1  # what the server caches of limits and quotas it may keep for half a minute
+SECONDS, STEP = 180.0, 0.1  # what the server caches of limits and quotas it may keep for half a minute
 
 Obstacle = Callable[[ControlPlane], str]
 
@@ -78,22 +78,17 @@ def is_refused(plane: ControlPlane, pod_containers: list[Object]) -> bool:
     return False
 
 
-async def until(what: str, found: Callable[[], bool]) -> None:
-    for _ in range(round(DEADLINE / STEP)):
-        if found():
-            return
-        await asyncio.sleep(STEP)
-    pytest.fail(f"waited {DEADLINE:g} s for {what}")
-
-
 async def seen(leader: Leader, name: str, what: str, found: Callable[[str], bool]) -> Object:
     """The status once the condition Rendezvoused is as `found` says; it is written a little later than it is known."""
-    for _ in range(round(DEADLINE / STEP)):
+    status: Object = {}
+
+    async def is_seen() -> bool:
+        nonlocal status
         status = await leader.see(name)
-        if found(condition(status, "Rendezvoused")["message"]):
-            return status
-        await asyncio.sleep(STEP)
-    pytest.fail(f"waited {DEADLINE:g} s for {what}: {condition(status, 'Rendezvoused')}")
+        return found(condition(status, "Rendezvoused")["message"])
+
+    await until(is_seen, what, seconds=SECONDS, pause=STEP)
+    return status
 
 
 def condition(status: Object, type: str) -> Object:
@@ -136,17 +131,17 @@ async def test_what_this_cluster_refuses_now_is_no_fault_of_the_template(
     operators: Operators, plane: ControlPlane, at_once: None, obstacle: str, resources: Object, sentence: str
 ) -> None:
     given = containers(**resources)
-    await until("the refusal", lambda: is_refused(plane, given))
+    await until(lambda: is_refused(plane, given), "the refusal")
     name, leader = new_job(plane, containers=given), await operators.lead()
     status = await seen(
         leader, name, "the refusal", lambda message: "cannot be made: " in message and sentence in message
     )
     assert condition(status, "TemplateValid")["status"] == "True"
-    await until("an event", lambda: any(sentence in event["message"] for event in events(plane, name)))
+    await until(lambda: any(sentence in event["message"] for event in events(plane, name)), "an event")
     assert [event["reason"] for event in events(plane, name)].count("CreateFailed") == 1
 
     plane.request("DELETE", obstacle)
-    await until("its end", lambda: not is_refused(plane, given))
+    await until(lambda: not is_refused(plane, given), "its end")
     await leader.see(name)
     assert plane.request("GET", f"{PODS}/{name}-0-0")["metadata"]["ownerReferences"]
     await seen(leader, name, "its end in the condition", lambda message: "cannot be made" not in message)
@@ -180,7 +175,7 @@ async def test_a_pod_name_that_is_taken_is_told_until_it_is_free(
     leader = await operators.lead()
     sentence = f"there is a pod {name}-0-0 that is not of this job: delete it, or wait until it is gone"
     await seen(leader, name, "the name", lambda message: sentence in message)
-    await until("an event", lambda: any(sentence in event["message"] for event in events(plane, name)))
+    await until(lambda: any(sentence in event["message"] for event in events(plane, name)), "an event")
 
     plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
     await leader.see(name)

@@ -3,7 +3,6 @@
 import copy
 import json
 import secrets
-import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ from elasticjob.api import API_VERSION, JOB_NAME_LENGTH, MAX_METRICS, METRIC_NAM
 from elasticjob.fields import SENTENCE_LENGTH
 from support import ControlPlane
 from support.control_plane import Refused
+from support.waiting import run
 
 CRDS = Path(__file__).parents[2] / "crds"
 COLLECTION = "/apis/elasticjob.io/v1alpha1/namespaces/default"
@@ -291,4 +291,4 @@ def objects(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tupl
 
 def kubectl(plane: ControlPlane, *words: str) -> str:
     command = ["kubectl", "--kubeconfig", str(plane.kubeconfig), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return run(command, check=True).stdout

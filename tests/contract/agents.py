@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +16,8 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch.distributed.elastic.utils.store import _barrier_nonblocking
 
+from support.waiting import result_of, wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SECONDS = 120.0  # as long as `plane.WAIT_SECONDS`, for the same reason
+SECONDS = 240.0  # as long as `plane.WAIT_SECONDS`, for the same reason
 
 
 def parameters(pod: View, **config: Any) -> RendezvousParameters:
@@ -59,7 +60,7 @@ class Agent:
 
     @property
     def handler(self) -> RendezvousHandler:
-        return self._made.result(SECONDS)
+        return result_of(self._made, SECONDS)
 
     def do(self, call: Callable[[RendezvousHandler], T]) -> Future[T]:
         return self._thread.submit(lambda: call(self._made.result()))
@@ -69,7 +70,7 @@ class Agent:
         return self.do(self._join)
 
     def waiting(self) -> int:
-        return self.do(lambda handler: handler.num_nodes_waiting()).result(SECONDS)
+        return result_of(self.do(lambda handler: handler.num_nodes_waiting()), SECONDS)
 
     def succeed(self) -> Future[bool]:
         """End as an agent does whose training processes have succeeded, but without waiting for the others'."""
@@ -108,13 +109,9 @@ def _shut_down(handler: RendezvousHandler, error: BaseException) -> bool:
 def form(agents: Sequence[Agent], seconds: float = SECONDS) -> list[RendezvousInfo]:
     """All join; returns what each was told, in the order of `agents`."""
     joins = [agent.join() for agent in agents]
-    return [join.result(seconds) for join in joins]
+    return [result_of(join, seconds) for join in joins]
 
 
 def until(condition: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
     """Return what `condition` says, as soon as that is true."""
-    give_up = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < give_up, f"waited {seconds:g} s for {what}"
-        time.sleep(0.02)
-    return found
+    return wait_until(what, condition, seconds, pause=0.02)

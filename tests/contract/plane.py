@@ -17,11 +17,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from support.waiting import Deadline
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_SECONDS = 120.0  # many jobs may be at work on two cores; longer than the cluster's own limits
+WAIT_SECONDS = 240.0  # many jobs may be at work on two cores; longer than the cluster's own limits
 STOP_SECONDS = 20.0
 LOG_LINES = 60
 
@@ -80,8 +82,11 @@ class Plane:
         """Do a command of `contract/cluster/serve.py`."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=answer_within)
         with contextlib.closing(connection):
-            connection.request("POST", f"/{command}", json.dumps(arguments))
-            answer = json.loads(connection.getresponse().read())
+            try:
+                connection.request("POST", f"/{command}", json.dumps(arguments))
+                answer = json.loads(connection.getresponse().read())
+            except TimeoutError as error:
+                raise Deadline(f"the cluster's answer to {command}", answer_within) from error
         if "error" in answer:
             raise RuntimeError(f"{command}: {answer['error']}")
         return answer["result"]
@@ -123,7 +128,7 @@ class Job:
             version = view["version"]
             if found := condition(view):
                 return found
-        raise AssertionError(f"waited {seconds:g} s for {what}; {self.name} is {self.told(view)}")
+        raise Deadline(what, seconds, f"{self.name}: {self.told(view)}")
 
     def told(self, view: View | None = None) -> str:
         view = view or self.view()

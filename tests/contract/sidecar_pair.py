@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
-DEADLINE = 30.0
+from support.waiting import DEADLINE, Deadline
 
 
 class SidecarPair:
@@ -57,7 +57,7 @@ class SidecarPair:
         try:
             line = self._lines.get(timeout=DEADLINE)
         except queue.Empty:
-            raise TimeoutError(f"the sidecars did not answer {command} within {DEADLINE:g} s") from None
+            raise Deadline(f"the sidecars' answer to {command}", DEADLINE) from None
         if not line:
             raise RuntimeError(f"the sidecars ended at {command}; what they said is on stderr")
         answer: dict[str, Any] = json.loads(line)
@@ -80,7 +80,6 @@ async def commands() -> AsyncIterator[dict[str, int]]:
 async def main() -> None:
     from support import sidecar_world  # needs more than the standard library
 
-    sidecar_world.DEADLINE = DEADLINE
     async with sidecar_world.two_workers() as world:
         async for command in commands():
             await world.form(command["round"])

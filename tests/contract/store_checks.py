@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch.distributed import DistStoreError, Store
 
+from support.waiting import DEADLINE, result_of
+
 SOON = timedelta(seconds=0.3)
-DEADLINE = 20.0
 
 
 def in_background(run: Callable[[], Any]) -> "Future[Any]":
@@ -47,7 +48,7 @@ def check_get(far: Store, near: Store) -> None:
     assert far.get("there") == b"\x00\xff"
     late = in_background(lambda: far.get("late"))
     near.set("late", "came")
-    assert late.result(DEADLINE) == b"came"
+    assert result_of(late) == b"came"
 
 
 def check_add(far: Store, near: Store) -> None:
@@ -69,7 +70,7 @@ def check_wait(far: Store, near: Store) -> None:
     waits = in_background(lambda: far.wait(["first", "second"]))
     near.set("first", "")
     near.set("second", "")
-    waits.result(DEADLINE)
+    result_of(waits)
     far.wait(["first"], SOON)
     with pytest.raises(DistStoreError, match="timeout"):
         far.wait(["first", "never"], SOON)
@@ -111,7 +112,7 @@ def check_multi_get(far: Store, near: Store) -> None:
     near.set("a", "1")
     late = in_background(lambda: far.multi_get(["b", "a"]))
     near.set("b", b"\xff")
-    assert list(late.result(DEADLINE)) == [b"\xff", b"1"]
+    assert list(result_of(late)) == [b"\xff", b"1"]
 
 
 def check_multi_set(far: Store, near: Store) -> None:
@@ -145,7 +146,7 @@ def check_queue(far: Store, near: Store) -> None:
     assert far.queue_len("line") == 0
     late = in_background(lambda: far.queue_pop("line"))
     near.queue_push("line", b"\xff")
-    assert late.result(DEADLINE) == b"\xff"
+    assert result_of(late) == b"\xff"
     far.set_timeout(SOON)
     with pytest.raises(DistStoreError):
         far.queue_pop("line")
@@ -163,7 +164,7 @@ def check_clone(far: Store, near: Store) -> None:
     assert clone.timeout == far.timeout
     blocked = in_background(lambda: far.get("late"))
     clone.set("late", "by the clone")  # a connection of its own
-    assert blocked.result(DEADLINE) == near.get("late") == b"by the clone"
+    assert result_of(blocked) == near.get("late") == b"by the clone"
 
 
 def check_barrier(far: Store, near: Store) -> None:
@@ -171,7 +172,7 @@ def check_barrier(far: Store, near: Store) -> None:
         far.barrier("alone", 2, SOON)
     first = in_background(lambda: far.barrier("meeting", 2))
     near.barrier("meeting", 2, timedelta(seconds=DEADLINE))
-    first.result(DEADLINE)
+    result_of(first)
     far.barrier("meeting", 2, SOON)  # it stays open
     assert far.check(["nothing"]) is False
 

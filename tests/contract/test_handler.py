@@ -4,7 +4,6 @@ import gc
 import inspect
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -38,6 +37,7 @@ from elasticjob_torch.legacy import (
     RendezvousNonRetryableError,
     RendezvousTimeoutException,
 )
+from support.waiting import result_of, run
 
 NewJob = Callable[..., Job]
 WORKER = Path(__file__).with_name("worker.py")
@@ -166,10 +166,10 @@ def test_a_sidecar_that_stays_away_is_a_connection_error_and_no_news(new_job: Ne
         job.wait(lambda view: pod["name"] not in [one["name"] for one in view["pods"]], "the pod to go")
         assert agent.waiting() in (0, 1)
         with pytest.raises(RendezvousConnectionError):
-            agent.do(lambda handler: handler.set_closed()).result(SECONDS)
+            result_of(agent.do(lambda handler: handler.set_closed()), SECONDS)
         with pytest.raises(RendezvousConnectionError):
-            agent.join().result(SECONDS)
-        assert agent.succeed().result(SECONDS) is False
+            result_of(agent.join(), SECONDS)
+        assert result_of(agent.succeed(), SECONDS) is False
 
 
 def see_request(job: Job, pod: View, kind: str, cause: str) -> None:
@@ -188,8 +188,8 @@ def test_shutdown_is_no_success_by_itself(new_job: NewJob) -> None:
     (pod,) = job.pods(1)
     with Agent(pod) as agent:
         form([agent])
-        assert agent.do(lambda handler: handler.shutdown()).result(SECONDS) is True
-        assert agent.do(lambda handler: handler.shutdown()).result(SECONDS) is True
+        assert result_of(agent.do(lambda handler: handler.shutdown()), SECONDS) is True
+        assert result_of(agent.do(lambda handler: handler.shutdown()), SECONDS) is True
     see_request(job, pod, "Leave", "TrainerLeft")
 
 
@@ -223,11 +223,11 @@ def test_shutdown_after_a_failure_leaves_the_job_open(new_job: NewJob) -> None:
     (pod,) = job.pods(1)
     with Agent(pod) as agent:
         form([agent])
-        assert agent.fail().result(SECONDS) is True
+        assert result_of(agent.fail(), SECONDS) is True
     see_request(job, pod, "Leave", "TrainerLeft")
     with Agent(pod) as successor:
         form([successor])
-        assert successor.succeed().result(SECONDS) is True
+        assert result_of(successor.succeed(), SECONDS) is True
         job.closed("Complete")
 
 
@@ -253,7 +253,7 @@ def test_the_older_exceptions(new_job: NewJob) -> None:
     job = new_job(replicas=2, minReplicas=2)
     (pod, _) = job.pods(2)
     job.wait(lambda view: pod["name"] in view["workers"], "the sidecar to be there")
-    handler = RendezvousHandlerFactory().create_handler(parameters(pod, join_timeout="0.5", sidecar_timeout="1"))
+    handler = RendezvousHandlerFactory().create_handler(parameters(pod, join_timeout="0.5", sidecar_timeout="5"))
     with pytest.raises(RendezvousTimeoutException):
         handler.next_rendezvous()
     job.delete_pod(pod["name"])
@@ -302,14 +302,7 @@ def test_a_command_with_nothing_but_the_environment(
     (pod,) = job.pods(1)
     (tmp_path / "finish").touch()
     ours = {"CONTRACT": str(tmp_path), "CONTRACT_POD": pod["name"], "PYTHONPATH": os.environ["PYTHONPATH"]}
-    ended = subprocess.run(
-        [*command, str(WORKER)],
-        env={**os.environ, **pod["environment"], **ours},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    ended = run([*command, str(WORKER)], SECONDS, env={**os.environ, **pod["environment"], **ours})
     assert ended.returncode == 0, ended.stderr
     assert "elasticjob: round 1: rank 0 of 1" in ended.stderr
     assert json.loads((tmp_path / "events").read_text())["identical"] == identical

@@ -12,6 +12,7 @@ from torch.distributed.elastic.rendezvous import RendezvousClosedError, Rendezvo
 from contract.agents import SECONDS, Agent, form, until
 from contract.plane import Job, rendezvous
 from elasticjob.members import Members
+from support.waiting import result_of
 
 Start = Callable[..., Agent]
 
@@ -64,7 +65,7 @@ def test_below_min_nothing_completes(new_job: Callable[..., Job], start: Start) 
     joined = one.join()
     with pytest.raises(TimeoutError):
         joined.result(2.5)
-    assert ranks([*form([other]), joined.result(SECONDS)]) == [1, 0]
+    assert ranks([*form([other]), result_of(joined, SECONDS)]) == [1, 0]
 
 
 def test_a_newcomer_waits_until_the_group_has_re_formed(new_job: Callable[..., Job], start: Start) -> None:
@@ -79,7 +80,7 @@ def test_a_newcomer_waits_until_the_group_has_re_formed(new_job: Callable[..., J
     until(lambda: member.waiting() == 2, "both newcomers to be waiting")
     job.wait(lambda view: rendezvous(view)["phase"] == "Forming", "the round to be opened again")
     assert not any(join.done() for join in joins)
-    infos = [*form([member]), *(join.result(SECONDS) for join in joins)]
+    infos = [*form([member]), *(result_of(join, SECONDS) for join in joins)]
     assert ranks(infos) == [0, 1, 2]
     assert member.waiting() == 0
 
@@ -95,7 +96,7 @@ def test_a_spare_that_is_not_needed_any_more_exits_0(new_job: Callable[..., Job]
     job.scale(1)
     job.wait(lambda view: rendezvous(view)["leaving"], "the spare to be told")
     with pytest.raises(SystemExit) as ended:
-        spare.join().result(SECONDS)
+        result_of(spare.join(), SECONDS)
     assert ended.value.code == 0
     job.exited(spare.pod["name"], 0)
     job.wait(lambda view: len(view["pods"]) == 1, "the spare's pod to go")
@@ -128,7 +129,7 @@ def test_a_loss_before_completion_is_made_good(new_job: Callable[..., Job], star
     replacement = job.pods(3)[1]
     assert replacement["name"] == f"{job.name}-1-1"
     assert not joins[0].done()
-    infos = [*form([start(replacement), start(pods[2])]), joins[0].result(SECONDS)]
+    infos = [*form([start(replacement), start(pods[2])]), result_of(joins[0], SECONDS)]
     assert ranks(infos) == [1, 2, 0]
     assert job.formed(1)["worldSize"] == 3
 
@@ -183,7 +184,7 @@ def test_each_round_has_a_fresh_store(new_job: Callable[..., Job], start: Start)
     old[0].store.set("default_pg/0//cpu//0", "of the first round")
     again = agents[1].join()  # its workers failed
     is_told(agents[0])
-    infos = [*form(agents[:1]), again.result(SECONDS)]
+    infos = [*form(agents[:1]), result_of(again, SECONDS)]
     assert ranks(infos) == [0, 1]
     assert [info.store.check(["default_pg/0//cpu//0"]) for info in infos] == [False, False]
     with pytest.raises(RuntimeError):
@@ -195,12 +196,12 @@ def test_set_closed_closes_for_all(new_job: Callable[..., Job], start: Start) ->
     agents = [start(pod) for pod in new_job(replicas=2).pods(2)]
     form(agents)
     assert [agent.handler.is_closed() for agent in agents] == [False, False]
-    agents[0].do(lambda handler: handler.set_closed()).result(SECONDS)
+    result_of(agents[0].do(lambda handler: handler.set_closed()), SECONDS)
     for agent in agents:
         until(agent.handler.is_closed, "the close to be known")
         assert agent.waiting() == 0
     with pytest.raises(RendezvousClosedError):
-        agents[1].join().result(SECONDS)
+        result_of(agents[1].join(), SECONDS)
 
 
 def test_set_closed_while_a_round_forms(new_job: Callable[..., Job], start: Start) -> None:
@@ -209,10 +210,10 @@ def test_set_closed_while_a_round_forms(new_job: Callable[..., Job], start: Star
     one, other = (start(pod) for pod in job.pods(2))
     waits = one.join()
     job.wait(lambda view: view["workers"].get(one.pod["name"], {}).get("spec", {}).get("request"), "the first to join")
-    other.do(lambda handler: handler.set_closed()).result(SECONDS)
+    result_of(other.do(lambda handler: handler.set_closed()), SECONDS)
     for join in (waits, other.join()):
         with pytest.raises(RendezvousClosedError):
-            join.result(SECONDS)
+            result_of(join, SECONDS)
 
 
 def test_the_end_of_all_closes(new_job: Callable[..., Job], start: Start) -> None:
@@ -220,14 +221,14 @@ def test_the_end_of_all_closes(new_job: Callable[..., Job], start: Start) -> Non
     job = new_job(replicas=2)
     agents = [start(pod) for pod in job.pods(2)]
     form(agents)
-    assert agents[0].succeed().result(SECONDS)
+    assert result_of(agents[0].succeed(), SECONDS)
     assert not agents[1].handler.is_closed()
     assert agents[1].waiting() == 0
     late = start(agents[0].pod)
-    assert agents[1].succeed().result(SECONDS)
+    assert result_of(agents[1].succeed(), SECONDS)
     job.closed("Complete")
     with pytest.raises(SystemExit) as ended:
-        late.join().result(SECONDS)
+        result_of(late.join(), SECONDS)
     assert ended.value.code == 0
 
 
@@ -236,7 +237,7 @@ def test_the_trainers_join_timeout(new_job: Callable[..., Job], start: Start) ->
     job = new_job(replicas=2, minReplicas=2)
     agent = start(job.pods(2)[0], join_timeout="1")
     with pytest.raises(RendezvousTimeoutError):
-        agent.join().result(SECONDS)
+        result_of(agent.join(), SECONDS)
 
 
 def test_the_jobs_join_timeout(new_job: Callable[..., Job], start: Start) -> None:
@@ -246,5 +247,5 @@ def test_the_jobs_join_timeout(new_job: Callable[..., Job], start: Start) -> Non
     job.wait(lambda view: any("request" in record["spec"] for record in view["workers"].values()), "its request")
     job.patch(rendezvous={"joinTimeoutSeconds": 2})
     with pytest.raises(RendezvousTimeoutError, match="1 of at least 2 workers joined within 2 s"):
-        joining.result(SECONDS)
+        result_of(joining, SECONDS)
     assert job.closed("RendezvousTimeout")["reason"].endswith("missing: 1")

@@ -22,6 +22,7 @@ from contract.store_checks import CHECKS, DEADLINE, SOON, arrived, in_background
 from elasticjob_torch.agent.store import AgentStore, StoreBroken
 from elasticjob_torch.agent.tcp_store import connect_store, serve_store
 from elasticjob_torch.sidecar.client import StoreAddress
+from support.waiting import result_of, wait_until
 
 MIB = 1 << 20
 
@@ -136,14 +137,14 @@ def test_200_connections_at_once(round: Round) -> None:
         client.set(f"rank {rank}", str(rank))
     waits = [in_background(lambda client=client: client.get("go")) for client in clients]
     round.direct.set("go", "all")
-    assert [wait.result(DEADLINE) for wait in waits] == [b"all"] * 200
+    assert [result_of(wait) for wait in waits] == [b"all"] * 200
     assert [client.add("count", 1) for client in clients] == list(range(1, 201))
 
 
 def test_threads_share_a_store(stores: tuple[Store, Store]) -> None:
     far, near = stores
     sums = [in_background(lambda: [far.add("sum", 1) for _ in range(50)]) for _ in range(8)]
-    assert sorted(number for one in sums for number in one.result(DEADLINE)) == list(range(1, 401))
+    assert sorted(number for one in sums for number in result_of(one)) == list(range(1, 401))
     assert near.add("sum", 0) == 400
 
 
@@ -153,13 +154,13 @@ def test_threads_have_a_clone_each(round: Round) -> None:
     clones = [store.clone() for _ in range(2)]
     waits = in_background(lambda: clones[0].get("late"))
     clones[1].set("late", "came")
-    assert waits.result(DEADLINE) == b"came"
+    assert result_of(waits) == b"came"
 
 
 def test_threads_that_use_a_store_first_make_one_connection(round: Round) -> None:
     store = round.agent()
     made = [in_background(store.connect) for _ in range(4)]
-    assert len({id(one.result(DEADLINE)) for one in made}) == 1
+    assert len({id(result_of(one)) for one in made}) == 1
 
 
 # --- the beginning
@@ -175,7 +176,7 @@ def test_a_training_process_may_come_before_the_store_serves(pair: SidecarPair) 
         for port in ports
     ]
     for process in early:
-        process.result(DEADLINE).set("key", "value")
+        result_of(process).set("key", "value")
     assert time.monotonic() - began > 9
     assert server.get("key") == b"value"
 
@@ -199,7 +200,7 @@ def test_an_agents_wait_ends_when_it_is_told_of_the_rounds_end(name: str, round:
     blocked = in_background(lambda: blocking_calls()[name](round.agent()))
     round.ended.set()
     with pytest.raises(StoreBroken):
-        blocked.result(DEADLINE / 2)
+        result_of(blocked)
 
 
 @pytest.mark.parametrize("name", blocking_calls())
@@ -210,13 +211,11 @@ def test_a_wait_ends_when_the_connection_does(name: str, kind: str, pair: Sideca
     arrived(store)
     blocked = in_background(lambda: blocking_calls()[name](store))
     if name == "barrier":  # an agent's makes a connection first, which must be one of this round
-        give_up = time.monotonic() + DEADLINE
-        while "never" not in round.direct.list_keys():
-            assert time.monotonic() < give_up, f"nobody came to the barrier within {DEADLINE:g} s"
+        wait_until("the barrier", lambda: "never" in round.direct.list_keys())
     after = Round(pair)  # the sidecars end what belongs to an earlier round
     try:
         with pytest.raises(StoreBroken if kind == "agent" else DistNetworkError):
-            blocked.result(DEADLINE / 2)
+            result_of(blocked)
         assert not after.client().check(["before"])
     finally:
         after.close()

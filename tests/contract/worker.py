@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-SECONDS = 120.0
+SECONDS = 600.0
 CONTRACT, POD = Path(os.environ["CONTRACT"]), os.environ["CONTRACT_POD"]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from support.waiting import DEADLINE
+from support.waiting import within
 
 
 async def caller(port: int, source: str, says: bytes = b"") -> socket.socket:
@@ -12,7 +12,7 @@ async def caller(port: int, source: str, says: bytes = b"") -> socket.socket:
     made.setblocking(False)
     made.bind((source, 0))
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with within("a connection"):
             await loop.sock_connect(made, ("127.0.0.1", port))
             await loop.sock_sendall(made, says)
     except BaseException:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from support import credentials
 from support.ports import free_port
-from support.programs import ControlPlaneError, Program, find_program
+from support.programs import ControlPlaneError, NotInTime, Program, find_program
 
 if TYPE_CHECKING:
     import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _HOST = "127.0.0.1"
-_REQUEST_SECONDS = 10.0
+_REQUEST_SECONDS = 60.0
 _TRIES = 3  # another process may take a free port first
 
 
@@ -59,7 +59,7 @@ class ControlPlane:
         directory: str | os.PathLike[str] | None = None,
         *,
         controllers: bool = False,
-        start_seconds: float = 60.0,
+        start_seconds: float = 180.0,
     ) -> None:
         self._directory = directory
         self._controllers = controllers
@@ -182,9 +182,11 @@ class ControlPlane:
                 message = error.read().decode(errors="replace")
             raise Refused(error.code, f"{method} {path} was refused with {error.code}: {message}") from error
         except OSError as error:
+            if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
+                raise NotInTime(f"an answer to {method} {path}", _REQUEST_SECONDS) from error.__context__
             raise ControlPlaneError(f"{method} {path} failed: {error}") from error
 
-    def install_crds(self, *files: str | os.PathLike[str], within: float = 60.0) -> None:
+    def install_crds(self, *files: str | os.PathLike[str], within: float = 180.0) -> None:
         """Create the CustomResourceDefinition of each file (YAML or JSON, one each); wait until they are served."""
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         bodies = [Path(file).read_bytes() for file in files]
@@ -194,7 +196,7 @@ class ControlPlane:
             for path in _served_paths(crd):
                 while not self._serves(path):
                     if time.monotonic() > deadline:
-                        raise ControlPlaneError(f"waited {within:g} s until {path} is served")
+                        raise NotInTime(f"{path} to be served", within)
                     time.sleep(0.05)
 
     @property

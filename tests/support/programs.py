@@ -14,10 +14,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from support.waiting import Deadline
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 60.0
 _LOG_LINES = 20
 _PR_SET_PDEATHSIG = 1
 
@@ -53,6 +55,10 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+class NotInTime(Deadline, ControlPlaneError):
+    """A program is not ready, or has not answered, in time."""
+
+
 class Program:
     """A child process whose output goes to a file."""
 
@@ -86,15 +92,14 @@ class Program:
         """Wait, until ``time.monotonic()`` is ``deadline`` at most.
 
         Raises:
-            ControlPlaneError: it has ended, or is not ready in time; the message has the end of its log.
+            ControlPlaneError: it has ended, or (`NotInTime`) is not ready; the message has the end of its log.
         """
         began = time.monotonic()
         while not is_ready():
             if self._process.poll() is not None:
                 raise ControlPlaneError(f"{self._name} ended with code {self._process.returncode}: {self.log_tail()}")
             if time.monotonic() > deadline:
-                waited = time.monotonic() - began
-                raise ControlPlaneError(f"{self._name} was not ready within {waited:.0f} s: {self.log_tail()}")
+                raise NotInTime(f"{self._name} to be ready", round(time.monotonic() - began, 1), self.log_tail())
             time.sleep(0.05)
 
     def log_tail(self) -> str:

@@ -17,7 +17,7 @@ from elasticjob_torch import wire
 from support.pod_life import new_credentials
 from support.ports import free_ports
 from support.sidecar_fakes import JOB_UID, FakeKube, Json
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, until, within
 
 _starts = itertools.count()
 
@@ -165,7 +165,7 @@ async def store(answer: Callable[[bytes], bytes] = lambda data: data) -> AsyncIt
 
 
 async def next_event(stream: aiohttp.ClientResponse) -> Json:
-    async with asyncio.timeout(DEADLINE):
+    async with within("an event of the stream"):
         while not (line := await stream.content.readline()).startswith(b"data:"):
             assert line
     event: Json = json.loads(line[5:])

@@ -8,8 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from support.waiting import DEADLINE, Deadline
+
 RUN_ID = "3f0c-uid"
-DEADLINE = 10.0
 Answer = tuple[int, dict[str, Any]]
 STREAMS = ("/v1/rendezvous/events", "/v1/rendezvous/watch")
 
@@ -65,7 +66,8 @@ class Sidecar:
 
     def await_(self, condition: Callable[[], bool], what: str) -> None:
         with self.changed:
-            assert self.changed.wait_for(condition, DEADLINE), f"waited for {what}; seen: {self.requests}"
+            if not self.changed.wait_for(condition, DEADLINE):
+                raise Deadline(what, DEADLINE, self.requests)
 
     def said(self, path: str) -> list[dict[str, Any]]:
         return [body for name, body in self.requests if name == path]

@@ -12,11 +12,11 @@ import subprocess
 import threading
 import time
 from concurrent import futures
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -46,14 +46,24 @@ def wait_until(
     return found
 
 
-async def until(condition: Callable[[], Any], what: str | None = None, seconds: float = DEADLINE) -> None:
-    """Return as soon as `condition()` is true. Raises Deadline, which without `what` quotes the condition."""
+async def until(
+    condition: Callable[[], Any], what: str | None = None, seconds: float = DEADLINE, pause: float = 0.001
+) -> Any:
+    """Return what `condition`, a coroutine function or another, gives, as soon as that is true.
+
+    Raises Deadline, which without `what` quotes the condition.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    while not (found := condition()):
+    while True:
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
         if loop.time() >= end:
             raise Deadline(what or _source(condition), seconds, repr(found))
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(pause)
 
 
 @asynccontextmanager
@@ -68,11 +78,32 @@ async def within(what: str, seconds: float = DEADLINE) -> AsyncIterator[None]:
         raise
 
 
-def result_of(future: futures.Future[T], what: str, seconds: float = DEADLINE) -> T:
+@contextmanager
+def in_time(what: str, seconds: float) -> Iterator[None]:
+    """What is done in it takes no longer; it has an end of its own. Raises Deadline."""
+    began = time.monotonic()
+    yield
+    if (took := time.monotonic() - began) > seconds:
+        raise Deadline(what, seconds, f"it took {took:.1f} s")
+
+
+def result_of(future: futures.Future[T], seconds: float = DEADLINE, what: str = "the end of a call") -> T:
     """The result of a call that goes on elsewhere, or its error. Raises Deadline."""
     if not futures.wait([future], seconds).done:
         raise Deadline(what, seconds)
     return future.result()
+
+
+def acquired(semaphore: threading.Semaphore, what: str, seconds: float = DEADLINE) -> None:
+    """Take one from it. Raises Deadline."""
+    if not semaphore.acquire(timeout=seconds):
+        raise Deadline(what, seconds)
+
+
+def happened(event: threading.Event, what: str, seconds: float = DEADLINE) -> None:
+    """Return when the event is set. Raises Deadline."""
+    if not event.wait(seconds):
+        raise Deadline(what, seconds)
 
 
 def joined(thread: threading.Thread, seconds: float = DEADLINE) -> None:
@@ -96,7 +127,7 @@ def run(command: Sequence[Any], seconds: float = DEADLINE, **options: Any) -> su
         raise Deadline(f"the end of {' '.join(map(str, command))}", seconds, "\n".join(printed)) from error
 
 
-def exit_code(process: subprocess.Popen[Any], seconds: float = DEADLINE) -> int:
+def exit_code(process: Any, seconds: float = DEADLINE) -> int:
     """The exit code of a process, when it has ended. Raises Deadline."""
     try:
         return process.wait(seconds)

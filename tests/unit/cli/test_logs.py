@@ -13,6 +13,7 @@ from elasticjob_cli.cluster.logs import Choice, Line, follow, past, see
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.times import nanoseconds
 from support.cli_jobs import NOW, ago, pod, scene
+from support.waiting import happened
 
 
 class Paper(Cluster):
@@ -48,7 +49,7 @@ class Paper(Cluster):
     def follow_log(self, pod: str, container: str, **options: Any) -> Iterator[str]:
         yield from self._written.get((pod, self._life(pod)), [])
         if pod in self.late:
-            assert self._last_stage.wait(SECONDS)
+            happened(self._last_stage, "the job's last state to be asked for")
             yield from self.late[pod]
 
     def _life(self, name: str) -> int:
@@ -77,7 +78,6 @@ def line(second: int, text: str) -> str:
 
 
 TWO = "0/ab.0 1/ab.1"
-SECONDS = 20.0
 
 
 def texts(lines: list[Line]) -> list[tuple[int | None, str]]:

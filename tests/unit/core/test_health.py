@@ -15,7 +15,7 @@ from elasticjob import health
 from elasticjob.health import HEAD_BYTES, SLOTS, HealthServer, Page, kept
 from support.callers import caller
 from support.fuzzing import tried
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, until, within
 
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.7:29403\r\nUser-Agent: kube-probe/1.35\r\nAccept: */*\r\n\r\n"
 LARGE = b"x" * (8 << 20)
@@ -38,7 +38,7 @@ async def answer(connection: socket.socket, request: bytes = PROBE) -> bytes:
     """All that comes until the server closes."""
     loop, said = asyncio.get_running_loop(), b""
     with connection, contextlib.suppress(ConnectionError):
-        async with asyncio.timeout(DEADLINE):
+        async with within("an answer and the connection's end"):
             await loop.sock_sendall(connection, request)
             while data := await loop.sock_recv(connection, 65536):
                 said += data

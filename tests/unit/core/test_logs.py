@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Iterator
 from io import StringIO
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from elasticjob import logs
+from support.waiting import run
 
 
 class Lines(logging.StreamHandler[StringIO]):
@@ -94,5 +94,5 @@ async def test_without_a_beginning_nothing_is_noted(lines: Lines) -> None:
 @pytest.mark.parametrize("format", logs.FORMATS)
 def test_a_process_logs_in_the_format_that_it_was_told(format: str) -> None:
     code = f"from elasticjob import logs; logs.set_up('info', '{format}'); import logging; logging.info('it is %d', 7)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stderr
+    said = run([sys.executable, "-c", code], check=True).stderr
     assert said.endswith(" INFO root: it is 7\n") if format == "text" else json.loads(said)["message"] == "it is 7"

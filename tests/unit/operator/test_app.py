@@ -10,7 +10,7 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.options import parse
 from support.operator_fakes import Leases, ListingServer
-from support.waiting import DEADLINE, until
+from support.waiting import until, within
 
 
 async def test_who_has_lost_the_lease_stands_by_again(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +56,6 @@ async def test_crds_that_come_late_are_waited_for(
     api.kinds = ["elasticjobs"]
     await until(lambda: "the API server does not serve elasticworkers: waiting for the CRDs" in caplog.messages)
     api.kinds = ["elasticjobs", "elasticworkers"]
-    async with asyncio.timeout(DEADLINE):
+    async with within("the CRDs to be served"):
         await waiting
     await kube.close()

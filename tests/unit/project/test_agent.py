@@ -12,7 +12,7 @@ import pytest
 from support.trainer_sidecar import RUN_ID, Sidecar, handed
 
 ROOT = Path(__file__).parents[3]
-SECONDS = 30
+SECONDS = 120
 # one line of each start; ends as the file "end" says
 SCRIPT = """
 import os, pathlib, sys, time

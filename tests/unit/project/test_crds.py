@@ -1,7 +1,6 @@
 """The CRDs that are generated from the models, and what a checkout must not hold."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import yaml
 
 from elasticjob.api import Condition, ElasticJobSpec, RendezvousStatus, RoundRecord
 from elasticjob.fields import MESSAGE_LENGTH, SENTENCE_LENGTH
+from support.waiting import run
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "crds").glob("*.yaml"))
@@ -114,7 +114,5 @@ def test_the_schema_is_structural_and_sets_no_status(path: Path) -> None:
 def test_the_operators_folder_does_not_shadow_the_standard_library() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists()
     code = "import operator, collections; print(operator.add(1, 2))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
-    )
+    done = run([sys.executable, "-c", code], cwd=ROOT, check=True)
     assert done.stdout == "3\n"

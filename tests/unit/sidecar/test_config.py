@@ -1,13 +1,13 @@
 """What the sidecar says to whoever starts it by hand."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from elasticjob_sidecar.config import Config, ConfigError
+from support.waiting import run
 
 ENV = {
     "ELASTICJOB_JOB": "job",
@@ -63,9 +63,7 @@ def test_started_by_hand_it_ends_with_one_sentence(env: dict[str, str], words: s
     paths = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     path = os.pathsep.join(part for part in sys.path if part)
     command = [sys.executable, "-m", "elasticjob_sidecar"]
-    ended = subprocess.run(
-        command, env={**paths, **env, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = run(command, env={**paths, **env, "PYTHONPATH": path})
     assert ended.returncode == 1
     assert ended.stderr.startswith("elasticjob-sidecar: ")
     assert words in ended.stderr

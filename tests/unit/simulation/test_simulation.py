@@ -1,11 +1,12 @@
 """The simulation itself: the same seed is the same history, everything happens, and a mistake is told with its seed."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.waiting import run
 
 ROOT = Path(__file__).parents[3]
 LONGEST_SECONDS = 300
@@ -23,15 +24,7 @@ def simulation(*arguments: str, code: str = "") -> tuple[int, str]:
     """Exit code and what is printed, by a process of its own: what is under way at a life's end is left as it is."""
     path = os.pathsep.join(str(ROOT / name) for name in ("core", "operator", "sidecar", "trainer", "tests"))
     command = [sys.executable, *(("-c", code) if code else ("-m", "simulation")), *arguments]
-    done = subprocess.run(
-        command,
-        env=os.environ | {"PYTHONPATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LONGEST_SECONDS,
-        check=False,
-    )
+    done = run(command, LONGEST_SECONDS, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT)
     return done.returncode, done.stdout
 
 

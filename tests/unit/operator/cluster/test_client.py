@@ -1,6 +1,5 @@
 """What the operator asks of the API server has an end."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,7 +7,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob_operator.cluster.client import FAILURES, Kube
 from support.silent_server import SilentServer
-from support.waiting import DEADLINE
+from support.waiting import within
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ async def silent() -> AsyncIterator[SilentServer]:
 async def test_a_request_that_is_not_answered_is_named(silent: SilentServer, answer: bytes) -> None:
     silent.answer = answer
     kube = Kube(ApiClient(Configuration(host=silent.url)))
-    async with asyncio.timeout(DEADLINE):
+    async with within("the end of a request that is not answered"):
         with pytest.raises(TimeoutError, match=r"^GET /api/v1/pods: no answer from the API server within 0\.1 s$"):
             await kube.request("GET", "/api/v1/pods", seconds=0.1)
     await kube.close()
@@ -40,7 +39,7 @@ async def test_each_failure_is_told_with_its_code(silent: SilentServer, answer: 
     silent.answer = answer
     kube, told = Kube(ApiClient(Configuration(host=silent.url))), list[int]()
     kube.failed = told.append
-    async with asyncio.timeout(DEADLINE):
+    async with within("the end of a request that fails"):
         with pytest.raises(FAILURES):
             await kube.request("GET", "/api/v1/pods", seconds=0.5)
     await kube.close()

@@ -1,10 +1,11 @@
 """hack/cluster/env.sh serves scripts and people: it does not change the shell of who sources it."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from support.waiting import run
 
 ROOT = Path(__file__).parents[4]
 ENV = ROOT / "hack/cluster/env.sh"
@@ -13,7 +14,7 @@ SCRIPTS = [path for path in sorted((ROOT / "hack").rglob("*.sh")) if 'env.sh"\n'
 
 def bash(script: str, cache: Path) -> str:
     environment = os.environ | {"ELASTICJOB_CACHE": str(cache)}
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    done = run(["bash", "-c", script], env=environment, check=True)
     return done.stdout
 
 

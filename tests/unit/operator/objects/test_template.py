@@ -24,6 +24,7 @@ from elasticjob_operator.objects.pods import (
 )
 from elasticjob_operator.objects.template import problem
 from support.operator_objects import JOB_UID, job
+from support.waiting import run
 
 IMAGE = SidecarImage("registry.example/sidecar:1", "IfNotPresent")
 
@@ -182,7 +183,7 @@ def test_the_images_own_pythonpath_is_extended_when_the_container_starts(
     given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     given |= {} if of_the_image is None else {"PYTHONPATH": of_the_image}
     words = [*trainer["command"], *trainer["args"]]
-    said = subprocess.run(words, env=given, capture_output=True, text=True, check=True, timeout=60).stdout
+    said = run(words, env=given, check=True).stdout
     assert said == f"{expected} ['a b', '$HOME', '*']\n".replace("/elasticjob/trainer", str(tmp_path))
 
 
@@ -223,7 +224,7 @@ def test_a_command_waits_for_the_plugin_only_so_long(tmp_path: Path) -> None:
     words = at(tmp_path, render(spec()))["command"]
     assert "-le 3000" in words[2]
     words[2] = words[2].replace("-le 3000", "-le 3")
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = run(words)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "the sidecar brings no torchrun plug-in" in done.stderr
 

@@ -12,9 +12,9 @@ from elasticjob_sidecar.kubernetes import client as calls
 from elasticjob_sidecar.kubernetes.client import Denied, Kube, Unreachable
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from support.silent_server import SilentServer
+from support.waiting import within
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'
-DEADLINE = 10.0
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def patient(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> Kube:
 
 async def watched(kube: Kube, seconds: int = 0) -> None:
     """Watch until the watch ends or fails."""
-    async with asyncio.timeout(DEADLINE):
+    async with within("the end of a watch"):
         async for event in kube.watch_job("job", "7", seconds, lambda: None):
             assert event["type"] == "BOOKMARK"
 
 
 async def test_a_request_that_is_not_answered(kube: Kube) -> None:
-    async with asyncio.timeout(DEADLINE):
+    async with within("the end of a request that is not answered"):
         with pytest.raises(Unreachable, match="the API server did not answer within"):
             await kube.get_worker("job-0-0")
 

@@ -12,7 +12,8 @@ from elasticjob_sidecar.store import lines
 from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
 from support.pod_life import new_credentials
 from support.sidecar_fakes import JOB_UID
-from support.sidecar_world import DEADLINE, Worker, World, two_workers, until
+from support.sidecar_world import Worker, World, two_workers, until
+from support.waiting import within
 
 NAME = line_name(JOB_UID, 1)
 QUICK = Times(sign=0.05, doubt=0.5, earliest=0.0, latest=0.05, make=2.0)
@@ -240,7 +241,7 @@ async def ask(worker: Worker, asked: str, who: Credentials, say: bytes = b".") -
     """What comes back to a caller with `who`'s certificate, after rank 0's first word."""
     context = who.client_context()
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with within("an answer of the tunnel"):
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", worker.ports.tunnel, ssl=context, server_hostname=asked
             )

@@ -22,6 +22,7 @@ from support.callers import caller
 from support.sidecar_fakes import JOB_UID
 from support.sidecar_world import DEADLINE, World, store, two_workers, until
 from support.tls_hello import HELLO
+from support.waiting import within
 
 NAME = server_name(JOB_UID, 1)
 FEW_SLOTS = 40
@@ -42,7 +43,7 @@ async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 
 async def is_closed(connection: socket.socket) -> None:
     with contextlib.suppress(ConnectionError):
-        async with asyncio.timeout(DEADLINE):
+        async with within("the end of the connection"):
             assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
 
 
@@ -56,7 +57,7 @@ async def carries(world: World) -> None:
     """A new connection of the other member reaches the store."""
     reader, writer = await world.workers[1].connect()
     writer.write(b"ping")
-    async with asyncio.timeout(DEADLINE):
+    async with within("an echo of the store"):
         assert await reader.readexactly(4) == b"ping"
     writer.close()
 
@@ -137,7 +138,7 @@ async def test_a_hello_may_come_in_parts(formed: World, monkeypatch: pytest.Monk
         assert not began.is_set()
         await asyncio.sleep(0.05)
         await asyncio.get_running_loop().sock_sendall(connection, part)
-    async with asyncio.timeout(DEADLINE):
+    async with within("the handshake"):
         await began.wait()
     connection.close()
 
@@ -148,7 +149,7 @@ async def standing_still(world: World, source: str) -> socket.socket:
 
 
 async def answered(connection: socket.socket) -> None:
-    async with asyncio.timeout(DEADLINE):
+    async with within("an answer to the handshake"):
         assert await asyncio.get_running_loop().sock_recv(connection, 1)
 
 
@@ -238,7 +239,7 @@ async def test_connections_of_the_own_pod_are_bounded_too(formed: World, monkeyp
         assert await reader.readexactly(1) == b"x"
     reader, writer = await one.connect()
     with contextlib.suppress(ConnectionError):
-        async with asyncio.timeout(DEADLINE):
+        async with within("the end of a connection too many"):
             assert await reader.read() == b""
     writer.close()
     for _, kept_writer in kept:

@@ -34,6 +34,7 @@ from elasticjob_sidecar.store.transport import Transport
 from support.pod_life import new_credentials
 from support.sidecar_fakes import JOB_UID, Json
 from support.sidecar_world import DEADLINE, Worker, World, store, two_workers, until
+from support.waiting import within
 
 NAME = server_name(JOB_UID, 1)
 TWO = Member(2, "2")
@@ -70,7 +71,7 @@ async def ask(worker: Worker, name: str | None, who: Credentials | None) -> str:
     context = ssl.create_default_context() if who is None else who.client_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with within("an answer of the tunnel"):
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", worker.ports.tunnel, ssl=context, server_hostname=name or ""
             )
@@ -128,7 +129,7 @@ async def test_a_certificate_that_a_member_has_signed(formed: World, caplog: pyt
 async def test_plain_tcp(formed: World, caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", formed.workers[0].ports.tunnel)
     writer.write(b'{"job": "job", "round": 1}\n')
-    async with asyncio.timeout(DEADLINE):
+    async with within("the end of the connection"):
         with contextlib.suppress(ConnectionError):
             assert b"ok" not in await reader.read()
     writer.close()
@@ -145,7 +146,7 @@ async def test_an_older_version_of_tls(formed: World) -> None:
 async def test_a_silent_caller_is_closed(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "ADMISSION_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", formed.workers[0].ports.tunnel)
-    async with asyncio.timeout(DEADLINE):
+    async with within("the end of the connection"):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
@@ -388,7 +389,7 @@ async def test_200_connections_hold(formed: World) -> None:
 async def all_echo(connections: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
     for number, (_, writer) in enumerate(connections):
         writer.write(b"%03d" % number)
-    async with asyncio.timeout(DEADLINE):
+    async with within("the echoes of 200 connections"):
         for number, (reader, _) in enumerate(connections):
             assert await reader.readexactly(3) == b"%03d" % number
 
@@ -436,7 +437,7 @@ async def test_a_slow_caller_does_not_stall_another(formed: World) -> None:
     reader, writer = await one.connect()
     for _ in range(20):
         writer.write(b"x" * 65536)
-        async with asyncio.timeout(DEADLINE):
+        async with within("an echo beside a slow reader"):
             await reader.readexactly(65536)
     assert not stuck.done()
     stuck.cancel()

@@ -11,7 +11,7 @@ import aiohttp
 
 from elasticjob.members import Member, Members
 from elasticjob_torch import wire
-from support.sidecar_world import DEADLINE, World, next_event, until
+from support.sidecar_world import World, next_event, until
 
 PAGE = Path(__file__).parents[4] / "docs" / "trainer-api.md"
 REASONS = {1: "2 workers joined", 2: "scaled from 2 to 3"}
@@ -71,13 +71,10 @@ class Play:
         path = wire.EVENTS.path if set(event) == set(wire.View.__annotations__) else wire.WATCH.path
         if event.get("ending"):
             self.status("Forming", 2, waiting=1, planned=True)
-        seen = []
-        try:
-            async with asyncio.timeout(DEADLINE):
-                while event not in seen:
-                    seen.append(await next_event(self.streams[path]))
-        except TimeoutError:
-            raise AssertionError(f"waited for {event}; seen: {seen}") from None
+        await until(lambda: self._heard(path, event), f"{event} on {path}")
+
+    async def _heard(self, path: str, event: dict[str, Any]) -> bool:
+        return await next_event(self.streams[path]) == event
 
 
 async def test_the_example_of_the_page(world: World) -> None:

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from elasticjob_torch import wire
 from support.fuzzing import Json, encoded, numbers, scalars, spoiled, texts, tried, values
-from support.sidecar_world import World, until
+from support.sidecar_world import World, until, within
 
-IN_TIME = 5.0
 TRAINERS = st.sampled_from(["t" * 32, "x"])
 SECONDS = st.sampled_from([0.001, 0.01])
 SMALL = st.integers(1, 3)
@@ -84,7 +83,7 @@ async def answer_to(world: World, raw: bytes) -> tuple[int, str, bytes]:
     """Status, content type and body of the first answer; 0 where the connection was closed without one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
     try:
-        async with asyncio.timeout(IN_TIME):
+        async with within("an answer"):
             with contextlib.suppress(ConnectionError):
                 writer.write(raw)
                 while True:
@@ -124,7 +123,7 @@ def must_be_an_answer(raw: bytes, status: int, kind: str, body: bytes) -> None:
 
 async def still_serves(world: World) -> None:
     zero = world.workers[0]
-    async with asyncio.timeout(IN_TIME):
+    async with within("an answer"):
         status, view = await zero.call("GET", "rendezvous")
     assert status == 200
     assert view["job"] == "job"
@@ -164,7 +163,7 @@ async def test_what_is_no_request_is_answered_or_closed_and_harms_nobody(target:
     reader, writer = await asyncio.open_connection("127.0.0.1", target.workers[0].ports.trainer_api)
     writer.write(raw)
     writer.write_eof()  # nothing more will come, so the sidecar need not wait either
-    async with asyncio.timeout(IN_TIME):
+    async with within("an answer or the connection's end"):
         with contextlib.suppress(ConnectionError):
             head = await reader.readline()
             assert not head or head.startswith(b"HTTP/1."), head

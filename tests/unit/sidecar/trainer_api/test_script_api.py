@@ -14,6 +14,7 @@ from elasticjob.members import Members
 from elasticjob_torch import wire
 from support.sidecar_fakes import FakeKube, Json
 from support.sidecar_world import DEADLINE, Worker, World, next_event, until
+from support.waiting import within
 
 SECONDS_TO_SAVE = 0.3
 
@@ -146,7 +147,7 @@ async def test_a_real_script(pods: World) -> None:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", SCRIPT, env=environment, stdout=pipe)
     assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE):
+    async with within("the script's saving and end"):
         assert await process.stdout.readline() == b"1\n"
         await until(lambda: zero.sidecar.record._status.progress.step == 7)
         plan(pods)

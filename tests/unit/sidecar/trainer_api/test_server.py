@@ -8,7 +8,8 @@ import pytest
 
 from elasticjob_torch import wire
 from elasticjob_torch.wire import HEAD_BYTES, HEADERS
-from support.sidecar_world import DEADLINE, World, two_workers
+from support.sidecar_world import World, two_workers
+from support.waiting import within
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ async def test_the_agents_stream_outlives_a_flood(world: World, monkeypatch: pyt
         held.append((reader, writer))
     for reader, writer in held:
         writer.write(b"GET /v1/rendezvous HTTP/1.1\r\nHost: sidecar\r\nConnection: close\r\n\r\n")
-        async with asyncio.timeout(DEADLINE):
+        async with within("the end of a connection too many"):
             with contextlib.suppress(ConnectionError):
                 turned_away += not await reader.read()
                 continue
@@ -46,6 +47,6 @@ async def test_the_agents_stream_outlives_a_flood(world: World, monkeypatch: pyt
 async def test_headers_are_few_and_small(world: World, headers: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
     writer.write(b"GET /v1/rendezvous HTTP/1.1\r\nHost: sidecar\r\n" + headers + b"\r\n")
-    async with asyncio.timeout(DEADLINE):
+    async with within("an answer"):
         assert b" 400 " in await reader.readline()
     writer.close()

@@ -12,6 +12,7 @@ import pytest
 
 from elasticjob_torch.agent import orphans, stopping
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
+from support.waiting import DEADLINE, exit_code, happened, joined, run
 
 RUN = f"run-{os.getpid()}"  # another test process has other orphans
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
@@ -60,14 +61,14 @@ def living_agent(pid=None):
 def test_workers_of_a_dead_agent_are_ended(start, dead_agent):
     orphan = start(f"{dead_agent}:{RUN}:1")
     assert orphans.end_orphans(f"{RUN}:1") == 1
-    assert orphan.wait(timeout=5) == -signal.SIGTERM
+    assert exit_code(orphan) == -signal.SIGTERM
 
 
 def test_one_that_ignores_sigterm_is_killed(start, dead_agent, monkeypatch):
     monkeypatch.setattr(orphans, "_TERM_SECONDS", 0.1)
     orphan = start(f"{dead_agent}:{RUN}", STUBBORN)
     assert orphans.end_orphans(RUN) == 1
-    assert orphan.wait(timeout=5) == -signal.SIGKILL
+    assert exit_code(orphan) == -signal.SIGKILL
 
 
 def test_others_are_spared(start, dead_agent):
@@ -84,13 +85,13 @@ def test_others_are_spared(start, dead_agent):
 def test_a_reused_pid_is_no_living_agent(start):
     orphan = start(f"{os.getpid()}:1:{RUN}")
     assert orphans.end_orphans(RUN) == 1
-    assert orphan.wait(timeout=5) == -signal.SIGTERM
+    assert exit_code(orphan) == -signal.SIGTERM
 
 
 def test_the_mark_reaches_children(monkeypatch):
     monkeypatch.setenv(orphans.MARK, "")
     orphans.leave_mark(RUN)
-    shown = subprocess.run(["printenv", orphans.MARK], capture_output=True, text=True, check=True).stdout.strip()
+    shown = run(["printenv", orphans.MARK], check=True).stdout.strip()
     assert shown == f"{living_agent()}:{RUN}"
 
 
@@ -143,7 +144,7 @@ def release():
 
 def test_a_call_returns_or_raises_as_itself():
     calls = CallThread(lambda: False)
-    assert calls.call(lambda: 42, 5) == 42
+    assert calls.call(lambda: 42, DEADLINE) == 42
     with pytest.raises(KeyError, match="missing"):
         calls.call(lambda: {}["missing"], 5)
     assert calls.call(lambda: 43, 5) == 43
@@ -161,23 +162,25 @@ def test_a_hanging_call_has_a_deadline_and_bars_others_until_it_returns(release)
     with pytest.raises(Interrupted, match=r"timeout: the store did not answer within 0\.01 s"):
         calls.call(release.wait, 0.01)
     with pytest.raises(Interrupted, match="an earlier call"):
-        calls.call(lambda: 42, 5)
+        calls.call(lambda: 42, DEADLINE)
     release.set()
-    assert calls._done.wait(5)
-    assert calls.call(lambda: 42, 5) == 42
+    happened(calls._done, "the end of the call that hangs")
+    assert calls.call(lambda: 42, DEADLINE) == 42
 
 
 def test_callers_on_several_threads_take_turns(release):
     calls, returned = CallThread(lambda: False), []
-    first = threading.Thread(target=lambda: returned.append(calls.call(lambda: release.wait(5) and "first", 5)))
+    first = threading.Thread(
+        target=lambda: returned.append(calls.call(lambda: release.wait(DEADLINE) and "first", DEADLINE))
+    )
     first.start()
     while calls._done.is_set():  # until the first is on its way
         first.join(0.001)
-    second = threading.Thread(target=lambda: returned.append(calls.call(lambda: "second", 5)))
+    second = threading.Thread(target=lambda: returned.append(calls.call(lambda: "second", DEADLINE)))
     second.start()
     release.set()
     for caller in (first, second):
-        caller.join(5)
+        joined(caller)
     assert returned == ["first", "second"]
 
 
@@ -188,17 +191,16 @@ def test_a_caller_in_the_queue_is_given_up_when_the_round_ends(release):
         waiting = [callers.submit(calls.call, release.wait, 60) for _ in range(2)]
         ended.set()
         for caller in waiting:
-            assert isinstance(caller.exception(5), Interrupted)
+            assert isinstance(caller.exception(DEADLINE), Interrupted)
 
 
 def test_a_thread_ends_when_nobody_can_call_any_more():
     calls = CallThread(lambda: False)
-    thread = calls.call(threading.current_thread, 5)
+    thread = calls.call(threading.current_thread, DEADLINE)
     assert thread.is_alive()
     del calls
     gc.collect()
-    thread.join(5)
-    assert not thread.is_alive()
+    joined(thread)
 
 
 def test_the_last_call_comes_after_all_others(release):
@@ -209,4 +211,4 @@ def test_the_last_call_comes_after_all_others(release):
     calls.end(done.set)
     assert not done.is_set()
     release.set()
-    assert done.wait(5)
+    happened(done, "the last call")

@@ -2,11 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support import waiting
 
 TRAINER = Path(__file__).parents[4] / "trainer"
 
@@ -25,7 +26,7 @@ def run(tmp_path):
             "RANK": "3",
             **environment,
         }
-        done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
+        done = waiting.run([sys.executable, "-c", script], env=env)
         return done, json.loads(file.read_text()) if file.exists() else None
 
     return run_script

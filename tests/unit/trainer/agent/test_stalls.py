@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from elasticjob_torch.agent.stacks import NUMBER, ask_for_stacks
 from elasticjob_torch.agent.stalls import Stalls, states_of, write_stacks
 from elasticjob_torch.sidecar.events import View
 from elasticjob_torch.wire import ProcessState
+from support.waiting import joined, wait_until
 
 TRAINER = Path(__file__).parents[4] / "trainer"
 DEADLINE = 30.0
@@ -55,13 +55,6 @@ def start(tmp_path):
         process.stdout.close()
 
 
-def until(condition, what):
-    give_up = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < give_up, f"waited for {what}"
-        time.sleep(0.01)
-
-
 def counted(process, *words):
     written = process.log.read_text()
     return [written.count(word) for word in words]
@@ -73,7 +66,7 @@ def counted(process, *words):
 def test_a_process_writes_its_stacks_whatever_it_does(start, script, function):
     process = start(script)
     # it may be on its way there
-    until(lambda: write_stacks(process.pid) and f"in {function}" in process.log.read_text(), "the stack")
+    wait_until("the stack", lambda: write_stacks(process.pid) and f"in {function}" in process.log.read_text())
     assert "most recent call first" in process.log.read_text()
     assert process.poll() is None
 
@@ -83,7 +76,7 @@ def test_it_writes_those_of_all_its_threads_and_each_time_anew(start):
     for times in (1, 2):
         assert write_stacks(process.pid)
         both = [times, times]
-        until(lambda both=both: counted(process, "in <lambda>", "in <module>") == both, "both stacks")
+        wait_until("both stacks", lambda both=both: counted(process, "in <lambda>", "in <module>") == both)
 
 
 def test_a_process_that_does_not_listen_is_left_alone(start):
@@ -138,7 +131,7 @@ class Looked:
     def finish(self):
         for thread in threading.enumerate():
             if thread.name == "elasticjob-stalls":
-                thread.join(DEADLINE)
+                joined(thread)
 
 
 def test_the_process_most_at_fault_is_told_and_all_stacks_are_written(start, caplog):
@@ -152,8 +145,8 @@ def test_the_process_most_at_fault_is_told_and_all_stacks_are_written(start, cap
     assert f"local rank 1 (pid {stops.pid}) is stopped, and writes no stacks" in caplog.text
     assert f"local rank 2 (pid {spins.pid}) computes" in caplog.text
     assert "does not write" not in caplog.text
-    until(lambda: counted(waits, "in <module>") == [1], "the stack of who waits")
-    until(lambda: counted(spins, "in <module>") == [1], "the stack of who computes")
+    wait_until("the stack of who waits", lambda: counted(waits, "in <module>") == [1])
+    wait_until("the stack of who computes", lambda: counted(spins, "in <module>") == [1])
     assert stops.log.read_text() == ""
     os.kill(stops.pid, signal.SIGCONT)
     assert stops.poll() is None

@@ -3,7 +3,6 @@
 import gc
 import importlib
 import importlib.metadata
-import subprocess
 import sys
 import types
 import weakref
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.dynamic_torch import DistStoreError, stand_in
+from support.waiting import run
 
 torch = pytest.fixture(stand_in)
 
@@ -230,7 +230,7 @@ def test_wrong_option_ends_with_one_sentence(torch):
 def test_torchrun_finds_each_backend_by_its_entry_point(tmp_path):
     root = Path(__file__).parents[4]
     script = root / "hack/images/plugin_metadata.py"
-    subprocess.run([sys.executable, script, root / "pyproject.toml", tmp_path], check=True, capture_output=True)
+    run([sys.executable, script, root / "pyproject.toml", tmp_path], check=True)
     (found,) = importlib.metadata.distributions(path=[str(tmp_path)])
     points = {point.name: point for point in found.entry_points.select(group="torchrun.handlers")}
     assert set(points) == {"elasticjob", "kubernetes"}

@@ -15,10 +15,10 @@ from elasticjob_torch.kubernetes.api import Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.heartbeats import KEPT, Pace, judged, key_of, read_times, write_times
 from elasticjob_torch.kubernetes.keep_alive import Heartbeats, KeepAlive
+from support.waiting import acquired, joined
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PACE = Pace(interval_seconds=5, attempts=3)
-SECONDS = 20.0
 
 
 def ago(*seconds: float) -> list[datetime]:
@@ -137,14 +137,13 @@ def test_heartbeats_end(end: str) -> None:
     keep_alive.start()
     (thread,) = running() - before
     for _ in range(3):
-        assert there.wrote.acquire(timeout=SECONDS)
+        acquired(there.wrote, "a heartbeat")
     if end == "stop":
         keep_alive.stop()
     else:
         del keep_alive
         gc.collect()
-    thread.join(SECONDS)
-    assert not thread.is_alive()
+    joined(thread)
     assert there.closed
 
 

@@ -1,7 +1,6 @@
 """What a training script may ask and tell: from memory, in any place, and gone when its process is."""
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,8 @@ from elasticjob_sidecar.trainer_api.bodies import Report
 from elasticjob_torch.script import api as script
 from elasticjob_torch.script import client
 from elasticjob_torch.script.api import Current
-from support.trainer_sidecar import DEADLINE, refusal
+from support.trainer_sidecar import refusal
+from support.waiting import run, wait_until
 
 ROUND = {"round": 3, "waiting": 0, "reason": "scaled from 1 to 2", "ending": False}
 WATCH, SAVED, PROGRESS = "GET /v1/rendezvous/watch", "POST /v1/saved", "POST /v1/progress"
@@ -61,13 +61,6 @@ def clock(monkeypatch):
     return made
 
 
-def wait_for(condition, what):
-    give_up = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < give_up, f"waited for {what}"
-        time.sleep(0.005)
-
-
 class TestElsewhere:
     def test_nothing_is_known_or_done(self, clean, caplog):
         caplog.set_level("INFO")
@@ -109,7 +102,7 @@ class TestCurrent:
     def test_later_ones_follow_what_the_sidecar_tells(self, job, sidecar):
         elasticjob_torch.current()
         sidecar.tell(waiting=2)
-        wait_for(lambda: elasticjob_torch.current().waiting == 2, "the newcomers")
+        wait_until("the newcomers", lambda: elasticjob_torch.current().waiting == 2)
         assert elasticjob_torch.current() is elasticjob_torch.current()
         assert sidecar.said(WATCH)[0]["saves"] == "false"
         assert len(sidecar.said(WATCH)) == 1
@@ -118,9 +111,7 @@ class TestCurrent:
         job.setattr(client, "FIRST_SECONDS", 0.05)
         sidecar.answers[WATCH] = [refusal(429, "TooMany")]
         assert elasticjob_torch.current().round == 0
-        began = time.monotonic()
-        wait_for(lambda: elasticjob_torch.current().round == 3, "the second try")
-        assert time.monotonic() - began < DEADLINE
+        wait_until("the second try", lambda: elasticjob_torch.current().round == 3)
 
 
 class TestWantsRestart:
@@ -129,7 +120,7 @@ class TestWantsRestart:
         sidecar.await_(lambda: sidecar.streams == 1, "the stream")
         assert sidecar.said(WATCH)[0]["saves"] == "true"
         sidecar.tell(ending=True)
-        wait_for(elasticjob_torch.wants_restart, "the news")
+        wait_until("the news", elasticjob_torch.wants_restart)
         clock.now += client.HEARD_SECONDS
         assert elasticjob_torch.wants_restart() is True  # all ranks have heard by now
         assert sidecar.said(SAVED) == []
@@ -142,7 +133,7 @@ class TestWantsRestart:
     def test_a_rank_that_hears_first_does_not_cut_the_others_short(self, job, sidecar, clock):
         elasticjob_torch.wants_restart()
         sidecar.tell(ending=True)
-        wait_for(elasticjob_torch.wants_restart, "the news")
+        wait_until("the news", elasticjob_torch.wants_restart)
         clock.now += client.HEARD_SECONDS - 0.01
         for _ in range(100):  # steps of no length
             assert elasticjob_torch.wants_restart() is True
@@ -152,9 +143,9 @@ class TestWantsRestart:
     def test_an_end_that_is_planned_no_more_is_none(self, job, sidecar):
         elasticjob_torch.wants_restart()
         sidecar.tell(ending=True)
-        wait_for(elasticjob_torch.wants_restart, "the news")
+        wait_until("the news", elasticjob_torch.wants_restart)
         sidecar.tell(ending=False)
-        wait_for(lambda: not elasticjob_torch.wants_restart(), "the change")
+        wait_until("the change", lambda: not elasticjob_torch.wants_restart())
 
     def test_asked_after_the_stream_was_opened_it_says_so(self, job, sidecar):
         elasticjob_torch.current()
@@ -273,7 +264,7 @@ def run_python(code, port=None):
     job = {} if port is None else {"PET_RDZV_BACKEND": "elasticjob", "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}"}
     forks = "ignore:This process:DeprecationWarning"  # it has threads, as Python 3.12 and later remark
     command = [sys.executable, "-W", "error", "-W", forks, "-c", code]
-    done = subprocess.run(command, env=PATH | job, capture_output=True, text=True, timeout=DEADLINE + 20, check=False)
+    done = run(command, env=PATH | job)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -325,9 +316,7 @@ class TestProcess:
         port = sidecar.port
         sidecar.stop()
         code = "import logging; logging.disable(); import elasticjob_torch as e; e.report(step=1); e.wants_restart()"
-        began = time.monotonic()
         run_python(code, port)
-        assert time.monotonic() - began < DEADLINE
 
     def test_a_forked_child_that_makes_no_call_has_no_part_in_it(self, sidecar):
         sidecar.view = ROUND

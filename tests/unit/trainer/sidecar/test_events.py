@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,8 @@ import pytest
 import elasticjob_torch
 from elasticjob_torch.sidecar import events as module
 from elasticjob_torch.sidecar.events import EventStream, Lines, View
-from support.trainer_sidecar import DEADLINE, refusal
+from support.trainer_sidecar import refusal
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -25,27 +25,20 @@ def stream(sidecar):
     events.stop()
 
 
-def wait_for(condition, what):
-    give_up = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < give_up, f"waited for {what}"
-        time.sleep(0.005)
-
-
 def test_newest_view_is_in_memory(sidecar, stream):
     sidecar.tell(round=1, phase="Formed", worldSize=2)
-    wait_for(lambda: stream.view == View(round=1, phase="Formed", world_size=2), "the first view")
+    wait_until("the first view", lambda: stream.view == View(round=1, phase="Formed", world_size=2))
     sidecar.tell(round=2, phase="Forming", waiting=1, changed=True, handed=1, reason="scaled from 2 to 3")
     expected = View(2, "Forming", 1, 2, handed=1, changed=True, reason="scaled from 2 to 3")
-    wait_for(lambda: stream.view == expected, "the second view")
+    wait_until("the second view", lambda: stream.view == expected)
 
 
 def test_the_last_view_stands_while_the_sidecar_restarts(sidecar, stream):
     sidecar.tell(round=1, phase="Formed")
-    wait_for(lambda: stream.view is not None and stream.view.round == 1, "the view")
+    wait_until("the view", lambda: stream.view is not None and stream.view.round == 1)
     stream.handed = 1
     sidecar.stop()
-    wait_for(lambda: not stream.connected.is_set(), "the end of the stream")
+    wait_until("the end of the stream", lambda: not stream.connected.is_set())
     assert stream.view is not None
     assert stream.view.round == 1
     sidecar.start()
@@ -55,17 +48,17 @@ def test_the_last_view_stands_while_the_sidecar_restarts(sidecar, stream):
 
 def test_a_sidecar_that_stays_away_is_told(sidecar, stream, monkeypatch, caplog):
     monkeypatch.setattr(module, "_LOG_SECONDS", 0.2)
-    wait_for(lambda: stream.view is not None, "the view")
+    wait_until("the view", lambda: stream.view is not None)
     sidecar.stop()
     told = re.compile(r"no events from the sidecar for \d+ s, trying on: .*refused")
-    wait_for(lambda: any(map(told.match, caplog.messages)), "the warning")
+    wait_until("the warning", lambda: any(map(told.match, caplog.messages)))
 
 
 def test_a_stream_that_was_replaced_stays_away(sidecar):
     sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
     events = EventStream("127.0.0.1", sidecar.port, "t")
     events.start()
-    wait_for(lambda: events.superseded, "the refusal")
+    wait_until("the refusal", lambda: events.superseded)
     events.stop()
     assert len(sidecar.requests) == 1
 
@@ -81,7 +74,7 @@ import os, sys, time
 from elasticjob_torch.sidecar.events import EventStream
 stream = EventStream("127.0.0.1", int(sys.argv[1]), "t")
 stream.start()
-assert stream.connected.wait(10)
+assert stream.connected.wait(60)
 child = os.fork()
 if child == 0:
     time.sleep(60)

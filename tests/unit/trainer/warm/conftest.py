@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ import pytest
 from elasticjob_torch.warm.orders import LEARN
 from elasticjob_torch.warm.pool import Pool
 from elasticjob_torch.warm.process import Start
+from support.waiting import exit_code, wait_until
 
 TRAINER = Path(__file__).parents[4] / "trainer"
-SECONDS = 30.0
+SECONDS = 120.0  # a process that imports
 
 
 class Agent:
@@ -67,7 +67,7 @@ class Agent:
         with subprocess.Popen(
             command, env=environment, stdout=start.outputs[0], stderr=start.outputs[1], start_new_session=True
         ) as process:
-            process.wait(SECONDS)
+            exit_code(process, SECONDS)
         return self.output.read_text()
 
     def warm(self, start: Start) -> str:
@@ -75,17 +75,14 @@ class Agent:
         self.output.write_text("")
         process = self.pool.take(0, start)
         assert process is not None, self.told()
-        process.wait(SECONDS)
+        exit_code(process, SECONDS)
         return self.output.read_text()
 
     def told(self) -> str:
         return "\n".join(record.getMessage() for record in self.log.records)
 
     def until(self, met: Callable[[], Any], what: str) -> None:
-        give_up = time.monotonic() + SECONDS
-        while not met():
-            assert time.monotonic() < give_up, f"waited {SECONDS:g} s for {what}; told: {self.told()}"
-            time.sleep(0.01)
+        wait_until(what, met, SECONDS, seen=self.told)
 
     def heard(self, words: str) -> None:
         self.until(lambda: words in self.told(), repr(words))

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from elasticjob_torch.warm import pool as pool_module
+from support.waiting import exit_code
 
 LOOK = """
 import library
@@ -263,7 +264,7 @@ def test_orders_that_come_while_it_imports_are_carried_out_after_that_import(age
     agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
     process = agent.pool.take(0, start)
     (agent.folder / "go").touch()
-    assert process.wait(30) == 0
+    assert exit_code(process) == 0
     assert agent.output.read_text() == "False\n"
 
 
@@ -285,7 +286,7 @@ def test_one_that_was_ordered_to_train_does_so_even_if_an_import_then_shows_to_b
     agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
     process = agent.pool.take(0, agent.start(RANK="2"))
     go.touch()
-    assert process.wait(30) == 0
+    assert exit_code(process) == 0
     assert agent.output.read_text() == f"{os.getcwd()} 2\n"
     agent.heard("training process 0 starts in the ordinary way: library")
 
@@ -301,7 +302,7 @@ def test_none_outlives_its_agent(agent):
     agent.library("")
     process = agent.park(agent.start())
     agent.pool._parked[0].link.close()  # as the kernel does for a killed one
-    assert process.wait(30) == 1
+    assert exit_code(process) == 1
 
 
 def test_none_that_hangs_in_an_import_outlives_its_agent(agent):
@@ -312,7 +313,7 @@ def test_none_that_hangs_in_an_import_outlives_its_agent(agent):
     agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
     parked = agent.pool._parked[0]
     parked.let_go()  # as the kernel does for a killed one
-    assert parked.popen.wait(30) == -signal.SIGIO
+    assert exit_code(parked.popen) == -signal.SIGIO
 
 
 def test_one_that_trains_outlives_its_agents_end_of_the_lifeline(agent):
@@ -325,7 +326,7 @@ def test_one_that_trains_outlives_its_agents_end_of_the_lifeline(agent):
     agent.heard("training process 0 starts warm")
     agent.until(lambda: not agent.pool._handed, "its agent to let it go")
     go.touch()
-    assert process.wait(30) == 0
+    assert exit_code(process) == 0
 
 
 def test_many_at_once(agent):
@@ -335,7 +336,7 @@ def test_many_at_once(agent):
     for rank in range(4):
         agent.pool.start(rank, start)
     processes = [agent.pool.take(rank, start) for rank in range(4)]
-    assert [process.wait(30) for process in processes] == [0] * 4
+    assert [exit_code(process) for process in processes] == [0] * 4
     assert agent.output.read_text() == "trained\n" * 4
 
 
@@ -392,5 +393,5 @@ def test_one_that_hangs_in_an_import_is_killed_some_time_after_its_orders(agent,
     agent.pool.start(0, start)
     agent.pool.watch()
     agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
-    assert agent.pool.take(0, start).wait(30) == -signal.SIGKILL
+    assert exit_code(agent.pool.take(0, start)) == -signal.SIGKILL
     agent.heard("not imported early any more: library (it hangs when it is early")

@@ -12,6 +12,7 @@ from elasticjob_torch.warm import pool as pool_module
 from elasticjob_torch.warm import room
 from elasticjob_torch.warm.launch import Launch
 from elasticjob_torch.warm.orders import LEARN
+from support.waiting import exit_code
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def launch(agent, monkeypatch):
         with agent.output.open("ab") as output:
             options = {"args": given.arguments, "env": environment, "start_new_session": True, **options}
             process = start(stdout=output, stderr=output, **options)
-        assert process.wait(30) == 0, agent.output.read_text()
+        assert exit_code(process) == 0, agent.output.read_text()
         return process
 
     return run
@@ -79,7 +80,7 @@ def test_processes_of_one_start_that_share_a_local_rank_are_ordinary_ones(agent,
     agent.pool.start(0, given)
     assert agent.pool._parked == {}
     go_on.touch()
-    assert [process.wait(30) for process in processes] == [0, 0, 0]
+    assert [exit_code(process) for process in processes] == [0, 0, 0]
     assert agent.told().count("from now on: more than one process has LOCAL_RANK 0") == 1
 
 
@@ -221,7 +222,7 @@ def test_a_process_on_its_way_has_its_bound_even_then(agent, launch, monkeypatch
     monkeypatch.setattr(pool_module, "_ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(selectors, "DefaultSelector", no_descriptor)
     agent.pool.watch()
-    assert process.wait(30) == -signal.SIGKILL
+    assert exit_code(process) == -signal.SIGKILL
 
 
 def test_a_torch_of_another_shape_is_left_alone():

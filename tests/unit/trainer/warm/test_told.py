@@ -13,8 +13,8 @@ from elasticjob_torch.warm import room
 from elasticjob_torch.warm.launch import Launch
 from elasticjob_torch.warm.pool import Pool
 from elasticjob_torch.warm.process import Start
+from support.waiting import DEADLINE, acquired, happened, joined
 
-DEADLINE = 10.0
 START = Start((sys.executable, "-u", "train.py"), {}, (1, 2), {})
 
 
@@ -42,10 +42,10 @@ def test_what_process_0_imports_is_told_once_and_again_when_it_has_grown(pool: P
     pool.watch()
     Path(pool.expects(1, START)).write_text("of.another\n")
     Path(pool.expects(0, START)).write_text("torch\nsklearn.datasets\n")
-    assert has_told.acquire(timeout=DEADLINE)
+    acquired(has_told, "what is imported to be told")
     Path(pool.expects(0, START)).write_text("torch\nsklearn.datasets\n")
     Path(pool.expects(0, START)).write_text("torch\nnumpy\n")
-    assert has_told.acquire(timeout=DEADLINE)
+    acquired(has_told, "what is imported to be told")
     assert told == [["torch", "sklearn.datasets"], ["torch", "sklearn.datasets", "numpy"]]
 
 
@@ -62,10 +62,10 @@ def test_what_was_not_taken_is_told_again_and_then_no_more(pool: Pool, monkeypat
     pool.tell(tell)
     pool.watch()
     Path(pool.expects(0, START)).write_text("torch\n")
-    assert has_told.acquire(timeout=DEADLINE)
-    assert has_told.acquire(timeout=DEADLINE)
+    acquired(has_told, "what is imported to be told")
+    acquired(has_told, "what is imported to be told")
     Path(pool.expects(0, START)).write_text("torch\nnumpy\n")
-    assert has_told.acquire(timeout=DEADLINE)
+    acquired(has_told, "what is imported to be told")
     assert told == [["torch"], ["torch"], ["torch", "numpy"]]
 
 
@@ -132,10 +132,10 @@ def test_processes_start_while_it_is_told(pool: Pool) -> None:
     pool.tell(tell)
     pool.watch()
     Path(pool.expects(0, START)).write_text("torch\n")
-    assert telling.wait(DEADLINE)
+    happened(telling, "what is imported to be told")
     assert pool.take(0, START) is None
     started.set()
     pool.close()
     assert pool._thread is not None
-    pool._thread.join(DEADLINE)
+    joined(pool._thread)
     assert in_time == [True]
