@@ -169,8 +169,8 @@ def test_threads_that_use_a_store_first_make_one_connection(round: Round) -> Non
 def test_a_training_process_may_come_before_the_store_serves(pair: SidecarPair) -> None:
     """It is held for a while, then closed, and comes again: at rank 0 too."""
     server = serve_store()
-    ports = pair.form(server.port, late=10)
     began = time.monotonic()
+    ports = pair.form(server.port, late=10)
     early = [
         in_background(lambda port=port: TCPStore("127.0.0.1", port, None, False, timedelta(seconds=60)))
         for port in ports

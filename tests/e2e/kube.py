@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from support import waiting
+from support.waiting import Deadline
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -30,6 +31,9 @@ ENVIRONMENT = {
 
 # Tests run beside each other on few cores: a deadline only ends what would never come.
 BUSY = 3  # times the seconds that a wait takes at most on a machine at rest
+
+
+TIMED_OUT = "timed out waiting for"  # as kubectl and helm say it
 
 
 class Failed(AssertionError):
@@ -49,8 +53,10 @@ def run(*command: str, stdin: str | None = None, seconds: float = 60) -> Answer:
 
 
 def succeed(*command: str, stdin: str | None = None, seconds: float = 60) -> str:
-    """Run a command and return what it prints. Raises Failed."""
+    """Run a command and return what it prints. Raises Failed, and Deadline where it has waited in vain."""
     answer = run(*command, stdin=stdin, seconds=seconds)
+    if answer.code and TIMED_OUT in answer.errors:
+        raise Deadline(" ".join(command), seconds, answer.errors)
     if answer.code:
         raise Failed(f"{' '.join(command)}\n{answer.errors}")
     return answer.output

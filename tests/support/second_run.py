@@ -93,8 +93,8 @@ class Reports:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        with self._path.open("a") as file:  # one write: several processes may append
-            file.write(json.dumps(data, default=str) + "\n")
+        with self._path.open("ab", buffering=0) as file:  # one write: several processes may append
+            file.write(json.dumps(data, default=str).encode() + b"\n")
 
 
 class SecondRun:
@@ -124,6 +124,7 @@ class SecondRun:
         if self._names:
             self._settle(session)
         if self._file:
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # also where a process that a test left behind has it open
             self._file.close()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -18,8 +18,19 @@ TESTS = Path(__file__).parents[2]
 CONFTEST = """
 import fcntl, os, pytest
 from pathlib import Path
+from e2e.hiccups import OF_RUNC, is_the_machines
+from support.second_run import run_again
 pytest_plugins = ["support.second_run"]
 HERE = Path(__file__).parent
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    if "machine" in item.name:
+        report.sections.append(("events", f"Failed: {OF_RUNC}: unknown"))
+    if is_the_machines(report):
+        run_again(item, report)
+    return report
 
 @pytest.fixture
 def times(request):
@@ -95,9 +106,9 @@ FLAKY_THRICE = """
 import pytest
 from support.waiting import Deadline
 
-@pytest.mark.parametrize("number", range(3))
-def test_flaky(times, number):
-    if times == 1: raise Deadline("Godot", 5)
+@pytest.mark.parametrize("name", ["one", "two", "machine"])
+def test_flaky(times, name):
+    if times == 1: raise ValueError if name == "machine" else Deadline("Godot", 5)
 """
 
 
@@ -145,8 +156,8 @@ def test_three_flaky_tests_are_failures(project: pytest.Pytester) -> None:
 
 def test_the_parts_of_a_run_are_counted_together(project: pytest.Pytester) -> None:
     """Two in one part are let through, and a third in another is not."""
-    assert outcome(project, FLAKY_THRICE, "-k", "0 or 1") == (0, {"flaky": 2, "deselected": 1})
-    assert outcome(project, FLAKY_THRICE, "-k", "2") == (1, {"failed": 1, "deselected": 2})
+    assert outcome(project, FLAKY_THRICE, "-k", "one or two") == (0, {"flaky": 2, "deselected": 1})
+    assert outcome(project, FLAKY_THRICE, "-k", "machine") == (1, {"failed": 1, "deselected": 2})
 
 
 async def test_what_counts_as_timed_out() -> None:
@@ -168,7 +179,7 @@ def test_flakes_are_counted_with_where_they_failed(project: pytest.Pytester, mon
     tally = Tally()
     for _ in range(2):
         (project.path / "reports").write_text("")
-        outcome(project, FLAKY_THRICE, "-k", "1 or 2")
+        outcome(project, FLAKY_THRICE, "-k", "one or two")
         tally.add([json.loads(line) for line in (project.path / "reports").read_text().splitlines()])
     one, where, other, _ = tally.lines()
     assert all("failed 1 of 2  " in line and "::test_flaky[" in line for line in (one, other))

@@ -100,7 +100,7 @@ def test_after_an_api_server_that_was_away_all_have_time_to_find_it_again() -> N
 async def test_who_has_stood_by_for_long_knows_that_the_api_server_was_there(leases: Leases) -> None:
     first, second = leadership(leases), leadership(leases)
     await first.acquire()
-    assert first.clock.settled == pytest.approx(5, abs=1)
+    assert first.clock.settled > first.clock.now()
     second._answered_since = time.monotonic() - 60
     await first.release()
     await second.acquire()
