@@ -34,7 +34,7 @@ from support.waiting import within
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-SECONDS = 30.0
+SECONDS = 90.0
 HOLDER = "test"  # the identity of `Operators`
 
 
