@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from e2e.disruption import signal_worker_process
+from e2e.disruption import CONTROL_PLANE, signal_worker_process
 from e2e.job import AGENT, TOLD_SECONDS, TRAINER, Job, status_of
 from e2e.kube import Object, wait_until
 
@@ -40,7 +40,7 @@ def test_a_replacement_runs_elsewhere_and_the_node_is_forgotten_in_time(job: Job
 def test_where_other_nodes_are_required_a_pod_waits_for_one_and_is_made_anew_when_its_own_will_do(job: Job) -> None:
     """Its template allows one node only."""
     avoid = {"failures": 1, "forSeconds": FOR_SECONDS, "required": True}
-    job.apply(replicas=1, avoidNodes=avoid, trainer=TRAINER_THAT_FAILS_ITS_POD)
+    job.apply(replicas=1, node=CONTROL_PLANE, avoidNodes=avoid, trainer=TRAINER_THAT_FAILS_ITS_POD)
     first = job.wait_for_round(1)
     lost = job.member_pods()[0]
     signal_worker_process(lost, TRAINER)

@@ -29,6 +29,9 @@ from support.scenes import record
 ROOT = Path(__file__).parents[2]
 TOLD_SECONDS = 150
 AT_ONCE = 5
+# by the words of kubelets and container runtimes, which the recorded scenes of the unit tests have too
+BY_KUBELET = {"pull-secret", "credentials", "config", "volume", "container-error", "sandbox", "back-off", "storeless"}
+OF_KUBELETS = {True: (pytest.mark.real, pytest.mark.extended), False: ()}
 
 
 def body_of(name: str, case: Case | None = None, **spec: Any) -> Object:
@@ -78,7 +81,7 @@ def told(namespace: Namespace, job: str, cause: Cause, sentence: str) -> Reply:
     return wait_until(f"{cause} and {sentence!r} of {job}", probe, TOLD_SECONDS, lambda: seen[-1:])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=OF_KUBELETS[name in BY_KUBELET]) for name in CASES])
 def test_why_names_the_cause(jobs: Namespace, name: str) -> None:
     case = CASES[name]
     reply = told(jobs, name, case.cause, case.sentence)

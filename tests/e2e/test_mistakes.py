@@ -189,11 +189,13 @@ MISTAKES = {
 }
 
 
-# what they say comes from torch, or from a Python that has it
+# what they say comes from torch or a Python that has it; from kubelets and container runtimes
 OF_TORCH = {"a training that fails", "python in place of torchrun"}
+OF_KUBELETS = {"no image name", "no secret", "no configmap", "no configmap to mount", "no such command"}
+MARKS = {name: [pytest.mark.torchrun, pytest.mark.real, pytest.mark.extended] for name in OF_TORCH}
+MARKS |= {name: [pytest.mark.real, pytest.mark.extended] for name in OF_KUBELETS}
 CASES = [
-    pytest.param(mistake, id=name.replace(" ", "-"), marks=[pytest.mark.torchrun] if name in OF_TORCH else [])
-    for name, mistake in MISTAKES.items()
+    pytest.param(mistake, id=name.replace(" ", "-"), marks=MARKS.get(name, ())) for name, mistake in MISTAKES.items()
 ]
 
 

@@ -185,7 +185,8 @@ class Sandbox:
                     (path / name).write_text(text)
                     (path / name).chmod(source.get("defaultMode", 0o644))
             if volume["name"] == PLUGIN_VOLUME:  # what the sidecar's image does first
-                (path / "elasticjob_torch").symlink_to(TRAINER / "elasticjob_torch")
+                for name in ("elasticjob_torch", "sitecustomize.py"):
+                    (path / name).symlink_to(TRAINER / name)
                 (path / ".complete").touch()
 
     async def start(self, container: Object) -> Process:
