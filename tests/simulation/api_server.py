@@ -3,6 +3,7 @@
 Every request sees a copy, as JSON. Nothing here waits: time is the network's, and an answer says how long it takes.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from random import Random
 from typing import Any
 from urllib.parse import parse_qsl
 
+from elasticjob.api import GROUP, VERSION
 from simulation.clocks import Clock
-from simulation.loop import VirtualLoop
 from simulation.store import Change, Object, Store, Stored, matcher
 from simulation.validity import Admission, Refusal, check_change, check_new
 from simulation.watches import Watch
@@ -43,6 +44,7 @@ class Call:
     """A request, taken apart."""
 
     method: str
+    group: str | None
     plural: str
     namespace: str | None
     name: str
@@ -57,13 +59,13 @@ class Call:
 class ApiServer:
     """`lag`: how long watches may be behind, in seconds, now."""
 
-    def __init__(self, loop: VirtualLoop, dice: Random, clock: Clock) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, dice: Random, clock: Clock) -> None:
         self.loop, self.dice, self.clock = loop, dice, clock
         self.store = Store()
         self.store.observers.append(self._tell_watches)
         self.admission = Admission()
         self.down = False
-        self.served = True  # our CRDs
+        self.served = {"pods": "", "namespaces": "", "nodes": "", "elasticjobs": GROUP, "elasticworkers": GROUP}
         self.lag = 0.0
         self.requests = 0
         self.answered: dict[int, int] = {}
@@ -89,18 +91,17 @@ class ApiServer:
         self, client: str, method: str, path: str, body: bytes | None, headers: dict[str, str], sent_at: float
     ) -> Call:
         path, _, query = path.partition("?")
-        namespace, plural, name, sub = _parts(path)
+        group, namespace, plural, name, sub = _parts(path)
         patch = "merge-patch" in headers.get("Content-Type", "")
         asked = dict(parse_qsl(query)) if query else {}
         given = json.loads(body) if body else None
-        return Call(method, plural, namespace, name, sub, asked, given, patch, client, sent_at)
+        return Call(method, group, plural, namespace, name, sub, asked, given, patch, client, sent_at)
 
     def _answer(self, call: Call) -> Reply:
         for observer in self.on_call:
             observer(call)
         if call.plural == "":
-            served = ["elasticjobs", "elasticworkers"] if self.served else []
-            return Reply(200, json.dumps({"resources": [{"name": name} for name in served]}).encode())
+            return self._discovery(call.group)
         if call.plural == "events" and call.method == "POST":
             return Reply(201, json.dumps(call.body).encode())
         match call.method, bool(call.name):
@@ -117,6 +118,19 @@ class ApiServer:
             case "DELETE", True:
                 return self._delete(call)
         raise Refusal(405, "MethodNotAllowed", f"{call.method} is not supported")
+
+    def _discovery(self, group: str | None) -> Reply:
+        """The API groups, or what one of them holds: a group without a kind is none."""
+        if group is None:
+            served = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
+            groups = [{"name": GROUP, "versions": [served], "preferredVersion": served}]
+            return Reply(200, json.dumps({"versions": ["v1"], "groups": groups}).encode())
+        found = [name for name, its_group in self.served.items() if its_group == group]
+        if not found:
+            raise Refusal(404, "NotFound", "404 page not found")
+        verbs = {"namespaced": True, "verbs": ["get", "list", "watch"]}
+        kinds = [{"name": name, "singularName": name[:-1], "kind": KINDS.get(name, name), **verbs} for name in found]
+        return Reply(200, json.dumps({"resources": kinds}).encode())
 
     def _found(self, call: Call) -> Stored:
         found = self.store.find(call.plural, (call.namespace or "", call.name))
@@ -319,15 +333,16 @@ class ApiServer:
 
 
 @lru_cache(maxsize=4096)
-def _parts(path: str) -> tuple[str | None, str, str, str]:
-    """Namespace, plural, name and subresource."""
+def _parts(path: str) -> tuple[str | None, str | None, str, str, str]:
+    """Group, namespace, plural, name and subresource."""
     parts = path.strip("/").split("/")
+    group = None if len(parts) == 1 else "" if parts[0] == "api" else parts[1]
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     namespace = None
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     plural, name, sub = [*rest, "", "", ""][:3]
-    return namespace, plural, name, sub
+    return group, namespace, plural, name, sub
 
 
 def _merged_meta(old: Object, new: Object) -> Object:
