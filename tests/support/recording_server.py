@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
 from random import Random
+from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
@@ -13,7 +14,7 @@ from elasticjob_operator.cluster.client import Kube
 from simulation.api_server import ApiServer, Call
 from simulation.clients import operator_client
 from simulation.clocks import Clock
-from simulation.network import Network, Weather
+from simulation.network import Network, Response, Weather
 from simulation.store import Object, Store
 from simulation.validity import Refusal
 
@@ -27,7 +28,7 @@ class RecordingServer(ApiServer):
         loop, dice = asyncio.get_running_loop(), Random(0)
         super().__init__(loop, dice, Clock(loop, dice))
         self.objects, self.of_cluster = Objects(self.store, namespace), Objects(self.store, "")
-        self.network = Network(loop, self, "client", dice, Weather(slowest=0, quickest=0))
+        self.network = Gate(loop, self, "client", dice, Weather(slowest=0, quickest=0))
         self.calls: list[Call] = []
         self.refuses: dict[str, Refusal] = {}
         self.on_call.append(self._record)
@@ -73,6 +74,28 @@ class RecordingServer(ApiServer):
         finally:
             reply.watch.stop()
         return response
+
+
+class Gate(Network):
+    """A network without delays, whose requests wait for as long as it is not `open`."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.open = asyncio.Event()
+        self.open.set()
+        self.under_way = self.most_under_way = 0
+
+    async def request(
+        self, method: str, url: str, body: bytes | None, headers: dict[str, str], seconds: float | None
+    ) -> Response:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            async with asyncio.timeout(seconds):
+                await self.open.wait()
+            return await super().request(method, url, body, headers, seconds)
+        finally:
+            self.under_way -= 1
 
 
 class Objects(MutableMapping[str, Object]):
