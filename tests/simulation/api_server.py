@@ -22,6 +22,7 @@ WITH_STATUS = frozenset({"elasticjobs", "elasticworkers", "pods"})
 GENERATED = frozenset({"elasticjobs", "elasticworkers", "pods"})
 KINDS = {"elasticjobs": "ElasticJob", "elasticworkers": "ElasticWorker", "pods": "Pod"}
 GRACE_SECONDS = 30
+CUSTOM = f"{GROUP}/{VERSION}"
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class Call:
     """A request, taken apart."""
 
     method: str
-    group: str | None
+    path: str
     plural: str
     namespace: str | None
     name: str
@@ -66,7 +67,7 @@ class ApiServer:
         self.admission = Admission()
         self.reviews: dict[str, Callable[[Object], Object]] = {}  # kinds that are answered and not stored, by plural
         self.down = False
-        self.served = {"pods": "", "namespaces": "", "nodes": "", "elasticjobs": GROUP, "elasticworkers": GROUP}
+        self.served = {"pods": "v1", "namespaces": "v1", "nodes": "v1", "elasticjobs": CUSTOM, "elasticworkers": CUSTOM}
         self.lag = 0.0
         self.requests = 0
         self.answered: dict[int, int] = {}
@@ -92,17 +93,17 @@ class ApiServer:
         self, client: str, method: str, path: str, body: bytes | None, headers: dict[str, str], sent_at: float
     ) -> Call:
         path, _, query = path.partition("?")
-        group, namespace, plural, name, sub = _parts(path)
+        namespace, plural, name, sub = _parts(path)
         patch = "merge-patch" in headers.get("Content-Type", "")
         asked = dict(parse_qsl(query)) if query else {}
         given = json.loads(body) if body else None
-        return Call(method, group, plural, namespace, name, sub, asked, given, patch, client, sent_at)
+        return Call(method, path, plural, namespace, name, sub, asked, given, patch, client, sent_at)
 
     def _answer(self, call: Call) -> Reply:
         for observer in self.on_call:
             observer(call)
         if call.plural == "":
-            return self._discovery(call.group)
+            return self._discovery(call.path)
         if call.plural == "events" and call.method == "POST":
             return Reply(201, json.dumps(call.body).encode())
         match call.method, bool(call.name):
@@ -120,10 +121,11 @@ class ApiServer:
                 return self._delete(call)
         raise Refusal(405, "MethodNotAllowed", f"{call.method} is not supported")
 
-    def _discovery(self, group: str | None) -> Reply:
+    def _discovery(self, path: str) -> Reply:
         """The API groups, or what one of them holds: a group without a kind is none."""
-        if group is None:
-            served = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
+        _, _, group = path.strip("/").partition("/")
+        if not group:
+            served = {"groupVersion": CUSTOM, "version": VERSION}
             groups = [{"name": GROUP, "versions": [served], "preferredVersion": served}]
             return Reply(200, json.dumps({"versions": ["v1"], "groups": groups}).encode())
         found = [name for name, its_group in self.served.items() if its_group == group]
@@ -336,16 +338,15 @@ class ApiServer:
 
 
 @lru_cache(maxsize=4096)
-def _parts(path: str) -> tuple[str | None, str | None, str, str, str]:
-    """Group, namespace, plural, name and subresource."""
+def _parts(path: str) -> tuple[str | None, str, str, str]:
+    """Namespace, plural, name and subresource."""
     parts = path.strip("/").split("/")
-    group = None if len(parts) == 1 else "" if parts[0] == "api" else parts[1]
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     namespace = None
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     plural, name, sub = [*rest, "", "", ""][:3]
-    return group, namespace, plural, name, sub
+    return namespace, plural, name, sub
 
 
 def _merged_meta(old: Object, new: Object) -> Object:

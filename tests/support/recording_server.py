@@ -77,12 +77,13 @@ class RecordingServer(ApiServer):
 
 
 class Gate(Network):
-    """A network without delays, whose requests wait for as long as it is not `open`."""
+    """A network without delays, whose requests wait for as long as it is not `open`. `fails`: how the next ones do."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.open = asyncio.Event()
         self.open.set()
+        self.fails: list[Exception] = []
         self.under_way = self.most_under_way = 0
 
     async def request(
@@ -93,6 +94,8 @@ class Gate(Network):
         try:
             async with asyncio.timeout(seconds):
                 await self.open.wait()
+            if self.fails:
+                raise self.fails.pop(0)
             return await super().request(method, url, body, headers, seconds)
         finally:
             self.under_way -= 1
