@@ -1,4 +1,6 @@
-"""A pod on its node, as its kubelet keeps it: its containers, its end, and what is told of both in its status."""
+"""A pod on its node in virtual time: drives `support.kubelet`, with faults, and tells its status late.
+
+What the status says, and when a container starts again, is decided there."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,6 +10,7 @@ from elasticjob_operator.objects.pods import SIDECAR
 from simulation.containers import Container, Sandbox, Sleeper
 from simulation.loop import NOBODY
 from simulation.store import Object
+from support import kubelet
 
 if TYPE_CHECKING:
     from simulation.kubelets import Cluster, Node
@@ -40,15 +43,22 @@ class PodRun:
             say=lambda what, detail: cluster.say(meta["name"], what, detail),
         )
         self.containers: dict[str, Container] = {}
-        self.phase, self.reason = "Pending", ""
+        self.pod = kubelet.Pod.of(pod["spec"], self.sandbox.ip, self.now)
         self.stopping = False
-        self.ready = False
+        self.power = asyncio.Event()
+        self.power.set()
         self._spec = pod["spec"]
-        self._telling = self._done = False
-        self._deadline = False
-        self._power = asyncio.Event()
-        self._power.set()
+        self._telling = self._done = self._probed = self._deadline = False
         self._stopped: asyncio.Task[Any] | None = None
+
+    @property
+    def now(self) -> float:
+        return self.cluster.server.clock.wall()
+
+    def note(self, event: Callable[..., kubelet.Pod], *of: Any) -> None:
+        """Something has happened, of `support.kubelet`'s events."""
+        self.pod = event(self.pod, *of)
+        self.tell()
 
     async def run(self) -> None:
         cluster = self.cluster
@@ -60,29 +70,25 @@ class PodRun:
         images = [one["image"] for one in self._spec["containers"]]
         while BAD_IMAGE in images and not self.stopping:
             for one in self._spec["containers"]:
-                self.containers[one["name"]].state = {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}
-            self.tell()
+                self.note(kubelet.waits, one["name"], "ImagePullBackOff", "no")
             await asyncio.sleep(5)
         for one in init:
             if self.stopping:
                 return
-            await self.containers[one["name"]].keep(lambda code: code != 0)
+            await self.containers[one["name"]].keep()
         if self.stopping:
             return
         if SIDECAR in self.containers:
-            cluster.do(self.containers[SIDECAR].keep(lambda _: True))
+            cluster.do(self.containers[SIDECAR].keep())
         await asyncio.sleep(cluster.later(0.1, 0.6))
         if self.stopping:
             return
-        self.phase = "Running"
         cluster.loop.call_outside(cluster.later(0.5, 5), self._become_ready)
-        mains = [self.containers[one["name"]] for one in self._spec["containers"]]
-        codes = await asyncio.gather(*(one.keep(lambda code: code != 0) for one in mains))
+        await asyncio.gather(*(self.containers[one["name"]].keep() for one in self._spec["containers"]))
         if self.stopping:
             return
         await self._stop_sidecar(30)
         if not self.stopping:
-            self.phase = "Succeeded" if not any(codes) else "Failed"
             self._forget()
 
     def _container(self, spec: Object) -> Container:
@@ -97,20 +103,10 @@ class PodRun:
                 return Sleeper(cluster.later(0.1, 2), int(spec["image"] == FAILING_IMAGE))
             return Sleeper(1e6)
 
-        return Container(
-            cluster.loop,
-            cluster.dice,
-            name,
-            self.place[1],
-            make,
-            self.node.skew,
-            self.tell,
-            cluster.on_crash,
-            self._power.wait,
-        )
+        return Container(self, name, make)
 
     def _become_ready(self) -> None:
-        self.ready = True
+        self._probed = True
         self.tell()
 
     # --- what others have written to the pod
@@ -134,14 +130,14 @@ class PodRun:
 
     def _exceed(self) -> None:
         def fail() -> None:
-            self.phase, self.reason = "Failed", "DeadlineExceeded"
+            self.pod = kubelet.fails(self.pod, "DeadlineExceeded")
             self._forget()
 
-        if self.phase not in ("Succeeded", "Failed") and self.node.alive:
+        if not kubelet.has_ended(self.pod) and self.node.alive:
             self._end(30, fail)
 
     def _end(self, grace: float, then: Callable[[], None]) -> None:
-        if self.phase in ("Succeeded", "Failed"):
+        if kubelet.has_ended(self.pod):
             then()
             return
         if self._stopped is None:
@@ -184,7 +180,6 @@ class PodRun:
         self._forget()
 
     def _forget(self) -> None:
-        self.ready = False
         self.sandbox.network.close()
         self._done = True
         self.tell()
@@ -192,7 +187,7 @@ class PodRun:
     # --- power
 
     def power_off(self) -> None:
-        self._power.clear()
+        self.power.clear()
         for one in self.containers.values():
             one.kill()
             one.process.kill()
@@ -202,7 +197,7 @@ class PodRun:
         await asyncio.sleep(self.cluster.later(0.5, 3))
         if not self.node.alive:
             return
-        self._power.set()
+        self.power.set()
         self.look()
         self.tell()
 
@@ -225,20 +220,9 @@ class PodRun:
         self.cluster.server.change("pods", *self.place, self._describe, WHO, self.uid)
 
     def _describe(self, pod: Object) -> None:
-        init = {one["name"] for one in self._spec.get("initContainers", ())}
-        status = pod["status"]
-        if self.phase == "Failed" or status.get("phase") not in ("Succeeded", "Failed"):
-            status["phase"] = self.phase
-        status["podIPs"] = [{"ip": self.sandbox.ip}]
-        if self.reason:
-            status["reason"] = self.reason
-        status["initContainerStatuses"] = [one.status() for name, one in self.containers.items() if name in init]
-        status["containerStatuses"] = [one.status() for name, one in self.containers.items() if name not in init]
-        sidecar = self.containers.get(SIDECAR)
-        ready = self.ready and sidecar is not None and sidecar.running and self.phase == "Running"
-        others = [one for one in status.get("conditions", ()) if one["type"] not in ("Ready", "PodScheduled")]
-        status["conditions"] = [
-            {"type": "PodScheduled", "status": "True"},
-            {"type": "Ready", "status": "True" if ready else "False"},
-            *others,
-        ]
+        before = pod["status"]
+        if SIDECAR in self.containers:
+            self.pod = kubelet.is_ready(self.pod, SIDECAR, self._probed)
+        pod["status"] = kubelet.status(self.pod, tuple(before.get("conditions", ())))
+        if before.get("phase") in ("Succeeded", "Failed"):  # what it has once said for good
+            pod["status"]["phase"] = before["phase"]

@@ -37,7 +37,7 @@ def environment(container: Object, pod: Object, address: str, node: str) -> dict
         "status.podIP": address,
         "spec.nodeName": node,
     }
-    return {one["name"]: _value(one, fields) for one in container["env"]}
+    return {one["name"]: _value(one, fields) for one in container.get("env", ())}
 
 
 def status(address: str, phase: str, state: Object, restarts: int = 0) -> Object:
