@@ -68,6 +68,16 @@ class Pod:
         return replace(self, containers={**self.containers, name: changed})
 
 
+def running(spec: Object, address: str, now: float) -> Pod:
+    """A pod whose containers all run and are ready, those of init apart that are done."""
+    pod = Pod.of(spec, address, now)
+    for name in pod.containers:
+        pod = is_ready(started(pod, name, now), name)
+        if name in _done(pod):
+            pod = ended(pod, name, now, 0)
+    return pod
+
+
 # --- events
 
 
