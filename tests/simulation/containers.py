@@ -108,10 +108,10 @@ class Container:
     """The process of one container, over all its starts, as `support.kubelet` has them begin and end."""
 
     def __init__(self, run: "PodRun", name: str, make: Callable[[], Program]) -> None:
-        self.name, self.process = name, Process(run.cluster.loop, f"{run.place[1]}/{name}", skew=run.node.skew)
+        self.name, self.process = name, Process(run.nodes.loop, f"{run.place[1]}/{name}", skew=run.node.skew)
         self._run_of, self._make = run, make
         self._program: Program | None = None
-        self._ended: asyncio.Future[int] = run.cluster.loop.create_future()
+        self._ended: asyncio.Future[int] = run.nodes.loop.create_future()
         self._stopping = False
 
     @property
@@ -124,7 +124,7 @@ class Container:
 
     async def keep(self) -> int:
         """Starts it, and again for as long as the kubelet does; returns the last exit code."""
-        run, dice = self._run_of, self._run_of.cluster.dice
+        run, dice = self._run_of, self._run_of.nodes.dice
         while True:
             await run.power.wait()
             if self._stopping:  # by a kubelet that came back before it
@@ -145,8 +145,8 @@ class Container:
 
     async def _once(self) -> int:
         run, starts = self._run_of, self._told.starts
-        self.process = Process(run.cluster.loop, f"{run.place[1]}/{self.name}.{starts}", skew=run.node.skew)
-        self._ended = run.cluster.loop.create_future()
+        self.process = Process(run.nodes.loop, f"{run.place[1]}/{self.name}.{starts}", skew=run.node.skew)
+        self._ended = run.nodes.loop.create_future()
         work = self.process.start(self._run())
         work.add_done_callback(self._on_end, context=NOBODY)
         run.note(kubelet.started, self.name, run.now)
@@ -161,7 +161,7 @@ class Container:
             return
         error = None if work.cancelled() else work.exception()
         if error is not None:
-            self._run_of.cluster.on_crash(self.process.name, error)
+            self._run_of.nodes.on_crash(self.process.name, error)
         code = 1 if error is not None or work.cancelled() else work.result()
         self._over(code)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from contract.cluster.api import CORE, WORKERS, Api
+from contract.cluster.api import CORE, WORKERS, WatchingClient
 from contract.cluster.pod import NODE, Pod
 from contract.cluster.sidecars import start_sidecar
 from elasticjob.pods import SIDECAR
@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 class Kubelet:
     """`changed` is called after each change of a pod; `api_port` is where sidecars find the API server."""
 
-    def __init__(self, api: Api, api_port: int, authority: Path, work: Path, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, api: WatchingClient, api_port: int, authority: Path, work: Path, changed: Callable[[], None]
+    ) -> None:
         self._api, self._api_port, self._authority, self._work = api, api_port, authority, work
         self._changed = changed
         self._lives: set[asyncio.Task[None]] = set()

@@ -84,7 +84,7 @@ class Worker:
         return await asyncio.open_connection("127.0.0.1", self.ports.store)
 
 
-class World:
+class TwoSidecars:
     def __init__(self, kube: FakeKube, workers: list[Worker]) -> None:
         self.kube, self.workers = kube, workers
         self.joined: list[Json] = []  # the last answers
@@ -127,7 +127,7 @@ def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> N
 
 
 @contextlib.asynccontextmanager
-async def two_workers() -> AsyncIterator[World]:
+async def two_workers() -> AsyncIterator[TwoSidecars]:
     kube = FakeKube()
     kube.set_job(None)
     async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as tasks:
@@ -136,7 +136,7 @@ async def two_workers() -> AsyncIterator[World]:
             await worker.sidecar.serve()
             tasks.create_task(worker.sidecar.run(worker.stopping))
         await until(lambda: all(worker.sidecar.driver.ready for worker in workers))
-        yield World(kube, workers)
+        yield TwoSidecars(kube, workers)
         for worker in workers:
             worker.stopping.set()
             for stream in worker.streams:
