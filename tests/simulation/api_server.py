@@ -72,7 +72,7 @@ class ApiServer:
         self.requests = 0
         self.answered: dict[int, int] = {}
         self.on_call: list[Callable[[Call], None]] = []
-        self._watches: dict[Watch, None] = {}
+        self.watches: dict[Watch, None] = {}
         self._pages: dict[str, tuple[int, list[Stored]]] = {}
 
     # --- over HTTP
@@ -175,9 +175,9 @@ class ApiServer:
             float(call.query.get("timeoutSeconds", 1800)),
             call.query.get("allowWatchBookmarks") == "true",
             lambda: self.lag * self.dice.random(),
-            lambda watch: self._watches.pop(watch, None),
+            lambda watch: self.watches.pop(watch, None),
         )
-        self._watches[watch] = None
+        self.watches[watch] = None
         if int(call.query.get("resourceVersion") or self.store.version) < self.store.compacted:
             self.answered[410] = self.answered.get(410, 0) + 1  # in the stream, not as the answer's status
         return Reply(200, b"", watch=watch)
@@ -328,12 +328,12 @@ class ApiServer:
     # --- watches
 
     def _tell_watches(self, change: Change) -> None:
-        for watch in list(self._watches):
+        for watch in list(self.watches):
             watch.tell(change)
 
     def break_watches(self) -> None:
         """As an API server does that stops: all end."""
-        for watch in list(self._watches):
+        for watch in list(self.watches):
             watch.finish("broken")
 
 

@@ -26,7 +26,7 @@ def operator_client(network: Network) -> OperatorKube:
 
 
 def sidecar_client(namespace: str, network: Network) -> SidecarKube:
-    return SidecarKube(namespace, InCluster("api", 443, _token()), cast("Any", Session(network)))
+    return SidecarKube(namespace, InCluster("api", 443, token()), cast("Any", Session(network)))
 
 
 @cache
@@ -38,7 +38,7 @@ def _bare_client() -> ApiClient:
 
 
 @cache
-def _token() -> Path:
+def token() -> Path:
     """A file with what pods show to the API server."""
     folder = TemporaryDirectory(prefix="elasticjob-simulation-")
     atexit.register(folder.cleanup)

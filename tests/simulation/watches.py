@@ -60,7 +60,7 @@ class Watch:
             self.tell(change)
         if self._bookmarks:
             left = max(0.0, self._seconds - self._dice.uniform(0.5, 2))
-            self._timers.append(self._loop.call_later(left, self._bookmark, context=NOBODY))
+            self._timers.append(self._loop.call_later(left, self.bookmark, context=NOBODY))
         self._timers.append(self._loop.call_later(self._seconds, self.finish, context=NOBODY))
 
     def tell(self, change: Change) -> None:
@@ -81,7 +81,7 @@ class Watch:
             raw = json.dumps(at_version(change.old, change.version)).encode()
         self._send(_line(type, raw))
 
-    def _bookmark(self) -> None:
+    def bookmark(self) -> None:
         if not self.stopped:
             version = {"kind": "", "apiVersion": "", "metadata": {"resourceVersion": str(self._store.version)}}
             self._since = self._store.version

@@ -15,7 +15,7 @@ from simulation.api_server import ApiServer, Call
 from simulation.clients import operator_client
 from simulation.clocks import Clock
 from simulation.network import Network, Response, Weather
-from simulation.store import Object, Store
+from simulation.store import Name, Object, Store
 from simulation.validity import Refusal
 
 
@@ -102,37 +102,41 @@ class Gate(Network):
 
 
 class Objects(MutableMapping[str, Object]):
-    """What is stored in a namespace, as "roles/digits-worker": copies. What is put here no rule of the API is asked."""
+    """What is stored in a namespace, as "roles/digits-worker", or of one kind by name alone: copies. What is put here
+    no rule of the API is asked."""
 
-    def __init__(self, store: Store, namespace: str) -> None:
-        self._store, self._namespace = store, namespace
+    def __init__(self, store: Store, namespace: str, plural: str = "") -> None:
+        self._store, self._namespace, self._plural = store, namespace, plural
+
+    def _place(self, key: str) -> tuple[str, Name]:
+        plural, _, name = (self._plural, "", key) if self._plural else key.partition("/")
+        return plural, (self._namespace, name)
 
     def __getitem__(self, key: str) -> Object:
-        plural, _, name = key.partition("/")
-        if (found := self._store.find(plural, (self._namespace, name))) is None:
+        if (found := self._store.find(*self._place(key))) is None:
             raise KeyError(key)
         return deepcopy(found.body)
 
     def __setitem__(self, key: str, body: Object) -> None:
-        plural, _, name = key.partition("/")
-        meta = {"uid": str(uuid4()), **body.get("metadata", {}), "name": name, "namespace": self._namespace}
+        plural, (namespace, name) = self._place(key)
+        meta = {"uid": str(uuid4()), **body.get("metadata", {}), "name": name, "namespace": namespace}
         self._store.put(plural, {**deepcopy(body), "metadata": meta}, "test", 0.0)
 
     def __delitem__(self, key: str) -> None:
-        plural, _, name = key.partition("/")
-        self._store.remove(plural, (self._namespace, name), "test", 0.0)
+        self._store.remove(*self._place(key), "test", 0.0)
 
     def __iter__(self) -> Iterator[str]:
         for plural, found in self._store.everything():
-            if found.body["metadata"]["namespace"] == self._namespace:
-                yield f"{plural}/{found.body['metadata']['name']}"
+            meta = found.body["metadata"]
+            if meta["namespace"] == self._namespace and self._plural in ("", plural):
+                yield meta["name"] if self._plural else f"{plural}/{meta['name']}"
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     @contextmanager
-    def edited(self, key: str) -> Iterator[Object]:
-        body = self[key]
+    def edited(self, key: str, body: Object | None = None) -> Iterator[Object]:
+        body = body or self[key]
         yield body
         self[key] = body
 

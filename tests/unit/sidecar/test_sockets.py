@@ -18,7 +18,7 @@ from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_torch import wire
-from support.sidecar_fakes import FakeKube, Json
+from support.faulty_kube import FaultyKube, Json
 from support.two_sidecars import DEADLINE, TwoSidecars, Worker, next_event, store, until
 
 TCP_REPAIR = 19  # linux/tcp.h
@@ -379,7 +379,7 @@ async def test_the_pod_stops_though_the_api_server_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(app, "GOODBYE_SECONDS", 0.05)
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.open.clear()
     async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
         worker = Worker(kube, 0, http)
@@ -400,7 +400,7 @@ async def test_a_part_that_does_not_stop_is_left_behind(
                 await freed.wait()
 
     async with aiohttp.ClientSession() as http, asyncio.timeout(DEADLINE):
-        worker = Worker(FakeKube(), 0, http)
+        worker = Worker(FaultyKube(), 0, http)
         monkeypatch.setattr(worker.sidecar.watch, "run", stubborn)
         worker.stopping.set()
         await worker.sidecar.run(worker.stopping)
@@ -408,7 +408,7 @@ async def test_a_part_that_does_not_stop_is_left_behind(
     freed.set()
 
 
-class ClosableKube(FakeKube):
+class ClosableKube(FaultyKube):
     def __init__(self, *_: object) -> None:
         super().__init__()
 
@@ -418,7 +418,7 @@ class ClosableKube(FakeKube):
 
 async def started(http: aiohttp.ClientSession, folder: Path) -> None:
     """A whole sidecar."""
-    worker = Worker(FakeKube(), 0, http)
+    worker = Worker(FaultyKube(), 0, http)
     config = worker.sidecar._config.model_copy(update={"state_dir": folder})
     await app.run(config, worker.credentials, worker.ports, InCluster("127.0.0.1", 1))
 

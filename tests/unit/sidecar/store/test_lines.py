@@ -10,8 +10,8 @@ import pytest
 from elasticjob_sidecar.membership.silences import Times
 from elasticjob_sidecar.store import lines
 from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
+from support.faulty_kube import JOB_UID
 from support.pod_life import new_credentials
-from support.sidecar_fakes import JOB_UID
 from support.two_sidecars import DEADLINE, TwoSidecars, Worker, two_workers, until
 
 NAME = line_name(JOB_UID, 1)

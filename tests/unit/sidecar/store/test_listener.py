@@ -19,7 +19,7 @@ from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.credentials import server_name
 from elasticjob_sidecar.store.listener import HANDSHAKES_EACH, Caller, TunnelListener
 from support.callers import caller
-from support.sidecar_fakes import JOB_UID
+from support.faulty_kube import JOB_UID
 from support.tls_hello import HELLO
 from support.two_sidecars import DEADLINE, TwoSidecars, store, two_workers, until
 

@@ -12,7 +12,7 @@ import pytest
 import elasticjob_torch
 from elasticjob.members import Members
 from elasticjob_torch import wire
-from support.sidecar_fakes import FakeKube, Json
+from support.faulty_kube import FaultyKube, Json
 from support.two_sidecars import DEADLINE, TwoSidecars, Worker, next_event, until
 
 SECONDS_TO_SAVE = 0.3
@@ -21,7 +21,7 @@ SECONDS_TO_SAVE = 0.3
 @pytest.fixture
 async def pods() -> AsyncIterator[TwoSidecars]:
     """Two workers in round 1."""
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(None)
     async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as tasks:
         pair = TwoSidecars(kube, [Worker(kube, index, http) for index in (0, 1)])
