@@ -140,7 +140,7 @@ class Container:
                 run.note(kubelet.backs_off, self.name)
                 await asyncio.sleep(wait * dice.uniform(0.9, 1.1))
             if self._stopping:
-                run.note(kubelet.gives_up, self.name)
+                run.pod = kubelet.gives_up(run.pod, self.name)  # told with what comes next
                 return code
 
     async def _once(self) -> int:
