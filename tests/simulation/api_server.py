@@ -1,6 +1,8 @@
 """A Kubernetes API server in memory: what the clients of this project ask of it, with the answers of the real one.
 
-Every request sees a copy, as JSON. Nothing here waits: time is the network's, and an answer says how long it takes.
+The one of all tests that have no real one: the simulation reaches it through its networks, tests of one part through
+`support.recording_server`. Every request sees a copy, as JSON. Nothing here waits: time is the network's, and an answer
+says how long it takes. It runs in any event loop.
 """
 
 import asyncio
