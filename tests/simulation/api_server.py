@@ -8,13 +8,11 @@ says how long it takes. It runs in any event loop.
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 from typing import Any
-from urllib.parse import parse_qsl
 
 from elasticjob.api import GROUP, VERSION
+from simulation.calls import Call, Reply, taken_apart
 from simulation.clocks import Clock
 from simulation.store import Change, Object, Store, Stored, matcher
 from simulation.validity import Admission, Refusal, check_change, check_new
@@ -25,38 +23,6 @@ GENERATED = frozenset({"elasticjobs", "elasticworkers", "pods"})
 KINDS = {"elasticjobs": "ElasticJob", "elasticworkers": "ElasticWorker", "pods": "Pod"}
 GRACE_SECONDS = 30
 CUSTOM = f"{GROUP}/{VERSION}"
-
-
-@dataclass(slots=True)
-class Reply:
-    """An answer; `after` as many seconds of the server's."""
-
-    status: int
-    body: bytes = b""
-    after: float = 0.0
-    watch: Watch | None = None
-
-    @classmethod
-    def failure(cls, status: int, message: str, reason: str = "", after: float = 0.0) -> "Reply":
-        said = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-        return cls(status, json.dumps({**said, "reason": reason, "code": status}).encode(), after)
-
-
-@dataclass(slots=True)
-class Call:
-    """A request, taken apart."""
-
-    method: str
-    path: str
-    plural: str
-    namespace: str | None
-    name: str
-    sub: str
-    query: dict[str, str]
-    body: Any
-    patch: bool
-    client: str
-    sent_at: float
 
 
 class ApiServer:
@@ -85,21 +51,11 @@ class ApiServer:
         """One request of `client`."""
         self.requests += 1
         try:
-            reply = self._answer(self._taken_apart(client, method, path, body, headers, sent_at))
+            reply = self._answer(taken_apart(client, method, path, body, headers, sent_at))
         except Refusal as refusal:
             reply = Reply.failure(refusal.status, refusal.message, refusal.reason, refusal.after)
         self.answered[reply.status] = self.answered.get(reply.status, 0) + 1
         return reply
-
-    def _taken_apart(
-        self, client: str, method: str, path: str, body: bytes | None, headers: dict[str, str], sent_at: float
-    ) -> Call:
-        path, _, query = path.partition("?")
-        namespace, plural, name, sub = _parts(path)
-        patch = "merge-patch" in headers.get("Content-Type", "")
-        asked = dict(parse_qsl(query)) if query else {}
-        given = json.loads(body) if body else None
-        return Call(method, path, plural, namespace, name, sub, asked, given, patch, client, sent_at)
 
     def _answer(self, call: Call) -> Reply:
         for observer in self.on_call:
@@ -337,18 +293,6 @@ class ApiServer:
         """As an API server does that stops: all end."""
         for watch in list(self.watches):
             watch.finish("broken")
-
-
-@lru_cache(maxsize=4096)
-def _parts(path: str) -> tuple[str | None, str, str, str]:
-    """Namespace, plural, name and subresource."""
-    parts = path.strip("/").split("/")
-    rest = parts[2:] if parts[0] == "api" else parts[3:]
-    namespace = None
-    if rest[:1] == ["namespaces"] and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    plural, name, sub = [*rest, "", "", ""][:3]
-    return namespace, plural, name, sub
 
 
 def _merged_meta(old: Object, new: Object) -> Object:

@@ -15,7 +15,8 @@ from typing import Any, Self
 
 import aiohttp
 
-from simulation.api_server import ApiServer, Reply
+from simulation.api_server import ApiServer
+from simulation.calls import Reply
 from simulation.loop import NOBODY, PROCESS
 from simulation.watches import Watch
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
-from simulation.api_server import Reply
+from simulation.calls import Reply
 from simulation.containers import Plan
 from simulation.judge import BY_HAND, GRANTS
 from simulation.nodes import ZONE

@@ -11,7 +11,8 @@ from uuid import uuid4
 from aiohttp import web
 
 from elasticjob_operator.cluster.client import Kube
-from simulation.api_server import ApiServer, Call
+from simulation.api_server import ApiServer
+from simulation.calls import Call
 from simulation.clients import operator_client
 from simulation.clocks import Clock
 from simulation.network import Network, Response, Weather

@@ -19,7 +19,7 @@ from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED
 from elasticjob_operator.objects.pods import SidecarImage
-from simulation.api_server import Call
+from simulation.calls import Call
 from simulation.validity import Refusal
 from support.operator_objects import JOB_UID, Object, job
 from support.recording_server import Announcements, RecordingServer
