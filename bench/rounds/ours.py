@@ -9,6 +9,7 @@ import ipaddress
 import json
 import secrets
 import tempfile
+import time
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from rounds.api import CUSTOM, Api, gather_in_turn
 from rounds.child import Child
 from rounds.group import Group
-from support import pod_life
+from support import kubelet, pod_life
 from support.api_client import ApiError, Object
 
 PREFIX = "bench-rounds-"
@@ -143,7 +144,7 @@ class OurJob(Group):
         self._addresses += 1
         token = self._secrets / name
         token.write_text(await pod_life.new_token(self._api, pod, TOKEN_SECONDS))
-        runs = pod_life.status(address, "Running", pod_life.RUNNING)
+        runs = kubelet.status(kubelet.running(pod["spec"], address, time.time()))
         await self._api.patch(f"{CORE}/pods/{name}/status", {"status": runs})
         environment = pod_life.environment(pod["spec"]["initContainers"][-1], pod, address, node="none")
         return {"name": name, "address": address, "token": str(token), "environment": environment}

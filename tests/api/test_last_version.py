@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from elasticjob.api import RendezvousStatus, RequestType, WorkerRequest
 from elasticjob.objects import Object
 from elasticjob.pods import batch_of
 from elasticjob_operator import memory as memory_module
-from support import ControlPlane, pod_life
+from support import ControlPlane, kubelet
 from support.waiting import until, within
 
 LAST = Path(__file__).with_name("last_version")
@@ -48,7 +49,7 @@ class Story:
     async def start(self) -> None:
         await self.leader.see(self.job)
         pod = self.plane.request("GET", f"{CORE}/pods/{self.pod}")
-        running = pod_life.status("10.0.0.1", "Running", {"running": {}})
+        running = kubelet.status(kubelet.running(pod["spec"], "10.0.0.1", time.time()))
         self.plane.request("PUT", f"{CORE}/pods/{self.pod}/status", {**pod, "status": running})
 
     async def come_to(self, phase: str) -> Object:

@@ -27,7 +27,7 @@ BACK_OFF = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulli
 ENDED = {"exitCode": 3, "reason": "Error", "message": "no such model", "containerID": "x"}
 
 
-class World:
+class OperatedJob:
     """One job of two workers that may not fail, its operator, and a kubelet."""
 
     def __init__(self, plane: ControlPlane, kube: Kube, leadership: Leadership) -> None:
@@ -77,7 +77,7 @@ class World:
 
 
 @pytest.fixture
-async def world(with_crds: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def operated(with_crds: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OperatedJob]:
     at_once = {"COUNTERS_SECONDS": 0.0, "AGREED_SECONDS": 0.0, "COUNTED_A_SECOND": 1e9, "AGREED_A_SECOND": 1e9}
     for name, value in at_once.items():
         monkeypatch.setattr(f"elasticjob_operator.job.pace.{name}", value)
@@ -86,47 +86,47 @@ async def world(with_crds: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Asy
     kube = Kube(ApiClient(configuration))
     leadership = Leadership(kube, "default", f"lease-{secrets.token_hex(3)}", "test")
     await leadership.acquire()
-    yield World(with_crds, kube, leadership)
+    yield OperatedJob(with_crds, kube, leadership)
     await kube.close()
 
 
-async def test_a_wait_has_a_word_a_sentence_and_one_event(world: World) -> None:
-    assert (await world.look())["reason"] == "PodStarting"
+async def test_a_wait_has_a_word_a_sentence_and_one_event(operated: OperatedJob) -> None:
+    assert (await operated.look())["reason"] == "PodStarting"
     for state in (NO_IMAGE, BACK_OFF, NO_IMAGE):
-        world.say(1, state=state)
-        status = await world.look()
+        operated.say(1, state=state)
+        status = await operated.look()
         assert (status["phase"], status["reason"]) == ("Pending", "ImagePull")
     (condition,) = (one for one in status["conditions"] if one["type"] == "Rendezvoused")
     assert condition["reason"] == "ImagePull"
     assert "worker 1: ErrImagePull: no such image: nowhere/x; name an image" in condition["message"]
-    told = [message for reason, message in await world.events() if reason == "ImagePull"]
+    told = [message for reason, message in await operated.events() if reason == "ImagePull"]
     assert told == [
         "worker 1: ErrImagePull: no such image: nowhere/x; name an image that the nodes can pull, or the "
         "imagePullSecrets of its registry"
     ]
 
 
-async def fail(world: World) -> Object:
+async def fail(operated: OperatedJob) -> Object:
     """Worker 0 has crashed once too often, worker 1 has no node yet."""
-    await world.look()
-    world.place(0)
+    await operated.look()
+    operated.place(0)
     looping = {"waiting": {"reason": "CrashLoopBackOff"}}
-    world.say(0, state=looping, lastState={"terminated": ENDED}, restartCount=1)
-    return await world.look()
+    operated.say(0, state=looping, lastState={"terminated": ENDED}, restartCount=1)
+    return await operated.look()
 
 
-async def test_a_failed_jobs_pods_are_ended_and_stay(world: World) -> None:
-    status = await fail(world)
+async def test_a_failed_jobs_pods_are_ended_and_stay(operated: OperatedJob) -> None:
+    status = await fail(operated)
     assert (status["phase"], status["reason"]) == ("Failed", "Failed")
     assert status["rendezvous"]["reason"].endswith("and maxRestarts is 0: exit code 3: no such model")
-    (pod,) = (pod for pod in world.pods().values() if "deletionTimestamp" not in pod["metadata"])
-    assert (pod["metadata"]["name"], pod["spec"]["activeDeadlineSeconds"]) == (f"{world.name}-0-0", 1)
+    (pod,) = (pod for pod in operated.pods().values() if "deletionTimestamp" not in pod["metadata"])
+    assert (pod["metadata"]["name"], pod["spec"]["activeDeadlineSeconds"]) == (f"{operated.name}-0-0", 1)
 
 
-async def test_a_pod_that_may_not_be_ended_is_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_may_not_be_ended_is_deleted(operated: OperatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: Any) -> None:
         raise Forbidden(403, "pods may not be patched")
 
-    monkeypatch.setattr(world.kube, "set_deadline", refuse)
-    await fail(world)
-    assert all("deletionTimestamp" in pod["metadata"] for pod in world.pods().values())
+    monkeypatch.setattr(operated.kube, "set_deadline", refuse)
+    await fail(operated)
+    assert all("deletionTimestamp" in pod["metadata"] for pod in operated.pods().values())

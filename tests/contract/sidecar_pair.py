@@ -78,16 +78,16 @@ async def commands() -> AsyncIterator[dict[str, int]]:
 
 
 async def main() -> None:
-    from support import sidecar_world  # needs more than the standard library
+    from support import two_sidecars  # needs more than the standard library
 
-    async with sidecar_world.two_workers() as world:
+    async with two_sidecars.two_workers() as pair:
         async for command in commands():
-            await world.form(command["round"])
-            late, ports = command.pop("late"), {"ports": [worker.ports.store for worker in world.workers]}
+            await pair.form(command["round"])
+            late, ports = command.pop("late"), {"ports": [worker.ports.store for worker in pair.workers]}
             if late:
                 print(json.dumps(ports), flush=True)
                 await asyncio.sleep(late)
-            rank0 = world.workers[0]
+            rank0 = pair.workers[0]
             status, why = await rank0.call("POST", "store", trainer=rank0.trainer, **command)
             assert status == 204, why
             if not late:

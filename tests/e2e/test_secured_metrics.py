@@ -17,7 +17,7 @@ from cryptography import x509
 from e2e.kube import ENVIRONMENT, Namespace, Object, kubectl, succeed, wait_until
 from e2e.prometheus import BESIDE, configured
 from e2e.test_chart import CHART, KUBERNETES, one
-from support.api_server import write_authority
+from support.canned_server import write_authority
 from support.ports import free_port
 
 pytestmark = [pytest.mark.patient, pytest.mark.on_workers, pytest.mark.real, pytest.mark.extended]

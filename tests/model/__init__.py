@@ -14,13 +14,13 @@ rendezvous' own `violations` and `checks` must be empty.
 `ComposedScope`: whole jobs with 2 or 3 pods. Each has the real sidecar's `Membership` and a small trainer; the API
 server keeps what is agreed; an operator writes it, an older one may wake up and act on what it still believes. Pods,
 records and statuses are seen late, apart, or never. All orders of what must happen some day are explored, around every
-choice of one or two costly events: faults, scaling, a long wait, an end. Besides, `pod_checks` sees to what a trainer
-is told, and nobody may be taken to have finished whose trainer has not said so.
+choice of one or two costly events: faults, scaling, a long wait, an end. Besides, `composed_pod_checks` sees to what a
+trainer is told, and nobody may be taken to have finished whose trainer has not said so.
 
-Liveness is asked of every world that is visited: left alone, it comes to rest where it should, and in time. `liveness`
+Liveness is asked of every state that is visited: left alone, it comes to rest where it should, and in time. `liveness`
 and `composed_liveness` say what that means, and which jobs wait for ever by design.
 
-Depth is what finishes in about two minutes on two cores; `explore` has the numbers, and prints how far it went. Worlds
+Depth is what finishes in about two minutes on two cores; `explore` has the numbers, and prints how far it went. States
 that differ only in names are visited once: `operator_key` and `composed_key` say what makes no difference.
 
 `mutants` shows that all this can fail: seeded mistakes, each of which must be caught.

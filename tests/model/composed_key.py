@@ -1,4 +1,4 @@
-"""When two worlds of the composed model are the same.
+"""When two states of the composed model are the same.
 
 Nothing is renamed here: runs are short, and pods, sidecars and trainers are numbered in the order in which they start.
 """
@@ -9,8 +9,8 @@ from typing import Any
 from elasticjob.api import WorkerRequest
 from elasticjob.rendezvous import State
 from elasticjob_sidecar.membership.machine import Membership
-from model.composed_world import World
-from model.pods import Pod, Trainer
+from model.composed_pods import Pod, Trainer
+from model.composed_system import JobSystem
 from model.state_key import must_know
 
 must_know(
@@ -20,17 +20,17 @@ must_know(
 )
 
 
-def key_of(world: World, state_key: Callable[[State], tuple[Any, ...]]) -> tuple[Any, ...]:
-    old = world.old
+def key_of(system: JobSystem, state_key: Callable[[State], tuple[Any, ...]]) -> tuple[Any, ...]:
+    old = system.old
     return (
-        world.spec.replicas,
-        world.spec.suspend,
-        state_key(world.state),
-        tuple(_pod(pod) for pod in world.pods),
-        world.history,
-        world.looks,
+        system.spec.replicas,
+        system.spec.suspend,
+        state_key(system.state),
+        tuple(_pod(pod) for pod in system.pods),
+        system.history,
+        system.looks,
         old and (old.spec.replicas, old.spec.suspend, state_key(old.state), old.valid),
-        world.spent,
+        system.spent,
     )
 
 

@@ -1,4 +1,4 @@
-"""If nothing more goes wrong in a whole job, does it come to rest? Asked of every world that is visited.
+"""If nothing more goes wrong in a whole job, does it come to rest? Asked of every state that is visited.
 
 Calm is one order of events: always the first that is still to happen, and where none is, the operator's next moment. At
 rest the job has ended, or is closed and trains on, or is suspended and its pods are gone, or a round is formed and in
@@ -9,63 +9,63 @@ from collections.abc import Callable, Iterable
 
 from elasticjob.rendezvous import roster_of
 from elasticjob.terms import RendezvousPhase
-from model.composed_world import World
+from model.composed_pods import TRAINING, Pod, perceives_change, sight_of
+from model.composed_system import JobSystem
 from model.liveness import goes_in_a_circle, left_over, must_have_spares
-from model.pods import TRAINING, Pod, perceives_change, sight_of
 from model.search import Digest, Finding, Move, in_words
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
 
 class Rest:
-    """`following` gives what comes next and the world after it, None at the end of all things."""
+    """`following` gives what comes next and the state after it, None at the end of all things."""
 
     def __init__(
         self,
-        following: Callable[[World], tuple[Move, World] | None],
-        digest_of: Callable[[World], Digest],
-        tell: Callable[[Move, World], Iterable[str]],
+        following: Callable[[JobSystem], tuple[Move, JobSystem] | None],
+        digest_of: Callable[[JobSystem], Digest],
+        tell: Callable[[Move, JobSystem], Iterable[str]],
     ) -> None:
         self._following, self._digest_of, self._tell = following, digest_of, tell
         self._known: set[Digest] = set()
 
-    def check(self, world: World) -> None:
+    def check(self, system: JobSystem) -> None:
         """Raises Finding."""
-        way: dict[Digest, tuple[Move, World]] = {}
-        world = world._replace(spent=0)
-        here = self._digest_of(world)
+        way: dict[Digest, tuple[Move, JobSystem]] = {}
+        system = system._replace(spent=0)
+        here = self._digest_of(system)
         try:
             while here not in self._known:
-                following = self._following(world)
+                following = self._following(system)
                 if following is None or (there := self._digest_of(following[1])) == here:
-                    must_rest(world)
+                    must_rest(system)
                     self._known.add(here)
                     break
                 if there in way:
                     goes_in_a_circle()
                 way[here] = following
-                world, here = following[1], there
+                system, here = following[1], there
         except Exception as error:
             lines = [line for step in way.values() for line in self._tell(*step)]
             raise Finding(in_words(error), ("left alone, this follows:", *lines)) from error
         self._known |= way.keys()
 
-    def after(self, world: World) -> World:
+    def after(self, system: JobSystem) -> JobSystem:
         """Where calm leads."""
-        while (following := self._following(world)) and self._digest_of(following[1]) != self._digest_of(world):
-            world = following[1]
-        return world
+        while (following := self._following(system)) and self._digest_of(following[1]) != self._digest_of(system):
+            system = following[1]
+        return system
 
 
-def must_rest(world: World) -> None:
+def must_rest(system: JobSystem) -> None:
     """Raises Finding when this is no place to rest."""
-    spec, state = world.spec, world.state
-    trains = {pod.sidecar.me.id for pod in world.pods if pod.sidecar and _trains(pod, state.round)}
+    spec, state = system.spec, system.state
+    trains = {pod.sidecar.me.id for pod in system.pods if pod.sidecar and _trains(pod, state.round)}
     if state.phase is CLOSED and not state.ended:
         if not any(member.id in trains for member in state.participants):
             raise Finding("the rendezvous is closed, nobody trains any more, and the job does not end")
         return
-    workers = tuple(sight_of(pod).worker for pod in world.pods if not pod.gone)
+    workers = tuple(sight_of(pod).worker for pod in system.pods if not pod.gone)
     roster = roster_of(spec, state, workers)
     if left := left_over(roster, state, workers):
         raise Finding(f"the pods {left} are of no use any more, and stay")

@@ -1,4 +1,4 @@
-"""What can happen next in a composed world.
+"""What can happen next in a composed system.
 
 Free is what must happen some day if nothing comes between. Costly are faults, changes of the target, long waits, and
 ends: what makes one run differ from another.
@@ -8,46 +8,57 @@ from collections.abc import Callable, Iterator
 
 from elasticjob.api import Cause
 from elasticjob.rendezvous import PodState
-from model import pod_events
-from model.composed_world import World
-from model.pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, perceives_change, reads, sight_of
+from model import composed_pod_moves as pod_moves
+from model.composed_pods import (
+    DEAD,
+    ENTERING,
+    FAILED,
+    FINISHED,
+    JOINING,
+    TRAINING,
+    Pod,
+    perceives_change,
+    reads,
+    sight_of,
+)
+from model.composed_system import JobSystem
 from model.search import Move
 
 # What happens in a pod: the sentence that tells it, and the function that does it.
 IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
-    "start": ("starts, and its trainer joins", lambda pod: pod_events.with_trainer(pod_events.with_sidecar(pod))),
-    "reconnect": ("its trainer finds the new sidecar", pod_events.reconnected),
-    "enter": ("its trainer takes the round into use", pod_events.entering),
-    "rejoin": ("its trainer is told, and joins again", lambda pod: pod_events.asking(pod, Cause.MEMBERSHIP_CHANGED)),
-    "exit": ("its trainer exits in success", lambda pod: pod_events.stopped(pod, PodState.SUCCEEDED)),
-    "restart": ("its trainer is started again", pod_events.with_trainer),
-    "notice": ("its sidecar notices that the trainer is gone", pod_events.noticed),
-    "stop": ("its trainer is stopped, then its sidecar", lambda pod: pod_events.stopped(pod, PodState.RUNNING)),
+    "start": ("starts, and its trainer joins", lambda pod: pod_moves.with_trainer(pod_moves.with_sidecar(pod))),
+    "reconnect": ("its trainer finds the new sidecar", pod_moves.reconnected),
+    "enter": ("its trainer takes the round into use", pod_moves.entering),
+    "rejoin": ("its trainer is told, and joins again", lambda pod: pod_moves.asking(pod, Cause.MEMBERSHIP_CHANGED)),
+    "exit": ("its trainer exits in success", lambda pod: pod_moves.stopped(pod, PodState.SUCCEEDED)),
+    "restart": ("its trainer is started again", pod_moves.with_trainer),
+    "notice": ("its sidecar notices that the trainer is gone", pod_moves.noticed),
+    "stop": ("its trainer is stopped, then its sidecar", lambda pod: pod_moves.stopped(pod, PodState.RUNNING)),
     "gone": ("is gone", lambda pod: pod._replace(gone=True, sidecar=None, output=None, trainer=None, lag=0)),
-    "finish": ("its trainer has finished", pod_events.finishing),
-    "kill": ("its trainer is killed", pod_events.killed),
+    "finish": ("its trainer has finished", pod_moves.finishing),
+    "kill": ("its trainer is killed", pod_moves.killed),
     "swallow": (
         "its trainer is killed in a shell that exits with code 0",
-        lambda pod: pod_events.stopped(pod, PodState.SUCCEEDED),
+        lambda pod: pod_moves.stopped(pod, PodState.SUCCEEDED),
     ),
-    "crash": ("its sidecar crashes and starts anew", pod_events.with_sidecar),
+    "crash": ("its sidecar crashes and starts anew", pod_moves.with_sidecar),
     "delete": ("is deleted", lambda pod: pod._replace(deleting=True)),
-    "fail": ("its processes fail", lambda pod: pod_events.asking(pod, Cause.WORKER_FAILED)),
-    "give up": ("its trainer gives up", pod_events.failing),
-    "close": ("its trainer closes the rendezvous", pod_events.closing),
-    "again": ("its trainer is interrupted, and asks again", pod_events.asked_again),
-    "timer": ("a timer of its sidecar goes off", pod_events.with_timer),
+    "fail": ("its processes fail", lambda pod: pod_moves.asking(pod, Cause.WORKER_FAILED)),
+    "give up": ("its trainer gives up", pod_moves.failing),
+    "close": ("its trainer closes the rendezvous", pod_moves.closing),
+    "again": ("its trainer is interrupted, and asks again", pod_moves.asked_again),
+    "timer": ("a timer of its sidecar goes off", pod_moves.with_timer),
 }
 
 
-def free_moves(world: World) -> Iterator[Move]:
+def free_moves(system: JobSystem) -> Iterator[Move]:
     """What happens some day, if nothing comes between."""
-    if world.looks:
+    if system.looks:
         yield ("look",)
-    if world.old is not None:
+    if system.old is not None:
         yield ("old",)
-    ending = bool(world.state.finished) or any(pod.trainer and pod.trainer.state == FINISHED for pod in world.pods)
-    for at, pod in enumerate(world.pods):
+    ending = bool(system.state.finished) or any(pod.trainer and pod.trainer.state == FINISHED for pod in system.pods)
+    for at, pod in enumerate(system.pods):
         if not pod.gone:
             yield from ((name, at, 0) for name in _owed(pod, ending))
         if reads(pod):
@@ -84,13 +95,13 @@ def _owed(pod: Pod, ending: bool) -> Iterator[str]:
             yield "finish"
 
 
-def costly_moves(world: World, most: int) -> Iterator[Move]:
-    yield from (("scale", size) for size in range(1, most + 1) if size != world.spec.replicas)
+def costly_moves(system: JobSystem, most: int) -> Iterator[Move]:
+    yield from (("scale", size) for size in range(1, most + 1) if size != system.spec.replicas)
     yield ("suspend",)
     yield ("new operator",)
-    if world.wake is not None:
+    if system.wake is not None:
         yield ("wait",)
-    for at, pod in enumerate(world.pods):
+    for at, pod in enumerate(system.pods):
         if not pod.gone:
             yield from ((name, at, 1) for name in _faults(pod))
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from elasticjob.rendezvous import Clocks, Spec
-from model import pod_events
+from model import composed_pod_moves as pod_moves
 from model.composed_key import key_of
 from model.composed_liveness import Rest
 from model.composed_moves import IN_PODS, costly_moves, free_moves
-from model.composed_world import NOW, Cluster, Old, World, heard, later, outdated, trimmed, with_pod
-from model.pods import Pod
+from model.composed_pods import Pod
+from model.composed_system import NOW, JobSystem, Old, Operators, heard, later, outdated, trimmed, with_pod
 from model.search import Move, digest
 
 SPEC = Spec(
@@ -27,83 +27,83 @@ class ComposedScope:
     def __init__(self, workers: int, budget: int, training: bool, spares: int = 0) -> None:
         """Of jobs with so many workers, and spares beside them: new ones, or ones whose first round is in use."""
         self._most, self._budget, self._training = workers, budget, training
-        self._cluster = Cluster(replace(SPEC, replicas=workers, spares=spares))
-        self._rest = Rest(self._calmly, lambda world: digest(self.key(world)), self.tell)
+        self._operators = Operators(replace(SPEC, replicas=workers, spares=spares))
+        self._rest = Rest(self._calmly, lambda system: digest(self.key(system)), self.tell)
 
-    def starts(self) -> Iterable[World]:
-        world = self._cluster.begin()
+    def starts(self) -> Iterable[JobSystem]:
+        system = self._operators.begin()
         if self._training:
-            world = self._rest.after(world)
-        return [world]
+            system = self._rest.after(system)
+        return [system]
 
     def forget(self) -> None:
         pass
 
-    def key(self, world: World) -> tuple[Any, ...]:
-        return key_of(world, self._cluster.key_of)
+    def key(self, system: JobSystem) -> tuple[Any, ...]:
+        return key_of(system, self._operators.key_of)
 
-    def check(self, world: World) -> None:
-        self._rest.check(world)
+    def check(self, system: JobSystem) -> None:
+        self._rest.check(system)
 
-    def moves(self, world: World, left: int) -> Iterator[Move]:
-        yield from free_moves(world)
-        if world.spent < self._budget:
-            yield from costly_moves(world, self._most)
+    def moves(self, system: JobSystem, left: int) -> Iterator[Move]:
+        yield from free_moves(system)
+        if system.spent < self._budget:
+            yield from costly_moves(system, self._most)
 
-    def apply(self, world: World, move: Move) -> World:
-        return trimmed(self._applied(world, move))
+    def apply(self, system: JobSystem, move: Move) -> JobSystem:
+        return trimmed(self._applied(system, move))
 
     def notes(self) -> str:
-        return f"{self._cluster.asked:,} different questions to decide"
+        return f"{self._operators.asked:,} different questions to decide"
 
-    def tell(self, move: Move, after: World | None) -> Iterator[str]:
+    def tell(self, move: Move, after: JobSystem | None) -> Iterator[str]:
         yield "from here" if move[0] == "start" else in_words(move)
         if after is not None:
             yield from (f"    {line}" for line in _lines(after))
 
-    def _calmly(self, world: World) -> tuple[Move, World] | None:
+    def _calmly(self, system: JobSystem) -> tuple[Move, JobSystem] | None:
         """What comes next if nothing goes wrong, at last the operator's next moment."""
-        owed = next(free_moves(world), None)
-        if owed is None and world.wake is None:
+        owed = next(free_moves(system), None)
+        if owed is None and system.wake is None:
             return None
         move = owed or ("wait",)
-        return move, self.apply(world, move)._replace(spent=0)
+        return move, self.apply(system, move)._replace(spent=0)
 
-    def _applied(self, world: World, move: Move) -> World:
-        cluster = self._cluster
+    def _applied(self, system: JobSystem, move: Move) -> JobSystem:
+        operators = self._operators
         match move:
             case ("look",):
-                return cluster.operate(world)
+                return operators.operate(system)
             case ("old",):
-                return cluster.wake_old(world)
+                return operators.wake_old(system)
             case ("hear", at, what):
-                return cluster.operate(heard(world, at, what))
+                return operators.operate(heard(system, at, what))
             case ("read", at, lag):
-                number = world.history[-1 - lag]
-                pod = pod_events.with_status(world.pods[at], number, cluster.api.statuses[number], lag)
-                return with_pod(world, at, pod)
+                number = system.history[-1 - lag]
+                pod = pod_moves.with_status(system.pods[at], number, operators.register.statuses[number], lag)
+                return with_pod(system, at, pod)
             case (name, at, cost) if name in IN_PODS:
-                pod = IN_PODS[name][1](world.pods[at])
-                return with_pod(world._replace(spent=world.spent + cost), at, pod)
-        return self._costly(world._replace(spent=world.spent + 1), move)
+                pod = IN_PODS[name][1](system.pods[at])
+                return with_pod(system._replace(spent=system.spent + cost), at, pod)
+        return self._costly(system._replace(spent=system.spent + 1), move)
 
-    def _costly(self, world: World, move: Move) -> World:
+    def _costly(self, system: JobSystem, move: Move) -> JobSystem:
         match move:
             case ("wait",):
-                assert world.wake is not None
-                return self._cluster.operate(world._replace(state=later(world.state, world.wake)), waited=True)
+                assert system.wake is not None
+                return self._operators.operate(system._replace(state=later(system.state, system.wake)), waited=True)
             case ("scale", replicas):
-                world = outdated(world._replace(spec=replace(world.spec, replicas=replicas)))
+                system = outdated(system._replace(spec=replace(system.spec, replicas=replicas)))
             case ("suspend",):
-                world = outdated(world._replace(spec=replace(world.spec, suspend=not world.spec.suspend)))
+                system = outdated(system._replace(spec=replace(system.spec, suspend=not system.spec.suspend)))
             case ("new operator",):
-                world = world._replace(old=Old(world.spec, world.state))
-                for at in reversed(range(len(world.pods))):
-                    world = heard(world, at, "all")
-                world = world._replace(state=replace(world.state, clocks=Clocks(opened=NOW, formed=NOW)))
+                system = system._replace(old=Old(system.spec, system.state))
+                for at in reversed(range(len(system.pods))):
+                    system = heard(system, at, "all")
+                system = system._replace(state=replace(system.state, clocks=Clocks(opened=NOW, formed=NOW)))
             case _:
                 raise ValueError(move)
-        return self._cluster.operate(world)
+        return self._operators.operate(system)
 
 
 def in_words(move: Move) -> str:
@@ -127,16 +127,16 @@ def in_words(move: Move) -> str:
     return f"pod number {move[1]} {IN_PODS[move[0]][0]}"
 
 
-def _lines(world: World) -> Iterator[str]:
-    state = world.state
+def _lines(system: JobSystem) -> Iterator[str]:
+    state = system.state
     members = " ".join(member.id for member in state.participants)
     leaving = " ".join(member.id for member in state.leaving)
     yield (
         f"agreed: round {state.round} {state.outcome or state.phase}, members {members or 'none'}, "
         f"leaving {leaving or 'none'}, finished {sorted(state.done)}, restarts {state.restarts}"
     )
-    yield from (f"  number {at}, {_in_words(pod)}" for at, pod in enumerate(world.pods))
-    yield from (f"  told: {message}" for message in world.told)
+    yield from (f"  number {at}, {_in_words(pod)}" for at, pod in enumerate(system.pods))
+    yield from (f"  told: {message}" for message in system.told)
 
 
 def _in_words(pod: Pod) -> str:

@@ -1,4 +1,4 @@
-"""If nothing more happens from outside, does a job come to rest, and in time? Asked of every world that is visited.
+"""If nothing more happens from outside, does a job come to rest, and in time? Asked of every state that is visited.
 
 Three kinds of calm. In each, pods that are being deleted go, living sidecars beat, answer, and doubt nobody, and time
 passes only as the operator has said that it will look again. Nothing fails, nobody scales.
@@ -25,7 +25,7 @@ from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 from model.operator_key import key_of
 from model.operator_moves import with_record
-from model.operator_world import World, after_seconds, lines_of, looked
+from model.operator_system import OperatorSystem, after_seconds, lines_of, looked
 from model.search import Digest, Finding, digest, in_words
 
 FORMING, FORMED, CLOSED = RendezvousPhase
@@ -48,45 +48,45 @@ def bound(spec: Spec, state: State) -> float:
 
 
 class Liveness:
-    """Remembers the worlds that calm has led to rest, with the seconds to Formed or Closed."""
+    """Remembers the states that calm has led to rest, with the seconds to Formed or Closed."""
 
     def __init__(self) -> None:
         self._seconds: dict[Calm, dict[Digest, float]] = {calm: {} for calm in Calm}
-        self._later: dict[Digest, World] = {}  # where calm leads, be it of one kind or another
+        self._later: dict[Digest, OperatorSystem] = {}  # where calm leads, be it of one kind or another
         self.longest = dict.fromkeys(Calm, 0.0)
 
-    def check(self, world: World) -> None:
+    def check(self, system: OperatorSystem) -> None:
         """Raises Finding."""
         self._later.clear()
-        for calm in Calm if world.unseen or _waits_for_pods(world) else (Calm.WELL, Calm.SILENT):
-            seconds = self._seconds_to_rest(world, calm)
-            if seconds > bound(world.spec, world.state):
+        for calm in Calm if system.unseen or _waits_for_pods(system) else (Calm.WELL, Calm.SILENT):
+            seconds = self._seconds_to_rest(system, calm)
+            if seconds > bound(system.spec, system.state):
                 raise Finding(f"{calm.value}: it takes {seconds:g} s to form a round or end")
             self.longest[calm] = max(self.longest[calm], seconds)
 
-    def _seconds_to_rest(self, start: World, calm: Calm) -> float:
+    def _seconds_to_rest(self, start: OperatorSystem, calm: Calm) -> float:
         known = self._seconds[calm]
-        way: dict[Digest, tuple[World, float]] = {}
-        world = _calmed(start, calm)
-        key = digest(key_of(world))
+        way: dict[Digest, tuple[OperatorSystem, float]] = {}
+        system = _calmed(start, calm)
+        key = digest(key_of(system))
         try:
             while key not in known:
                 if key not in self._later:
-                    self._later[key] = _after_a_while(world)
+                    self._later[key] = _after_a_while(system)
                 following = _calmed(self._later[key], calm)
                 next_key = digest(key_of(following))
                 if next_key == key:
-                    _must_rest(world, calm)
-                    known[key] = 0.0 if _is_there(world) else -inf  # it waits for pods, for as long as it takes
+                    _must_rest(system, calm)
+                    known[key] = 0.0 if _is_there(system) else -inf  # it waits for pods, for as long as it takes
                     break
                 if next_key in way:
                     goes_in_a_circle()
-                if following.state.outcome is not world.state.outcome:
+                if following.state.outcome is not system.state.outcome:
                     _may_end(following, calm)
-                way[key] = (world, following.now - world.now)
-                world, key = following, next_key
+                way[key] = (system, following.now - system.now)
+                system, key = following, next_key
         except Exception as error:
-            lines = [line for step, _ in (*way.values(), (world, 0.0)) for line in lines_of(step)]
+            lines = [line for step, _ in (*way.values(), (system, 0.0)) for line in lines_of(step)]
             raise Finding(f"{calm.value}: {in_words(error)}", ("left alone, this follows:", *lines)) from error
         seconds = known[key]
         for key, (step, passed) in reversed(way.items()):
@@ -94,46 +94,46 @@ class Liveness:
         return seconds
 
 
-def _waits_for_pods(world: World) -> bool:
+def _waits_for_pods(system: OperatorSystem) -> bool:
     """Whether `WITHOUT_PODS` is another calm than `SILENT`."""
-    return any(not worker.deleting and worker.pod not in ENDED | {PodState.RUNNING} for worker in world.workers)
+    return any(not worker.deleting and worker.pod not in ENDED | {PodState.RUNNING} for worker in system.workers)
 
 
-def _is_there(world: World) -> bool:
-    return world.state.phase is not FORMING or world.spec.suspend
+def _is_there(system: OperatorSystem) -> bool:
+    return system.state.phase is not FORMING or system.spec.suspend
 
 
-def _after_a_while(world: World) -> World:
+def _after_a_while(system: OperatorSystem) -> OperatorSystem:
     """After what the operator has still to do, or else when it means to look again."""
-    after = world if world.idle else looked(world)
+    after = system if system.idle else looked(system)
     if not after.idle or after.wake is None:
         return after
     return looked(after_seconds(after, after.wake - after.now, "all"))
 
 
-def _calmed(world: World, calm: Calm) -> World:
+def _calmed(system: OperatorSystem, calm: Calm) -> OperatorSystem:
     """With all that the cluster and the workers owe."""
-    there = (replace(worker, doubts=(), unready=False, hung="") for worker in world.workers if not worker.deleting)
-    workers = tuple(_calm(world, worker, calm) for worker in there)
-    if workers == world.workers and not world.unseen:
-        return world
-    return world._replace(workers=workers, ids=world.ids + 1, idle=False, unseen=False)
+    there = (replace(worker, doubts=(), unready=False, hung="") for worker in system.workers if not worker.deleting)
+    workers = tuple(_calm(system, worker, calm) for worker in there)
+    if workers == system.workers and not system.unseen:
+        return system
+    return system._replace(workers=workers, ids=system.ids + 1, idle=False, unseen=False)
 
 
-def _calm(world: World, worker: Worker, calm: Calm) -> Worker:
+def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
     if worker.pod in ENDED or calm is Calm.WITHOUT_PODS:
         return worker
     if worker.pod is not PodState.RUNNING:
         worker = replace(worker, pod=PodState.RUNNING)
     if calm is Calm.SILENT:
         return worker
-    if worker.member in world.state.leaving:
+    if worker.member in system.state.leaving:
         return replace(worker, pod=PodState.SUCCEEDED)
     if worker.id is None:
-        worker = with_record(world, worker)
-    if not _owes_a_join(world.state, worker):
+        worker = with_record(system, worker)
+    if not _owes_a_join(system.state, worker):
         return worker
-    join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
+    join = Request(type=RequestType.JOIN, after=system.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
     return replace(worker, request=join)
 
 
@@ -149,15 +149,15 @@ def goes_in_a_circle() -> NoReturn:
     raise Finding("the job does not come to rest")
 
 
-def _must_rest(world: World, calm: Calm) -> None:
+def _must_rest(system: OperatorSystem, calm: Calm) -> None:
     """Raises Finding when this is no place to rest."""
-    spec, state = world.spec, world.state
+    spec, state = system.spec, system.state
     if state.phase is CLOSED and not state.ended:
-        if not any(_trains(state, worker) for worker in world.workers):
+        if not any(_trains(state, worker) for worker in system.workers):
             raise Finding("the rendezvous is closed, nobody trains any more, and the job does not end")
         return
-    roster = roster_of(spec, state, world.workers)
-    if left := left_over(roster, state, world.workers):
+    roster = roster_of(spec, state, system.workers)
+    if left := left_over(roster, state, system.workers):
         raise Finding(f"the pods {left} are of no use any more, and stay")
     if state.ended:
         return
@@ -187,10 +187,10 @@ def must_have_spares(spec: Spec, state: State, roster: Roster) -> None:
         raise Finding(f"round {state.round} is formed, and {waiting} of {spec.spares} spares wait")
 
 
-def _may_end(world: World, calm: Calm) -> None:
+def _may_end(system: OperatorSystem, calm: Calm) -> None:
     """Raises Finding when calm has led to an end that it must not lead to."""
-    if world.state.outcome is Outcome.TIMEOUT and (calm is Calm.WELL or world.spec.suspend):
-        raise Finding("the job has timed out" + ", though suspended" * world.spec.suspend)
+    if system.state.outcome is Outcome.TIMEOUT and (calm is Calm.WELL or system.spec.suspend):
+        raise Finding("the job has timed out" + ", though suspended" * system.spec.suspend)
 
 
 def _trains(state: State, worker: Worker) -> bool:

@@ -1,4 +1,4 @@
-"""When two worlds of the operator's model are the same: renamed ids, rounds and pod numbers make no difference.
+"""When two states of the operator's model are the same: renamed ids, rounds and pod numbers make no difference.
 
 - Rounds count from the last formed one: a join is for the round after it, or too old.
 - A pod's number counts from the oldest that is there or may still be made of its index.
@@ -14,7 +14,7 @@ from elasticjob.rendezvous import Clocks, Member, Request, Spec
 from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
-from model.operator_world import World
+from model.operator_system import OperatorSystem
 from model.state_key import asked_key, failures_key, matched_key, must_know, stood_key
 
 # the models' joins name no limits of their own; `detail` is for people, and no rule reads it
@@ -24,16 +24,16 @@ FORMING, FORMED, CLOSED = RendezvousPhase
 SETTLE_SECONDS = 5.0  # of a new operator
 
 
-def key_of(world: World) -> tuple[Any, ...]:
-    spec, state, clocks, now = world.spec, world.state, world.state.clocks, world.now
+def key_of(system: OperatorSystem) -> tuple[Any, ...]:
+    spec, state, clocks, now = system.spec, system.state, system.state.clocks, system.now
     last_formed, oldest = state.last_formed, dict(state.replacements)
     beats = {member.id: beat for member, beat in clocks.beats.items()}
     names: dict[str | None, int] = {None: 0}
-    present = {worker.member for worker in world.workers if is_current(state, worker)}
-    numbers = _in_order(world)
+    present = {worker.member for worker in system.workers if is_current(state, worker)}
+    numbers = _in_order(system)
     members = {member.id for member in state.participants} if state.phase is FORMED else ()
     workers = []
-    for worker in world.workers:
+    for worker in system.workers:
         index = worker.index
         first = oldest[index] = min(worker.replacement, oldest.get(index, 0))
         if worker.id not in names:
@@ -55,7 +55,7 @@ def key_of(world: World) -> tuple[Any, ...]:
             )
         )
     return (
-        (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.rank_order, spec.suspend, world.unseen),
+        (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.rank_order, spec.suspend, system.unseen),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
         (bool(state.reason), bool(state.failure), matched_key(state.matched), state.planned),
         _named(state.participants, names),
@@ -87,11 +87,11 @@ def address_of(id: str) -> str:
     return f"{id}:29402"
 
 
-def _in_order(world: World) -> dict[int | None, int]:
+def _in_order(system: OperatorSystem) -> dict[int | None, int]:
     """Of the numbers of challenges only the order matters."""
-    asked = (one.number for one in (world.state.clocks.asked or {}).values())
-    answers = (worker.answer for worker in world.workers if worker.answer is not None)
-    return {number: place for place, number in enumerate(sorted({world.state.challenge, *asked, *answers}))}
+    asked = (one.number for one in (system.state.clocks.asked or {}).values())
+    answers = (worker.answer for worker in system.workers if worker.answer is not None)
+    return {number: place for place, number in enumerate(sorted({system.state.challenge, *asked, *answers}))}
 
 
 def _asked(

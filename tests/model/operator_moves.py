@@ -12,18 +12,18 @@ from elasticjob.rendezvous import Clocks, Matched, PodState, Request, Worker
 from elasticjob.rendezvous.losses import AT_FAULT
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
 from elasticjob.terms import Cause, PolicyAction, RequestType
-from model.api import stored
 from model.operator_key import SETTLE_SECONDS, address_of
-from model.operator_world import World, after_seconds, looked
+from model.operator_system import OperatorSystem, after_seconds, looked
 from model.search import Move
+from model.statuses import stored
 
 GONE = Worker(index=-1)
-Change = Callable[[World, Worker], Worker | None]
+Change = Callable[[OperatorSystem, Worker], Worker | None]
 
 
 def asks(type: RequestType, cause: str = "", behind: int = 0) -> Change:
-    def change(world: World, worker: Worker) -> Worker | None:
-        after = world.state.last_formed - behind
+    def change(system: OperatorSystem, worker: Worker) -> Worker | None:
+        after = system.state.last_formed - behind
         if worker.id is None or after < 0:
             return None
         finishes = type is RequestType.FINISH
@@ -36,16 +36,16 @@ def asks(type: RequestType, cause: str = "", behind: int = 0) -> Change:
 
 
 def becomes(pod: PodState, *before: PodState) -> Change:
-    def change(world: World, worker: Worker) -> Worker | None:
+    def change(system: OperatorSystem, worker: Worker) -> Worker | None:
         crashed = pod is PodState.CRASH_LOOP
         return replace(worker, pod=pod, crashes=worker.crashes + crashed) if worker.pod in before else None
 
     return change
 
 
-def with_record(world: World, worker: Worker) -> Worker:
+def with_record(system: OperatorSystem, worker: Worker) -> Worker:
     """The pod runs, and a sidecar that has just started has written its record."""
-    id = f"{worker.index}.{world.ids + 1}"
+    id = f"{worker.index}.{system.ids + 1}"
     return replace(
         worker,
         pod=PodState.RUNNING,
@@ -56,31 +56,31 @@ def with_record(world: World, worker: Worker) -> Worker:
         doubts=(),
         answer=0,
         hung="",
-        topology=_place(world, worker),
+        topology=_place(system, worker),
     )
 
 
-def _place(world: World, worker: Worker) -> tuple[str, ...]:
+def _place(system: OperatorSystem, worker: Worker) -> tuple[str, ...]:
     """Its zone and its node, where ranks are laid out by them: neighbouring indices are apart, and so is each pod from
     the one that it replaces."""
-    if not world.spec.rank_order:
+    if not system.spec.rank_order:
         return ()
     zone = ("near", "far", "near", "")[(worker.index + worker.replacement) % 4]
     return (zone, f"{zone} node")
 
 
-def comes_up(world: World, worker: Worker) -> Worker | None:
+def comes_up(system: OperatorSystem, worker: Worker) -> Worker | None:
     if worker.id is not None:
         return None
-    join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.STARTED)
-    return replace(with_record(world, worker), request=join)
+    join = Request(type=RequestType.JOIN, after=system.state.last_formed, cause=Cause.STARTED)
+    return replace(with_record(system, worker), request=join)
 
 
-def starts_again(world: World, worker: Worker) -> Worker | None:
-    return with_record(world, worker) if worker.id is not None or worker.pod is not PodState.RUNNING else None
+def starts_again(system: OperatorSystem, worker: Worker) -> Worker | None:
+    return with_record(system, worker) if worker.id is not None or worker.pod is not PodState.RUNNING else None
 
 
-def is_evicted(world: World, worker: Worker) -> Worker | None:
+def is_evicted(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, pod=PodState.FAILED, disrupted=True) if worker.pod not in ENDED else None
 
 
@@ -88,7 +88,7 @@ def matches(action: PolicyAction, rule: int) -> Change:
     """What the job's policy says of who has failed."""
     found = Matched(rule, action, f"rule {rule} says {action}")
 
-    def change(world: World, worker: Worker) -> Worker | None:
+    def change(system: OperatorSystem, worker: Worker) -> Worker | None:
         stopped = worker.deleting or worker.pod in AT_FAULT or worker.asks(RequestType.LEAVE)
         fails = stopped or (worker.request is not None and worker.request.cause == Cause.WORKER_FAILED)
         return replace(worker, matched=found) if fails and worker.matched != found else None
@@ -96,22 +96,22 @@ def matches(action: PolicyAction, rule: int) -> Change:
     return change
 
 
-def is_outdated(world: World, worker: Worker) -> Worker | None:
+def is_outdated(system: OperatorSystem, worker: Worker) -> Worker | None:
     return None if worker.outdated else replace(worker, outdated=True)
 
 
-def is_draining(world: World, worker: Worker) -> Worker | None:
+def is_draining(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, draining=not worker.draining)
 
 
-def hangs(world: World, worker: Worker) -> Worker | None:
+def hangs(system: OperatorSystem, worker: Worker) -> Worker | None:
     """Until its trainer asks for something, as the operator judges each round by itself."""
     return replace(worker, hung="no step") if worker.id is not None and not worker.hung else None
 
 
-def doubts_the_next(world: World, worker: Worker) -> Worker | None:
+def doubts_the_next(system: OperatorSystem, worker: Worker) -> Worker | None:
     """Or hears of all again."""
-    there = (other.member for other in world.workers if is_current(world.state, other))
+    there = (other.member for other in system.workers if is_current(system.state, other))
     others = sorted(other for other in there if other and other != worker.member)
     if worker.id is None or not (worker.doubts or others):
         return None
@@ -119,22 +119,22 @@ def doubts_the_next(world: World, worker: Worker) -> Worker | None:
     return replace(worker, doubts=() if worker.doubts else tuple((after or others)[:1]))
 
 
-def is_unheard_of(world: World, worker: Worker) -> Worker | None:
+def is_unheard_of(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, unready=not worker.unready) if worker.id is not None else None
 
 
-def answers(world: World, worker: Worker) -> Worker | None:
+def answers(system: OperatorSystem, worker: Worker) -> Worker | None:
     """Whether it was asked or not."""
-    if worker.id is None or worker.answer == world.state.challenge:
+    if worker.id is None or worker.answer == system.state.challenge:
         return None
-    return replace(worker, answer=world.state.challenge)
+    return replace(worker, answer=system.state.challenge)
 
 
-def is_deleted(world: World, worker: Worker) -> Worker | None:
+def is_deleted(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, deleting=True)
 
 
-def is_gone(world: World, worker: Worker) -> Worker | None:
+def is_gone(system: OperatorSystem, worker: Worker) -> Worker | None:
     return GONE
 
 
@@ -176,60 +176,60 @@ TIMES = ((10.0, "all"), (10.0, "none"), (20.0, "all"), (60.0, "all"))
 SILENT, HEARTBEAT = 20.0, 5.0
 
 
-def moves_of(world: World, left: int) -> Iterator[Move]:
+def moves_of(system: OperatorSystem, left: int) -> Iterator[Move]:
     """Each as the operator sees it at once and, if at least two more follow, together with the next."""
-    spec, state = world.spec, world.state
+    spec, state = system.spec, system.state
     yield ("look",)
     yield ("restart",)
     yield from (("time", seconds, whose) for seconds, whose in TIMES)
-    yield from (("time", SILENT, w.index) for w in world.workers if w.heartbeat is not None and is_current(state, w))
-    for seen in (True, False) if left > 1 and not world.unseen else (True,):
+    yield from (("time", SILENT, w.index) for w in system.workers if w.heartbeat is not None and is_current(state, w))
+    for seen in (True, False) if left > 1 and not system.unseen else (True,):
         yield from (
             ("scale", size, seen) for size in spec.sizes or range(spec.min_replicas, 4) if size != spec.replicas
         )
         yield ("suspend", seen)
-        yield from (("unknown", index, seen) for index in _without_unknown(world))
-        for worker in world.workers:
+        yield from (("unknown", index, seen) for index in _without_unknown(system))
+        for worker in system.workers:
             out = worker.deleting or worker.pod in ENDED or state.ended or not is_current(state, worker)
             for name in LEFT if out else ALIVE:
-                if ALIVE[name][1](world, worker) is not None:
+                if ALIVE[name][1](system, worker) is not None:
                     yield (name, worker.index, worker.replacement, seen)
 
 
-def _without_unknown(world: World) -> set[int]:
+def _without_unknown(system: OperatorSystem) -> set[int]:
     """The first worker with a pod whose next pod nobody has made under the operator's hands."""
-    there = {worker.index for worker in world.workers if is_current(world.state, worker)}
-    return {min(there)} if there and not any(is_unknown(world.state, worker) for worker in world.workers) else set()
+    there = {worker.index for worker in system.workers if is_current(system.state, worker)}
+    return {min(there)} if there and not any(is_unknown(system.state, worker) for worker in system.workers) else set()
 
 
-def changed(world: World, move: Move) -> World:
+def changed(system: OperatorSystem, move: Move) -> OperatorSystem:
     """After `move`, before the operator looks."""
-    world = world._replace(unseen=move[-1] is False, idle=False)
+    system = system._replace(unseen=move[-1] is False, idle=False)
     match move:
         case ("look",):
-            return world
+            return system
         case ("restart",):
-            fresh = Clocks(opened=world.now, formed=world.now, settled=world.now + SETTLE_SECONDS)
-            return world._replace(state=state_of(stored(world.state), fresh))
+            fresh = Clocks(opened=system.now, formed=system.now, settled=system.now + SETTLE_SECONDS)
+            return system._replace(state=state_of(stored(system.state), fresh))
         case ("time", seconds, "none"):
-            return after_seconds(world, seconds, "none")
+            return after_seconds(system, seconds, "none")
         case ("time", seconds, whose):
             for _ in range(int(seconds / HEARTBEAT) - 1):
-                world = looked(after_seconds(world, HEARTBEAT, whose))
-            return after_seconds(world, HEARTBEAT, whose)
+                system = looked(after_seconds(system, HEARTBEAT, whose))
+            return after_seconds(system, HEARTBEAT, whose)
         case ("scale", replicas, _):
-            return world._replace(spec=replace(world.spec, replicas=replicas))
+            return system._replace(spec=replace(system.spec, replicas=replicas))
         case ("unknown", index, _):
-            number = world.state.replacements.get(index, 0) + 1
-            made = comes_up(world, Worker(index=index, replacement=number))
+            number = system.state.replacements.get(index, 0) + 1
+            made = comes_up(system, Worker(index=index, replacement=number))
             assert made is not None
-            workers = sorted((*world.workers, made), key=lambda worker: worker.pod_key)
-            return world._replace(workers=tuple(workers), ids=world.ids + 1)
+            workers = sorted((*system.workers, made), key=lambda worker: worker.pod_key)
+            return system._replace(workers=tuple(workers), ids=system.ids + 1)
         case ("suspend", _):
-            return world._replace(spec=replace(world.spec, suspend=not world.spec.suspend))
+            return system._replace(spec=replace(system.spec, suspend=not system.spec.suspend))
     name, index, number, _ = move
-    at = next(at for at, worker in enumerate(world.workers) if (worker.index, worker.replacement) == (index, number))
-    worker = ALIVE[name][1](world, world.workers[at])
+    at = next(at for at, worker in enumerate(system.workers) if (worker.index, worker.replacement) == (index, number))
+    worker = ALIVE[name][1](system, system.workers[at])
     assert worker is not None
     became = () if worker is GONE else (worker,)
-    return world._replace(workers=(*world.workers[:at], *became, *world.workers[at + 1 :]), ids=world.ids + 1)
+    return system._replace(workers=(*system.workers[:at], *became, *system.workers[at + 1 :]), ids=system.ids + 1)

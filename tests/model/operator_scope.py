@@ -8,7 +8,7 @@ from model.landmarks import LANDMARKS
 from model.liveness import Liveness
 from model.operator_key import key_of
 from model.operator_moves import ALIVE, changed, moves_of
-from model.operator_world import World, lines_of, looked
+from model.operator_system import OperatorSystem, lines_of, looked
 from model.search import Digest, Finding, Move, digest
 
 
@@ -20,14 +20,14 @@ class OperatorScope:
         self._tried: set[Digest] = set()
         self._liveness = Liveness()
 
-    def starts(self) -> Iterable[World]:
+    def starts(self) -> Iterable[OperatorSystem]:
         return map(_reached, self._landmarks)
 
-    def moves(self, world: World, left: int) -> Iterator[Move]:
-        return moves_of(world, left)
+    def moves(self, system: OperatorSystem, left: int) -> Iterator[Move]:
+        return moves_of(system, left)
 
-    def apply(self, world: World, move: Move) -> World | None:
-        before = changed(world, move)
+    def apply(self, system: OperatorSystem, move: Move) -> OperatorSystem | None:
+        before = changed(system, move)
         if before.unseen:
             return before
         asked = digest(key_of(before))
@@ -35,25 +35,25 @@ class OperatorScope:
             return None
         self._tried.add(asked)
         after = looked(before)
-        asleep = world.wake is None or before.now < world.wake
-        if world.idle and asleep and move == ("time", 10.0, "none") and not after.idle:
+        asleep = system.wake is None or before.now < system.wake
+        if system.idle and asleep and move == ("time", 10.0, "none") and not after.idle:
             raise Finding("nothing happened but time, and the operator had not meant to look so soon")
         return after
 
     def forget(self) -> None:
         self._tried.clear()
 
-    def key(self, world: World) -> tuple[Any, ...]:
-        return key_of(world)
+    def key(self, system: OperatorSystem) -> tuple[Any, ...]:
+        return key_of(system)
 
-    def check(self, world: World) -> None:
-        self._liveness.check(world)
+    def check(self, system: OperatorSystem) -> None:
+        self._liveness.check(system)
 
     def notes(self) -> str:
         longest = ", ".join(f"{seconds:g} s if {calm.value}" for calm, seconds in self._liveness.longest.items())
         return f"longest way to a formed round or the end: {longest}"
 
-    def tell(self, move: Move, after: World | None) -> Iterator[str]:
+    def tell(self, move: Move, after: OperatorSystem | None) -> Iterator[str]:
         if move[0] == "start":
             name = self._landmarks[move[1]]
             yield f"{name}: a job of {LANDMARKS[name][0].replicas}, at least {LANDMARKS[name][0].min_replicas}"
@@ -84,9 +84,9 @@ def in_words(move: Move) -> str:
     return text + ("" if seen else " (the operator does not see it yet)")
 
 
-def _reached(landmark: str) -> World:
+def _reached(landmark: str) -> OperatorSystem:
     spec, script = LANDMARKS[landmark]
-    world = looked(World(spec, State(clocks=Clocks(opened=0.0, formed=0.0))))
+    system = looked(OperatorSystem(spec, State(clocks=Clocks(opened=0.0, formed=0.0))))
     for move in script:
-        world = looked(changed(world, move))
-    return world
+        system = looked(changed(system, move))
+    return system

@@ -1,7 +1,7 @@
 """Breadth-first search through everything that can happen in a model, and the shortest way to what it finds.
 
-A model (`Scope`) has worlds and moves between them. Worlds with the same key are the same; only a digest of 128 bits is
-kept of each, with the move that first led to it, so that the way to a world can be walked again and told.
+A model (`Scope`) has states and moves between them. States with the same key are the same; only a digest of 128 bits is
+kept of each, with the move that first led to it, so that the way to a state can be walked again and told.
 """
 
 import marshal
@@ -11,44 +11,44 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Generic, Protocol, TypeVar
 
-World = TypeVar("World")
+SystemState = TypeVar("SystemState")
 Move = tuple[Any, ...]
 Digest = bytes
 
 
 class Finding(Exception):
-    """A check has failed: the model, or the code that it runs, is wrong. `then` tells what a check of a world did."""
+    """A check has failed: the model, or the code that it runs, is wrong. `then` tells what a check of a state did."""
 
     def __init__(self, sentence: str, then: tuple[str, ...] = ()) -> None:
         super().__init__(sentence)
         self.then = then
 
 
-class Scope(Protocol[World]):
+class Scope(Protocol[SystemState]):
     """What a model has to tell. `apply` and `check` raise `Finding`, or whatever the code that they run raises."""
 
-    def starts(self) -> Iterable[World]:
-        """The worlds to begin with."""
+    def starts(self) -> Iterable[SystemState]:
+        """The states to begin with."""
 
-    def moves(self, world: World, left: int) -> Iterator[Move]:
+    def moves(self, system: SystemState, left: int) -> Iterator[Move]:
         """What can happen next, when the search goes on for `left` more moves after it."""
 
-    def apply(self, world: World, move: Move) -> World | None:
-        """The world after `move`; None when that has been asked in a world just like this one."""
+    def apply(self, system: SystemState, move: Move) -> SystemState | None:
+        """The state after `move`; None when that has been asked in a state just like this one."""
 
     def forget(self) -> None:
         """From now on answer `apply` as if nothing had been asked before."""
 
-    def key(self, world: World) -> tuple[Any, ...]:
-        """All that matters of a world, in plain values."""
+    def key(self, system: SystemState) -> tuple[Any, ...]:
+        """All that matters of a state, in plain values."""
 
-    def check(self, world: World) -> None:
-        """What has to hold in every world, once for each."""
+    def check(self, system: SystemState) -> None:
+        """What has to hold in every state, once for each."""
 
     def notes(self) -> str:
         """What else a search has found out, in a few words."""
 
-    def tell(self, move: Move, after: World | None) -> Iterator[str]:
+    def tell(self, move: Move, after: SystemState | None) -> Iterator[str]:
         """`move` and what came of it, for people; ("start", number) is the first. None: the check failed in it."""
 
 
@@ -71,19 +71,19 @@ class Count:
     seconds: float = 0.0
 
 
-class Search(Generic[World]):
-    def __init__(self, scope: Scope[World]) -> None:
+class Search(Generic[SystemState]):
+    def __init__(self, scope: Scope[SystemState]) -> None:
         self._scope = scope
         self._ways: dict[Digest, tuple[Digest | None, Move]] = {}
         self.count = Count()
 
     def run(self, depth: int) -> Count:
-        """Visit all worlds up to `depth` moves away from the first ones. Raises Found."""
+        """Visit all states up to `depth` moves away from the first ones. Raises Found."""
         began = time.perf_counter()
-        frontier: list[tuple[Digest, World]] = []
-        for number, world in enumerate(self._scope.starts()):
-            if (here := self._visit(world, None, (number,))) is not None:
-                frontier.append((here, world))
+        frontier: list[tuple[Digest, SystemState]] = []
+        for number, system in enumerate(self._scope.starts()):
+            if (here := self._visit(system, None, (number,))) is not None:
+                frontier.append((here, system))
         for level in range(1, depth + 1):
             frontier = self._level(frontier, left=depth - level)
             self.count.depth = level
@@ -93,13 +93,13 @@ class Search(Generic[World]):
         self.count.seconds = time.perf_counter() - began
         return self.count
 
-    def _level(self, frontier: list[tuple[Digest, World]], left: int) -> list[tuple[Digest, World]]:
+    def _level(self, frontier: list[tuple[Digest, SystemState]], left: int) -> list[tuple[Digest, SystemState]]:
         following = []
-        for here, world in frontier:
-            for move in self._scope.moves(world, left):
+        for here, system in frontier:
+            for move in self._scope.moves(system, left):
                 self.count.transitions += 1
                 try:
-                    after = self._scope.apply(world, move)
+                    after = self._scope.apply(system, move)
                 except Exception as error:
                     raise self._found(error, here, move) from error
                 if after is None:
@@ -109,15 +109,15 @@ class Search(Generic[World]):
                     following.append((there, after))
         return following
 
-    def _visit(self, world: World, origin: Digest | None, move: Move) -> Digest | None:
-        """The digest of a world that is new; None for one that is known."""
-        here = digest(self._scope.key(world))
+    def _visit(self, system: SystemState, origin: Digest | None, move: Move) -> Digest | None:
+        """The digest of a state that is new; None for one that is known."""
+        here = digest(self._scope.key(system))
         if here in self._ways:
             return None
         self._ways[here] = (origin, move)
         self.count.states += 1
         try:
-            self._scope.check(world)
+            self._scope.check(system)
         except Exception as error:
             raise self._found(error, here) from error
         return here
@@ -134,15 +134,15 @@ class Search(Generic[World]):
 
     def _walk(self, start: int, way: list[Move]) -> Iterator[str]:
         self._scope.forget()
-        world: World | None = list(self._scope.starts())[start]
-        yield from self._scope.tell(("start", start), world)
+        system: SystemState | None = list(self._scope.starts())[start]
+        yield from self._scope.tell(("start", start), system)
         for move in way:
-            assert world is not None
+            assert system is not None
             try:
-                world = self._scope.apply(world, move)
+                system = self._scope.apply(system, move)
             except Exception:
-                world = None  # this is the move that it is about
-            yield from self._scope.tell(move, world)
+                system = None  # this is the move that it is about
+            yield from self._scope.tell(move, system)
 
 
 def in_words(error: Exception) -> str:

@@ -12,7 +12,7 @@ from elasticjob.terms import RendezvousPhase
 
 
 def must_know(kind: Any, names: str) -> None:
-    """A field that a key leaves out by mistake would hide worlds: each is listed where keys are made, but for those
+    """A field that a key leaves out by mistake would hide states: each is listed where keys are made, but for those
     that follow from others."""
     found = set(getattr(kind, "_fields", ())) or {field.name for field in fields(kind) if field.init}
     known = set(names.split())

@@ -1,18 +1,19 @@
 """A Kubernetes API server in memory: what the clients of this project ask of it, with the answers of the real one.
 
-Every request sees a copy, as JSON. Nothing here waits: time is the network's, and an answer says how long it takes.
+The one of all tests that have no real one: the simulation reaches it through its networks, tests of one part through
+`support.recording_server`. Every request sees a copy, as JSON. Nothing here waits: time is the network's, and an answer
+says how long it takes. It runs in any event loop.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 from typing import Any
-from urllib.parse import parse_qsl
 
+from elasticjob.api import GROUP, VERSION
+from simulation.calls import Call, Reply, taken_apart
 from simulation.clocks import Clock
-from simulation.loop import VirtualLoop
 from simulation.store import Change, Object, Store, Stored, matcher
 from simulation.validity import Admission, Refusal, check_change, check_new
 from simulation.watches import Watch
@@ -21,54 +22,25 @@ WITH_STATUS = frozenset({"elasticjobs", "elasticworkers", "pods"})
 GENERATED = frozenset({"elasticjobs", "elasticworkers", "pods"})
 KINDS = {"elasticjobs": "ElasticJob", "elasticworkers": "ElasticWorker", "pods": "Pod"}
 GRACE_SECONDS = 30
-
-
-@dataclass(slots=True)
-class Reply:
-    """An answer; `after` as many seconds of the server's."""
-
-    status: int
-    body: bytes = b""
-    after: float = 0.0
-    watch: Watch | None = None
-
-    @classmethod
-    def failure(cls, status: int, message: str, reason: str = "", after: float = 0.0) -> "Reply":
-        said = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-        return cls(status, json.dumps({**said, "reason": reason, "code": status}).encode(), after)
-
-
-@dataclass(slots=True)
-class Call:
-    """A request, taken apart."""
-
-    method: str
-    plural: str
-    namespace: str | None
-    name: str
-    sub: str
-    query: dict[str, str]
-    body: Any
-    patch: bool
-    client: str
-    sent_at: float
+CUSTOM = f"{GROUP}/{VERSION}"
 
 
 class ApiServer:
     """`lag`: how long watches may be behind, in seconds, now."""
 
-    def __init__(self, loop: VirtualLoop, dice: Random, clock: Clock) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, dice: Random, clock: Clock) -> None:
         self.loop, self.dice, self.clock = loop, dice, clock
         self.store = Store()
         self.store.observers.append(self._tell_watches)
         self.admission = Admission()
+        self.reviews: dict[str, Callable[[Object], Object]] = {}  # kinds that are answered and not stored, by plural
         self.down = False
-        self.served = True  # our CRDs
+        self.served = {"pods": "v1", "namespaces": "v1", "nodes": "v1", "elasticjobs": CUSTOM, "elasticworkers": CUSTOM}
         self.lag = 0.0
         self.requests = 0
         self.answered: dict[int, int] = {}
         self.on_call: list[Callable[[Call], None]] = []
-        self._watches: dict[Watch, None] = {}
+        self.watches: dict[Watch, None] = {}
         self._pages: dict[str, tuple[int, list[Stored]]] = {}
 
     # --- over HTTP
@@ -79,28 +51,17 @@ class ApiServer:
         """One request of `client`."""
         self.requests += 1
         try:
-            reply = self._answer(self._taken_apart(client, method, path, body, headers, sent_at))
+            reply = self._answer(taken_apart(client, method, path, body, headers, sent_at))
         except Refusal as refusal:
             reply = Reply.failure(refusal.status, refusal.message, refusal.reason, refusal.after)
         self.answered[reply.status] = self.answered.get(reply.status, 0) + 1
         return reply
 
-    def _taken_apart(
-        self, client: str, method: str, path: str, body: bytes | None, headers: dict[str, str], sent_at: float
-    ) -> Call:
-        path, _, query = path.partition("?")
-        namespace, plural, name, sub = _parts(path)
-        patch = "merge-patch" in headers.get("Content-Type", "")
-        asked = dict(parse_qsl(query)) if query else {}
-        given = json.loads(body) if body else None
-        return Call(method, plural, namespace, name, sub, asked, given, patch, client, sent_at)
-
     def _answer(self, call: Call) -> Reply:
         for observer in self.on_call:
             observer(call)
         if call.plural == "":
-            served = ["elasticjobs", "elasticworkers"] if self.served else []
-            return Reply(200, json.dumps({"resources": [{"name": name} for name in served]}).encode())
+            return self._discovery(call.path)
         if call.plural == "events" and call.method == "POST":
             return Reply(201, json.dumps(call.body).encode())
         match call.method, bool(call.name):
@@ -117,6 +78,20 @@ class ApiServer:
             case "DELETE", True:
                 return self._delete(call)
         raise Refusal(405, "MethodNotAllowed", f"{call.method} is not supported")
+
+    def _discovery(self, path: str) -> Reply:
+        """The API groups, or what one of them holds: a group without a kind is none."""
+        _, _, group = path.strip("/").partition("/")
+        if not group:
+            served = {"groupVersion": CUSTOM, "version": VERSION}
+            groups = [{"name": GROUP, "versions": [served], "preferredVersion": served}]
+            return Reply(200, json.dumps({"versions": ["v1"], "groups": groups}).encode())
+        found = [name for name, its_group in self.served.items() if its_group == group]
+        if not found:
+            raise Refusal(404, "NotFound", "404 page not found")
+        verbs = {"namespaced": True, "verbs": ["get", "list", "watch"]}
+        kinds = [{"name": name, "singularName": name[:-1], "kind": KINDS.get(name, name), **verbs} for name in found]
+        return Reply(200, json.dumps({"resources": kinds}).encode())
 
     def _found(self, call: Call) -> Stored:
         found = self.store.find(call.plural, (call.namespace or "", call.name))
@@ -158,15 +133,17 @@ class ApiServer:
             float(call.query.get("timeoutSeconds", 1800)),
             call.query.get("allowWatchBookmarks") == "true",
             lambda: self.lag * self.dice.random(),
-            lambda watch: self._watches.pop(watch, None),
+            lambda watch: self.watches.pop(watch, None),
         )
-        self._watches[watch] = None
+        self.watches[watch] = None
         if int(call.query.get("resourceVersion") or self.store.version) < self.store.compacted:
             self.answered[410] = self.answered.get(410, 0) + 1  # in the stream, not as the answer's status
         return Reply(200, b"", watch=watch)
 
     def _create(self, call: Call) -> Reply:
         body = call.body
+        if review := self.reviews.get(call.plural):
+            return Reply(201, json.dumps({**body, "status": review(body["spec"])}).encode())
         meta = body["metadata"]
         meta["namespace"] = call.namespace
         check_new(call.plural, body)
@@ -309,25 +286,13 @@ class ApiServer:
     # --- watches
 
     def _tell_watches(self, change: Change) -> None:
-        for watch in list(self._watches):
+        for watch in list(self.watches):
             watch.tell(change)
 
     def break_watches(self) -> None:
         """As an API server does that stops: all end."""
-        for watch in list(self._watches):
+        for watch in list(self.watches):
             watch.finish("broken")
-
-
-@lru_cache(maxsize=4096)
-def _parts(path: str) -> tuple[str | None, str, str, str]:
-    """Namespace, plural, name and subresource."""
-    parts = path.strip("/").split("/")
-    rest = parts[2:] if parts[0] == "api" else parts[3:]
-    namespace = None
-    if rest[:1] == ["namespaces"] and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    plural, name, sub = [*rest, "", "", ""][:3]
-    return namespace, plural, name, sub
 
 
 def _merged_meta(old: Object, new: Object) -> Object:

@@ -1,5 +1,6 @@
 """Puts the simulation's clock and dice in the place of those that product code takes from the standard library."""
 
+import asyncio
 import datetime as real_datetime
 import random
 import secrets
@@ -12,7 +13,7 @@ from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from simulation.loop import PROCESS, START_SECONDS, VirtualLoop
+from simulation.loop import PROCESS, START_SECONDS
 
 PARTS = ("elasticjob", "elasticjob_operator", "elasticjob_sidecar", "elasticjob_torch")
 EPOCH = real_datetime.datetime(2026, 1, 1, tzinfo=real_datetime.UTC).timestamp() - START_SECONDS
@@ -22,7 +23,7 @@ LONGEST_TURN_SECONDS = 0.01  # of the processor, for one piece of work
 class Clock:
     """`time`, `datetime`, `random`, `secrets` and `uuid` as product code uses them, in virtual time."""
 
-    def __init__(self, loop: VirtualLoop, dice: random.Random) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, dice: random.Random) -> None:
         self._loop, self._dice = loop, dice
         self._used = 0.0
         clock = self

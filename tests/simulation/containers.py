@@ -1,20 +1,23 @@
-"""A container of a pod: its process, how it ends, and how often it is started again.
+"""A container of a pod in virtual time: its process, and how it ends.
 
 The programs that run in a worker's pod are given by `Programs`; to them a pod is a `Sandbox`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from simulation.loop import NOBODY, Process, VirtualLoop
 from simulation.network import Network
 from simulation.store import Object
+from support import kubelet
+from support.kubelet import KILLED
+from support.pod_life import environment
 
-KILLED = 137
-FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 10.0, 300.0
+if TYPE_CHECKING:
+    from simulation.pods import PodRun
 
 
 @dataclass
@@ -59,21 +62,10 @@ class Sandbox:
     say: Callable[[str, str], None] = lambda what, detail: None  # one line of the history
 
     def env(self, container: str) -> dict[str, str]:
-        """Its variables, those of the downward API among them."""
-        known = {
-            "metadata.namespace": self.namespace,
-            "metadata.name": self.name,
-            "metadata.uid": self.uid,
-            "status.podIP": self.ip,
-            "spec.nodeName": self.node,
-        }
         both = [*self.spec.get("initContainers", ()), *self.spec["containers"]]
         found = next(one for one in both if one["name"] == container)
-        values = {}
-        for one in found.get("env", ()):
-            path = one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
-            values[one["name"]] = known[path] if path else one.get("value", "")
-        return values
+        meta = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
+        return environment(found, {"metadata": meta}, self.ip, self.node)
 
 
 class Program(Protocol):
@@ -113,67 +105,51 @@ class Sleeper:
 
 
 class Container:
-    """One container, over all its starts. `on_change` is called when its status changes."""
+    """The process of one container, over all its starts, as `support.kubelet` has them begin and end."""
 
-    def __init__(
-        self,
-        loop: VirtualLoop,
-        dice: Random,
-        name: str,
-        label: str,
-        make: Callable[[], Program],
-        skew: float,
-        on_change: Callable[[], None],
-        on_crash: Callable[[str, BaseException], None],
-        power: Callable[[], Awaitable[object]],
-    ) -> None:
-        self.name, self.process, self.restarts = name, Process(loop, f"{label}/{name}", skew=skew), 0
-        self.state: Object = {"waiting": {"reason": "PodInitializing"}}
-        self.last: Object = {}
-        self._loop, self._dice, self._label, self._make, self._skew = loop, dice, label, make, skew
-        self._on_change, self._on_crash, self._power = on_change, on_crash, power
+    def __init__(self, run: "PodRun", name: str, make: Callable[[], Program]) -> None:
+        self.name, self.process = name, Process(run.nodes.loop, f"{run.place[1]}/{name}", skew=run.node.skew)
+        self._run_of, self._make = run, make
         self._program: Program | None = None
-        self._ended: asyncio.Future[int] = loop.create_future()
+        self._ended: asyncio.Future[int] = run.nodes.loop.create_future()
         self._stopping = False
 
     @property
-    def running(self) -> bool:
-        return "running" in self.state
+    def _told(self) -> kubelet.Container:
+        return self._run_of.pod.containers[self.name]
 
-    async def keep(self, restarts: Callable[[int], bool]) -> int:
-        """Starts it, and again for as long as `restarts` says so of its exit code; returns the last one."""
-        backoff = 0.0
+    @property
+    def running(self) -> bool:
+        return self._told.runs
+
+    async def keep(self) -> int:
+        """Starts it, and again for as long as the kubelet does; returns the last exit code."""
+        run, dice = self._run_of, self._run_of.nodes.dice
         while True:
-            await self._power()
+            await run.power.wait()
             if self._stopping:  # by a kubelet that came back before it
                 return KILLED
             code = await self._once()
-            ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
-            if code == KILLED and self._dice.random() < 0.3:
-                ended["reason"] = "OOMKilled"
-            self.state, self.last = {"terminated": ended}, {}
-            self._on_change()
-            if self._stopping or not restarts(code):
+            killed_for_memory = code == KILLED and dice.random() < 0.3
+            run.note(kubelet.ended, self.name, run.now, code, "OOMKilled" if killed_for_memory else "")
+            wait = kubelet.next_start(run.pod, self.name)
+            if self._stopping or wait is None:
                 return code
-            await asyncio.sleep(self._dice.uniform(0.3, 1.5))
-            if backoff:
-                self.state, self.last = {"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": ended}
-                self._on_change()
-                await asyncio.sleep(backoff * self._dice.uniform(0.9, 1.1))
+            await asyncio.sleep(dice.uniform(0.3, 1.5))
+            if wait:
+                run.note(kubelet.backs_off, self.name)
+                await asyncio.sleep(wait * dice.uniform(0.9, 1.1))
             if self._stopping:
-                self.state, self.last = {"terminated": ended}, {}
+                run.pod = kubelet.gives_up(run.pod, self.name)  # told with what comes next
                 return code
-            self.last = {"terminated": ended}
-            self.restarts += 1
-            backoff = min(max(FIRST_BACKOFF_SECONDS, 2 * backoff), LONGEST_BACKOFF_SECONDS)
 
     async def _once(self) -> int:
-        self.process = Process(self._loop, f"{self._label}/{self.name}.{self.restarts}", skew=self._skew)
-        self._ended = self._loop.create_future()
+        run, starts = self._run_of, self._told.starts
+        self.process = Process(run.nodes.loop, f"{run.place[1]}/{self.name}.{starts}", skew=run.node.skew)
+        self._ended = run.nodes.loop.create_future()
         work = self.process.start(self._run())
         work.add_done_callback(self._on_end, context=NOBODY)
-        self.state = {"running": {}}
-        self._on_change()
+        run.note(kubelet.started, self.name, run.now)
         return await self._ended
 
     async def _run(self) -> int:
@@ -185,7 +161,7 @@ class Container:
             return
         error = None if work.cancelled() else work.exception()
         if error is not None:
-            self._on_crash(self.process.name, error)
+            self._run_of.nodes.on_crash(self.process.name, error)
         code = 1 if error is not None or work.cancelled() else work.result()
         self._over(code)
 
@@ -205,8 +181,3 @@ class Container:
         self._stopping = self._stopping or for_good
         if self.running:
             self._over(KILLED)
-
-    def status(self) -> Object:
-        found: Object = {"name": self.name, "restartCount": self.restarts, "state": self.state}
-        found["started"] = found["ready"] = self.running
-        return found | ({"lastState": self.last} if self.last else {})

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from elasticjob_operator.objects.pods import SIDECAR
-from simulation.kubelets import Node
 from simulation.network import Weather
+from simulation.nodes import Node
 from simulation.operators import Operator
 from simulation.pods import PodRun
 from simulation.world import World
@@ -91,18 +91,18 @@ async def operator_cut_off(world: World) -> None:
 async def node_dies(world: World) -> None:
     if node := _node(world):
         world.say(node.name, "dies")
-        world.cluster.kill_node(node)
+        world.nodes.kill_node(node)
         await asyncio.sleep(world.dice.choice((3.0, 20.0, 100.0)))
-        world.cluster.revive_node(node)
+        world.nodes.revive_node(node)
         world.say(node.name, "is back")
 
 
 async def node_cut_off(world: World) -> None:
     if node := _node(world):
         world.say(node.name, "is cut off")
-        world.cluster.cut_node(node)
+        world.nodes.cut_node(node)
         await asyncio.sleep(world.dice.choice((3.0, 12.0, 25.0, 90.0)))
-        world.cluster.heal_node(node)
+        world.nodes.heal_node(node)
         world.say(node.name, "is connected again")
 
 
@@ -146,17 +146,17 @@ async def container_frozen(world: World) -> None:
 
 async def cluster_slow(world: World) -> None:
     """Whatever kubelets and the scheduler do takes longer."""
-    world.cluster.slowness = world.dice.choice((3.0, 10.0, 30.0))
-    world.say("cluster", "is slow", str(world.cluster.slowness))
+    world.nodes.slowness = world.dice.choice((3.0, 10.0, 30.0))
+    world.say("cluster", "is slow", str(world.nodes.slowness))
     await asyncio.sleep(world.dice.uniform(5, 30))
-    world.cluster.slowness = 1.0
+    world.nodes.slowness = 1.0
 
 
 async def no_scheduler(world: World) -> None:
-    world.cluster.scheduling = False
+    world.nodes.scheduling = False
     world.say("scheduler", "is away")
     await asyncio.sleep(world.dice.uniform(3, 30))
-    world.cluster.scheduling = True
+    world.nodes.scheduling = True
 
 
 async def garbage_waits(world: World) -> None:
@@ -196,12 +196,12 @@ def _operator(world: World) -> Operator | None:
 
 
 def _node(world: World) -> Node | None:
-    whole = [node for node in world.cluster.nodes if node.alive and not node.cut]
+    whole = [node for node in world.nodes.all if node.alive and not node.cut]
     return world.dice.choice(whole) if whole else None
 
 
 def _run(world: World) -> PodRun | None:
-    runs = [run for node in world.cluster.nodes for run in node.pods.values() if run.containers and not run.stopping]
+    runs = [run for node in world.nodes.all for run in node.pods.values() if run.containers and not run.stopping]
     return world.dice.choice(runs) if runs else None
 
 
@@ -209,19 +209,19 @@ def all_is_well(world: World) -> Any:
     """No fault goes on, and there is room for everybody."""
     clear(world.weather)
     world.server.down, world.server.lag = False, 0.0
-    world.cluster.slowness, world.cluster.scheduling, world.garbage.slowest = 1.0, True, 2.0
+    world.nodes.slowness, world.nodes.scheduling, world.garbage.slowest = 1.0, True, 2.0
     admission = world.server.admission
     admission.quota, admission.denies, admission.hangs = None, False, False
     for operator in world.operators:
         operator.process.thaw()
         operator.network.heal()
-    for node in world.cluster.nodes:
-        world.cluster.cordon(node, cordoned=False)
+    for node in world.nodes.all:
+        world.nodes.cordon(node, cordoned=False)
         node.capacity += 20
         if node.cut:
-            world.cluster.heal_node(node)
+            world.nodes.heal_node(node)
         if not node.alive:
-            world.cluster.revive_node(node)
+            world.nodes.revive_node(node)
         for run in node.pods.values():
             run.sandbox.network.heal()
             for container in run.containers.values():

@@ -18,7 +18,7 @@ from elasticjob.rendezvous.history import history_violations
 from elasticjob_operator import reconciler
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import access_name
-from simulation.api_server import Call
+from simulation.calls import Call
 from simulation.operators import Operator
 from simulation.store import Change, Object
 from simulation.world import World

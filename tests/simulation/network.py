@@ -7,7 +7,7 @@ that is above it is the real code.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
@@ -15,8 +15,9 @@ from typing import Any, Self
 
 import aiohttp
 
-from simulation.api_server import ApiServer, Reply
-from simulation.loop import PROCESS, VirtualLoop
+from simulation.api_server import ApiServer
+from simulation.calls import Reply
+from simulation.loop import NOBODY, PROCESS
 from simulation.watches import Watch
 
 REFUSED = 111
@@ -34,12 +35,15 @@ class Weather:
     silent_watch: float = 0.0  # a watch that stands open and says nothing more, for each event
     broken_watch: float = 0.0  # a watch that breaks off, for each event
     slowest: float = 0.05  # seconds of one way
+    quickest: float = 0.0005
 
 
 class Network:
     """One client's way to the API server."""
 
-    def __init__(self, loop: VirtualLoop, server: ApiServer, client: str, dice: Random, weather: Weather) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, server: ApiServer, client: str, dice: Random, weather: Weather
+    ) -> None:
         self.loop, self.server, self.client, self.dice, self.weather = loop, server, client, dice, weather
         self.cut = False
         self.parted: set[str] = set()  # hosts that it alone does not reach, nor they it
@@ -91,9 +95,13 @@ class Network:
 
     def _way(self) -> float:
         # mostly quick, at times slow
-        return self.weather.slowest * self.dice.random() ** 3 + 0.0005
+        return self.weather.slowest * self.dice.random() ** 3 + self.weather.quickest
 
     way = _way
+
+    def later(self, delay: float, what: Callable[..., object], *args: Any) -> None:
+        """Whatever becomes of the process that asks for it."""
+        self.loop.call_later(delay, what, *args, context=NOBODY)
 
     def opened(self, stream: "Stream") -> None:
         self._streams[stream] = None
@@ -124,12 +132,12 @@ class Exchange:
         if network.cut or network.happens("request lost", weather.lost):
             return
         if network.happens("connection reset", weather.reset / 2):
-            network.loop.call_outside(network.way(), self._fail)
+            network.later(network.way(), self._fail)
             return
         way = network.way()
         if network.happens("request late", weather.late):
             way += network.dice.uniform(1, 20)
-        network.loop.call_outside(way, self._arrive)
+        network.later(way, self._arrive)
 
     def _arrive(self) -> None:
         network, weather = self.network, self.network.weather
@@ -154,7 +162,7 @@ class Exchange:
                 reply.watch.stop()
             return
         then = self._deliver if not network.happens("connection reset", weather.reset / 2) else self._fail
-        network.loop.call_outside(reply.after + network.way(), then, *((reply,) if then == self._deliver else ()))
+        network.later(reply.after + network.way(), then, *((reply,) if then == self._deliver else ()))
 
     def _deliver(self, reply: Reply) -> None:
         if self.answer.done() or self.network.cut:
@@ -237,7 +245,7 @@ class Stream:
     def _later(self, what: Any, *args: Any) -> None:
         loop = self._network.loop
         self._arrives_at = max(self._arrives_at, loop.time() + self._network.way() + self._watch.lag())
-        loop.call_outside(self._arrives_at - loop.time(), what, *args)
+        self._network.later(self._arrives_at - loop.time(), what, *args)
 
     def _take(self, line: bytes) -> None:
         if not (self._silent or self._ended):

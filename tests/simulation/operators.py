@@ -5,19 +5,16 @@ before it calls a handler.
 """
 
 import asyncio
-import copy
 import logging
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from typing import Any
 from unittest.mock import patch
 
 import kopf
 from kopf._cogs.clients import auth, watching
 from kopf._cogs.structs import credentials, references
-from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
 from elasticjob_operator import app
@@ -26,11 +23,11 @@ from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.cluster.leader import DURATION_SECONDS
 from elasticjob_operator.options import Options
 from elasticjob_operator.reconciler import Reconciler
+from simulation.clients import SERVER, operator_client
 from simulation.loop import PROCESS, Process, VirtualLoop
 from simulation.network import Network, Session
 
 LEASE_NAMESPACE, LEASE = "ops", "elasticjob-operator"
-SERVER = "https://api"
 WATCHED = {
     JOBS: references.Resource(GROUP, VERSION, JOBS, namespaced=True),
     "pods": references.Resource("", "v1", "pods", namespaced=True),
@@ -98,7 +95,7 @@ def simulated(operators: list[Operator]) -> Iterator[None]:
         return next(one for one in reversed(operators) if one.process is PROCESS.get())
 
     async def connect(_: Any = None) -> Kube:
-        return _client(this().network)
+        return operator_client(this().network)
 
     async def serve(*_: Any, **__: Any) -> "_Closed":
         return _Closed()
@@ -167,19 +164,3 @@ class _Vault:
 
     async def invalidate(self, *_: Any, **__: Any) -> None:
         pass
-
-
-@cache
-def _bare_client() -> ApiClient:
-    """To make one reads certificates from files."""
-    configuration = Configuration()
-    configuration.host = SERVER
-    return ApiClient(configuration)
-
-
-def _client(network: Network) -> Kube:
-    """The operator's own client over the Kubernetes client library, and below it the simulated network."""
-    client = copy.copy(_bare_client())
-    client.rest_client = copy.copy(client.rest_client)
-    client.rest_client.pool_manager = Session(network)
-    return Kube(client)

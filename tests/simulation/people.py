@@ -11,10 +11,10 @@ from random import Random
 from typing import Any
 
 from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL
-from simulation.api_server import Reply
+from simulation.calls import Reply
 from simulation.containers import Plan
 from simulation.judge import BY_HAND, GRANTS
-from simulation.kubelets import ZONE
+from simulation.nodes import ZONE
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
@@ -203,15 +203,15 @@ async def hold_pod(world: World, job: Object) -> None:
 async def drain(world: World, job: Object) -> None:
     """Until all is gone, or for want of patience; whom the budgets keep is tried again every few seconds."""
     if pod := _pod(world, job):
-        run = world.cluster.run_of(pod["metadata"]["uid"])
+        run = world.nodes.run_of(pod["metadata"]["uid"])
         if run is not None:
             world.say(WHO, f"drains {run.node.name}")
-            world.cluster.cordon(run.node)
+            world.nodes.cordon(run.node)
             for _ in range(world.dice.choice((1, 4, 20))):
-                for one in filter(world.cluster.may_evict, list(run.node.pods.values())):
-                    world.cluster.evict(one)
+                for one in filter(world.nodes.may_evict, list(run.node.pods.values())):
+                    world.nodes.evict(one)
                 await asyncio.sleep(world.dice.uniform(4, 6))
-            world.cluster.cordon(run.node, cordoned=False)
+            world.nodes.cordon(run.node, cordoned=False)
 
 
 async def delete_record(world: World, job: Object) -> None:

@@ -63,7 +63,7 @@ class Internet:
 
     def __init__(self, loop: VirtualLoop, dice: Random, slowest: float = 0.004) -> None:
         self.loop, self.dice, self.slowest = loop, dice, slowest
-        self._servers: dict[tuple[str, int], Server] = {}
+        self._servers: dict[tuple[str, int], Listener] = {}
         self._programs: WeakKeyDictionary[Process, Program] = WeakKeyDictionary()
         loop.create_connection = self.create_connection  # type: ignore[method-assign, assignment]
         loop.create_server = self.create_server  # type: ignore[method-assign, assignment]
@@ -92,13 +92,13 @@ class Internet:
 
     async def create_server(
         self, factory: Factory, host: str | None = None, port: int | None = None, *, sock: Any = None, **_: Any
-    ) -> "Server":
+    ) -> "Listener":
         program = self._program()
         address = (program.host, sock.port if sock is not None else port)
         standing = self._servers.get(address)
         if standing is not None and not (standing.closed or standing.program.process.dead):
             raise OSError(98, "Address already in use")
-        server = self._servers[address] = Server(program, factory)
+        server = self._servers[address] = Listener(program, factory)
         return server
 
     async def create_connection(
@@ -132,7 +132,7 @@ class Internet:
         return self.slowest * self.dice.random() ** 3 + 0.00005
 
 
-class Server:
+class Listener:
     def __init__(self, program: Program, factory: Factory) -> None:
         self.program, self.factory = program, factory
         self.closed = False

@@ -1,4 +1,6 @@
-"""A pod on its node, as its kubelet keeps it: its containers, its end, and what is told of both in its status."""
+"""A pod on its node in virtual time: drives `support.kubelet`, with faults, and tells its status late.
+
+What the status says, and when a container starts again, is decided there."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,9 +10,10 @@ from elasticjob_operator.objects.pods import SIDECAR
 from simulation.containers import Container, Sandbox, Sleeper
 from simulation.loop import NOBODY
 from simulation.store import Object
+from support import kubelet
 
 if TYPE_CHECKING:
-    from simulation.kubelets import Cluster, Node
+    from simulation.nodes import Node, Nodes
 
 WHO = "kubelet"
 BAD_IMAGE, FAILING_IMAGE = "nowhere/none", "init/fails"
@@ -19,40 +22,47 @@ BAD_IMAGE, FAILING_IMAGE = "nowhere/none", "init/fails"
 class PodRun:
     """One pod on one node, until its kubelet has done with it."""
 
-    def __init__(self, cluster: "Cluster", node: "Node", pod: Object) -> None:
+    def __init__(self, nodes: "Nodes", node: "Node", pod: Object) -> None:
         meta = pod["metadata"]
-        self.cluster, self.node, self.uid = cluster, node, meta["uid"]
+        self.nodes, self.node, self.uid = nodes, node, meta["uid"]
         self.place = (meta["namespace"], meta["name"])
         job = next((one["uid"] for one in meta.get("ownerReferences", ())), "")
         self.sandbox = Sandbox(
-            cluster.loop,
-            cluster.dice,
-            cluster.networks(f"pod {meta['name']}"),
+            nodes.loop,
+            nodes.dice,
+            nodes.networks(f"pod {meta['name']}"),
             meta["namespace"],
             meta["name"],
             meta["uid"],
-            cluster.address(),
+            nodes.address(),
             node.name,
             pod["spec"],
-            cluster.plan_of(job),
-            addresses=cluster.addresses,
-            facts=cluster.facts.setdefault(job, {}),
-            say=lambda what, detail: cluster.say(meta["name"], what, detail),
+            nodes.plan_of(job),
+            addresses=nodes.addresses,
+            facts=nodes.facts.setdefault(job, {}),
+            say=lambda what, detail: nodes.say(meta["name"], what, detail),
         )
         self.containers: dict[str, Container] = {}
-        self.phase, self.reason = "Pending", ""
+        self.pod = kubelet.Pod.of(pod["spec"], self.sandbox.ip, self.now)
         self.stopping = False
-        self.ready = False
+        self.power = asyncio.Event()
+        self.power.set()
         self._spec = pod["spec"]
-        self._telling = self._done = False
-        self._deadline = False
-        self._power = asyncio.Event()
-        self._power.set()
+        self._telling = self._done = self._probed = self._deadline = False
         self._stopped: asyncio.Task[Any] | None = None
 
+    @property
+    def now(self) -> float:
+        return self.nodes.server.clock.wall()
+
+    def note(self, event: Callable[..., kubelet.Pod], *of: Any) -> None:
+        """Something has happened, of `support.kubelet`'s events."""
+        self.pod = event(self.pod, *of)
+        self.tell()
+
     async def run(self) -> None:
-        cluster = self.cluster
-        await asyncio.sleep(cluster.later(0.05, 0.8))
+        nodes = self.nodes
+        await asyncio.sleep(nodes.later(0.05, 0.8))
         init = [one for one in self._spec.get("initContainers", ()) if one["name"] != SIDECAR]
         for one in (*self._spec.get("initContainers", ()), *self._spec["containers"]):
             self.containers[one["name"]] = self._container(one)
@@ -60,57 +70,43 @@ class PodRun:
         images = [one["image"] for one in self._spec["containers"]]
         while BAD_IMAGE in images and not self.stopping:
             for one in self._spec["containers"]:
-                self.containers[one["name"]].state = {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}
-            self.tell()
+                self.note(kubelet.waits, one["name"], "ImagePullBackOff", "no")
             await asyncio.sleep(5)
         for one in init:
             if self.stopping:
                 return
-            await self.containers[one["name"]].keep(lambda code: code != 0)
+            await self.containers[one["name"]].keep()
         if self.stopping:
             return
         if SIDECAR in self.containers:
-            cluster.do(self.containers[SIDECAR].keep(lambda _: True))
-        await asyncio.sleep(cluster.later(0.1, 0.6))
+            nodes.do(self.containers[SIDECAR].keep())
+        await asyncio.sleep(nodes.later(0.1, 0.6))
         if self.stopping:
             return
-        self.phase = "Running"
-        cluster.loop.call_outside(cluster.later(0.5, 5), self._become_ready)
-        mains = [self.containers[one["name"]] for one in self._spec["containers"]]
-        codes = await asyncio.gather(*(one.keep(lambda code: code != 0) for one in mains))
+        nodes.loop.call_outside(nodes.later(0.5, 5), self._become_ready)
+        await asyncio.gather(*(self.containers[one["name"]].keep() for one in self._spec["containers"]))
         if self.stopping:
             return
         await self._stop_sidecar(30)
         if not self.stopping:
-            self.phase = "Succeeded" if not any(codes) else "Failed"
             self._forget()
 
     def _container(self, spec: Object) -> Container:
-        cluster, name = self.cluster, spec["name"]
+        nodes, name = self.nodes, spec["name"]
 
         def make() -> Any:
             if name == SIDECAR:
-                return cluster.programs.sidecar(self.sandbox)
+                return nodes.programs.sidecar(self.sandbox)
             if name == "trainer":
-                return cluster.programs.trainer(self.sandbox)
+                return nodes.programs.trainer(self.sandbox)
             if name == "init":
-                return Sleeper(cluster.later(0.1, 2), int(spec["image"] == FAILING_IMAGE))
+                return Sleeper(nodes.later(0.1, 2), int(spec["image"] == FAILING_IMAGE))
             return Sleeper(1e6)
 
-        return Container(
-            cluster.loop,
-            cluster.dice,
-            name,
-            self.place[1],
-            make,
-            self.node.skew,
-            self.tell,
-            cluster.on_crash,
-            self._power.wait,
-        )
+        return Container(self, name, make)
 
     def _become_ready(self) -> None:
-        self.ready = True
+        self._probed = True
         self.tell()
 
     # --- what others have written to the pod
@@ -119,7 +115,7 @@ class PodRun:
         """Sees what has become of the pod, unless the node cannot."""
         if self.node.cut or not self.node.alive:
             return
-        pod = self.cluster.server.get("pods", *self.place)
+        pod = self.nodes.server.get("pods", *self.place)
         if pod is None or pod["metadata"]["uid"] != self.uid:
             if not self.stopping:
                 self._end(0, lambda: self._forget())
@@ -130,30 +126,30 @@ class PodRun:
         deadline = pod["spec"].get("activeDeadlineSeconds")
         if deadline is not None and not self._deadline:
             self._deadline = True
-            self.cluster.loop.call_outside(self.cluster.later(0, deadline), self._exceed)
+            self.nodes.loop.call_outside(self.nodes.later(0, deadline), self._exceed)
 
     def _exceed(self) -> None:
         def fail() -> None:
-            self.phase, self.reason = "Failed", "DeadlineExceeded"
+            self.pod = kubelet.fails(self.pod, "DeadlineExceeded")
             self._forget()
 
-        if self.phase not in ("Succeeded", "Failed") and self.node.alive:
+        if not kubelet.has_ended(self.pod) and self.node.alive:
             self._end(30, fail)
 
     def _end(self, grace: float, then: Callable[[], None]) -> None:
-        if self.phase in ("Succeeded", "Failed"):
+        if kubelet.has_ended(self.pod):
             then()
             return
         if self._stopped is None:
             self.stopping = True
-            self._stopped = self.cluster.do(self._stop(grace))
+            self._stopped = self.nodes.do(self._stop(grace))
             self._stopped.add_done_callback(lambda _: then(), context=NOBODY)
         elif self._stopped.done():
             then()
 
     async def _stop(self, grace: float) -> None:
         """SIGTERM to all but the sidecar, then to the sidecar, and SIGKILL to what is left at the end of `grace`."""
-        loop = self.cluster.loop
+        loop = self.nodes.loop
         end = loop.time() + grace
         mains = [one for name, one in self.containers.items() if name != SIDECAR]
         for one in mains:
@@ -165,10 +161,10 @@ class PodRun:
         await self._stop_sidecar(max(2.0, end - loop.time()))
 
     async def _stop_sidecar(self, seconds: float) -> None:
-        loop, sidecar = self.cluster.loop, self.containers.get(SIDECAR)
+        loop, sidecar = self.nodes.loop, self.containers.get(SIDECAR)
         if sidecar is None:
             return
-        await asyncio.sleep(self.cluster.later(0.1, 0.8))
+        await asyncio.sleep(self.nodes.later(0.1, 0.8))
         sidecar.terminate()
         end = loop.time() + seconds
         while sidecar.running and loop.time() < end:
@@ -178,13 +174,12 @@ class PodRun:
     def _remove(self) -> None:
         """The kubelet's last word: the pod is no more."""
         self._write()
-        found = self.cluster.server.store.find("pods", self.place)
+        found = self.nodes.server.store.find("pods", self.place)
         if found is not None and found.body["metadata"]["uid"] == self.uid:
-            self.cluster.server.delete("pods", found, WHO, grace=0)
+            self.nodes.server.delete("pods", found, WHO, grace=0)
         self._forget()
 
     def _forget(self) -> None:
-        self.ready = False
         self.sandbox.network.close()
         self._done = True
         self.tell()
@@ -192,17 +187,17 @@ class PodRun:
     # --- power
 
     def power_off(self) -> None:
-        self._power.clear()
+        self.power.clear()
         for one in self.containers.values():
             one.kill()
             one.process.kill()
         self.sandbox.network.close()
 
     async def power_on(self) -> None:
-        await asyncio.sleep(self.cluster.later(0.5, 3))
+        await asyncio.sleep(self.nodes.later(0.5, 3))
         if not self.node.alive:
             return
-        self._power.set()
+        self.power.set()
         self.look()
         self.tell()
 
@@ -212,7 +207,7 @@ class PodRun:
         """Soon: several changes are told at once."""
         if not self._telling:
             self._telling = True
-            self.cluster.loop.call_outside(self.cluster.later(0.01, 0.6), self._tell)
+            self.nodes.loop.call_outside(self.nodes.later(0.01, 0.6), self._tell)
 
     def _tell(self) -> None:
         self._telling = False
@@ -222,23 +217,12 @@ class PodRun:
                 self.node.pods.pop(self.uid, None)
 
     def _write(self) -> None:
-        self.cluster.server.change("pods", *self.place, self._describe, WHO, self.uid)
+        self.nodes.server.change("pods", *self.place, self._describe, WHO, self.uid)
 
     def _describe(self, pod: Object) -> None:
-        init = {one["name"] for one in self._spec.get("initContainers", ())}
-        status = pod["status"]
-        if self.phase == "Failed" or status.get("phase") not in ("Succeeded", "Failed"):
-            status["phase"] = self.phase
-        status["podIPs"] = [{"ip": self.sandbox.ip}]
-        if self.reason:
-            status["reason"] = self.reason
-        status["initContainerStatuses"] = [one.status() for name, one in self.containers.items() if name in init]
-        status["containerStatuses"] = [one.status() for name, one in self.containers.items() if name not in init]
-        sidecar = self.containers.get(SIDECAR)
-        ready = self.ready and sidecar is not None and sidecar.running and self.phase == "Running"
-        others = [one for one in status.get("conditions", ()) if one["type"] not in ("Ready", "PodScheduled")]
-        status["conditions"] = [
-            {"type": "PodScheduled", "status": "True"},
-            {"type": "Ready", "status": "True" if ready else "False"},
-            *others,
-        ]
+        before = pod["status"]
+        if SIDECAR in self.containers:
+            self.pod = kubelet.is_ready(self.pod, SIDECAR, self._probed)
+        pod["status"] = kubelet.status(self.pod, tuple(before.get("conditions", ())))
+        if before.get("phase") in ("Succeeded", "Failed"):  # what it has once said for good
+            pod["status"]["phase"] = before["phase"]

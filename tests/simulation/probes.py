@@ -53,7 +53,7 @@ def _silence(world: World, job: Object) -> Probe:
     if not pods:
         return _grow(world, job)
     pod = world.dice.choice(pods)
-    run = world.cluster.run_of(pod["metadata"]["uid"])
+    run = world.nodes.run_of(pod["metadata"]["uid"])
     if run is not None:
         run.containers[SIDECAR].process.freeze()
     seconds = 240.0 if _is_heard(world, job) else 240.0 + MISSED_BEATS * BACKSTOP_SECONDS
@@ -86,7 +86,7 @@ def _is_seen(world: World, pod: Object) -> bool:
 
 
 def _sidecar_runs(world: World, pod: Object) -> bool:
-    run = world.cluster.run_of(pod["metadata"]["uid"])
+    run = world.nodes.run_of(pod["metadata"]["uid"])
     return run is None or not run.containers[SIDECAR].process.dead
 
 
@@ -119,7 +119,7 @@ def _take_role(world: World, job: Object) -> Probe:
 def _end_trainer(world: World, job: Object) -> Probe:
     """A member's is killed, and its sidecar knows."""
     pod = world.dice.choice(_members(world, job))
-    run = world.cluster.run_of(pod["metadata"]["uid"])
+    run = world.nodes.run_of(pod["metadata"]["uid"])
     before = job["status"]["rendezvous"]["round"]
     name = job["metadata"]["name"]
     if run is not None and "trainer" in run.containers:

@@ -5,14 +5,11 @@ starts. All that they carry or decide is real.
 """
 
 import asyncio
-import atexit
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,16 +18,14 @@ from elasticjob.certificates import der_of
 from elasticjob_operator.objects.pods import SIDECAR
 from elasticjob_sidecar.app import Sidecar
 from elasticjob_sidecar.config import Config
-from elasticjob_sidecar.kubernetes.client import Kube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.certificate import make
 from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 from simulation import pipes
+from simulation.clients import sidecar_client
 from simulation.containers import Sandbox
 from simulation.loop import Process
-from simulation.network import Session
 from simulation.pipes import Internet
 
 CERTIFICATES = 64  # more than a life has incarnations at a time
@@ -66,7 +61,7 @@ class SidecarProgram:
     async def _serve(self, starts: int) -> int:
         pod = self._pod
         config = Config.from_env(pod.env(SIDECAR))
-        kube = Kube(config.namespace, InCluster("api", 443, token()), cast("Any", Session(pod.network)))
+        kube = sidecar_client(config.namespace, pod.network)
         self.id = f"{config.batch}.{starts}"
         self.sidecar = sidecar = Sidecar(config, self.id, kube, self._credentials)
         try:
@@ -108,16 +103,6 @@ def certificates() -> list[ShownCredentials]:
         certificate, end, key = make().decode().partition(END_OF_CERTIFICATE)
         made.append(ShownCredentials(certificate + end, key, der_of(certificate + end)))
     return made
-
-
-@cache
-def token() -> Path:
-    """A file with what pods show to the API server."""
-    folder = TemporaryDirectory(prefix="elasticjob-simulation-")
-    atexit.register(folder.cleanup)
-    file = Path(folder.name) / "token"
-    file.write_text("a pod's token")
-    return file
 
 
 _used = 0

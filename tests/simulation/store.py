@@ -66,6 +66,10 @@ class Store:
             if namespace is None or space == namespace:
                 yield stored
 
+    def everything(self) -> Iterator[tuple[str, Stored]]:
+        for plural in list(self._objects):
+            yield from ((plural, stored) for stored in self.all(plural))
+
     def put(self, plural: str, body: Object, by: str, sent_at: float) -> Stored:
         """Stores `body`, which belongs to the store from now on, in a new version."""
         meta = body["metadata"]

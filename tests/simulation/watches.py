@@ -1,11 +1,12 @@
 """One watch of one client: from a version on, everything that happens, until it ends."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from simulation.loop import VirtualLoop
+from simulation.loop import NOBODY
 from simulation.store import Change, Matcher, Store, at_version
 
 GONE = {
@@ -24,7 +25,7 @@ class Watch:
 
     def __init__(
         self,
-        loop: VirtualLoop,
+        loop: asyncio.AbstractEventLoop,
         store: Store,
         dice: Random,
         plural: str,
@@ -59,8 +60,8 @@ class Watch:
             self.tell(change)
         if self._bookmarks:
             left = max(0.0, self._seconds - self._dice.uniform(0.5, 2))
-            self._timers.append(self._loop.call_outside(left, self._bookmark))
-        self._timers.append(self._loop.call_outside(self._seconds, self.finish))
+            self._timers.append(self._loop.call_later(left, self.bookmark, context=NOBODY))
+        self._timers.append(self._loop.call_later(self._seconds, self.finish, context=NOBODY))
 
     def tell(self, change: Change) -> None:
         """As an object that begins to match is added, and one that ceases to is deleted."""
@@ -80,7 +81,7 @@ class Watch:
             raw = json.dumps(at_version(change.old, change.version)).encode()
         self._send(_line(type, raw))
 
-    def _bookmark(self) -> None:
+    def bookmark(self) -> None:
         if not self.stopped:
             version = {"kind": "", "apiVersion": "", "metadata": {"resourceVersion": str(self._store.version)}}
             self._since = self._store.version

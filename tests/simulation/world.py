@@ -15,9 +15,9 @@ from simulation.api_server import ApiServer
 from simulation.clocks import Clock
 from simulation.containers import Plan, Programs
 from simulation.garbage import GarbageCollector
-from simulation.kubelets import Cluster
 from simulation.loop import PROCESS, START_SECONDS, VirtualLoop
 from simulation.network import Network, Weather
+from simulation.nodes import Nodes
 from simulation.operators import Operator, simulated
 from simulation.store import Change, Object
 
@@ -47,7 +47,7 @@ class World:
         self.networks: list[Network] = []
         self.on_mistake: Callable[[str], None] = lambda why: None
         self.operators: list[Operator] = []
-        self.cluster = Cluster(
+        self.nodes = Nodes(
             self.loop,
             self.server,
             self.dice,
@@ -70,7 +70,7 @@ class World:
 
     def add_nodes(self, count: int, capacity: int) -> None:
         for number in range(count):
-            self.cluster.add_node(f"node-{number}", capacity, self.dice.uniform(-2, 2))
+            self.nodes.add_node(f"node-{number}", capacity, self.dice.uniform(-2, 2))
 
     def start_operator(self, identity: str, *, network_policy: bool = False) -> Operator:
         """A start of the operator's container in the pod `identity`."""

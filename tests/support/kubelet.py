@@ -4,8 +4,9 @@ The one such function of all tests. Drivers bring the containers to life: in vir
 API server, or not at all where the events are a test's own.
 
 What it knows was read in Kubernetes' own kubelet (`getPhase`, `doBackOff`, the status manager): the phase goes by the
-containers that are not sidecars; a container is started again at once after its first end, then after 10 s and twice as
-long each time up to 300 s, and at once again after it has run for 10 minutes.
+containers that are not sidecars, and none is a pod's last while a sidecar runs; a container is started again at once
+after its first end, then after 10 s and twice as long each time up to 300 s, and at once again after it has run for 10
+minutes.
 """
 
 from __future__ import annotations
@@ -67,6 +68,16 @@ class Pod:
         return replace(self, containers={**self.containers, name: changed})
 
 
+def running(spec: Object, address: str, now: float) -> Pod:
+    """A pod whose containers all run and are ready, those of init apart that are done."""
+    pod = Pod.of(spec, address, now)
+    for name in pod.containers:
+        pod = is_ready(started(pod, name, now), name)
+        if name in _done(pod):
+            pod = ended(pod, name, now, 0)
+    return pod
+
+
 # --- events
 
 
@@ -77,9 +88,12 @@ def waits(pod: Pod, name: str, reason: str, message: str = "") -> Pod:
 
 
 def started(pod: Pod, name: str, now: float, id: str = "") -> Pod:
-    one = pod.containers[name]
+    """It is ready as well, unless a probe has to say so."""
+    one, ready = pod.containers[name], "readinessProbe" not in _spec(pod, name)
     state = {"running": {"startedAt": stamp(now)}}
-    return pod.replace(name, state=state, last=_end(one), starts=one.starts + 1, began=now, id=id or one.id)
+    return pod.replace(
+        name, state=state, last=_end(one), starts=one.starts + 1, began=now, ready=ready, id=id or one.id
+    )
 
 
 def is_ready(pod: Pod, name: str, ready: bool = True) -> Pod:
@@ -109,6 +123,12 @@ def backs_off(pod: Pod, name: str) -> Pod:
     one = pod.containers[name]
     told = {"reason": "CrashLoopBackOff", "message": f"back-off {one.back_off:g}s restarting failed container={name}"}
     return pod.replace(name, state={"waiting": told}, last=_end(one))
+
+
+def gives_up(pod: Pod, name: str) -> Pod:
+    """It is held back no more, as its pod ends: its newest end is its state."""
+    one = pod.containers[name]
+    return pod.replace(name, state=_end(one) or one.state, last={})
 
 
 def fails(pod: Pod, reason: str) -> Pod:
@@ -159,6 +179,8 @@ def phase(pod: Pod) -> str:
     if not initialized(pod) or any(one.starts == 0 for one in mains):
         return "Pending"
     if policy == "Always" or any(one.exit_code is None for one in mains):
+        return "Running"
+    if any(pod.containers[name].runs for name in sidecars(pod.spec)):
         return "Running"
     if all(one.exit_code == 0 for one in mains):
         return "Succeeded"

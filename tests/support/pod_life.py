@@ -1,4 +1,4 @@
-"""What a kubelet does for a worker's pod, for pods that no kubelet has: variables, token, certificate, status."""
+"""What a kubelet does for a worker's pod, for pods that no kubelet has: variables, token, certificate."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -7,8 +7,6 @@ from elasticjob_sidecar.store.certificate import make
 from elasticjob_sidecar.store.credentials import END_OF_CERTIFICATE, Credentials
 
 Object = dict[str, Any]
-
-RUNNING: Object = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 
 
 def new_credentials() -> Credentials:
@@ -42,27 +40,7 @@ def environment(container: Object, pod: Object, address: str, node: str) -> dict
         "status.podIP": address,
         "spec.nodeName": node,
     }
-    return {one["name"]: _value(one, fields) for one in container["env"]}
-
-
-def status(address: str, phase: str, state: Object, restarts: int = 0) -> Object:
-    """The pod's status while its trainer's container is in `state`."""
-    runs = "running" in state
-    container = {
-        "name": "trainer",
-        "image": "none",
-        "imageID": "",
-        "ready": runs,
-        "restartCount": restarts,
-        "state": state,
-    }
-    conditions = {"PodScheduled": True, "Ready": runs}
-    return {
-        "phase": phase,
-        "podIP": address,
-        "conditions": [{"type": name, "status": str(holds)} for name, holds in conditions.items()],
-        "containerStatuses": [container],
-    }
+    return {one["name"]: _value(one, fields) for one in container.get("env", ())}
 
 
 def _value(variable: Object, fields: Mapping[str, str]) -> str:

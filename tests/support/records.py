@@ -1,4 +1,4 @@
-"""A worker's record over a fake API server."""
+"""A worker's record over the simulated API server."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from elasticjob_sidecar.kubernetes.identity import Identity
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
-from support.sidecar_fakes import FakeKube
+from support.faulty_kube import FaultyKube
 
 ME = Identity(
     pod_name="job-0-0",
@@ -31,5 +31,5 @@ async def running(record: WorkerRecord) -> AsyncIterator[None]:
             await task
 
 
-def record_of(kube: FakeKube) -> WorkerRecord:
+def record_of(kube: FaultyKube) -> WorkerRecord:
     return WorkerRecord(kube, ME, lambda _operation, _failure: None)

@@ -4,7 +4,7 @@ import contextlib
 import ssl
 
 from elasticjob_sidecar.store.credentials import server_name
-from support.sidecar_fakes import JOB_UID
+from support.faulty_kube import JOB_UID
 
 
 def client_hello() -> bytes:

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from contract.cluster.api import CORE, JOBS, WORKERS, Api
+from contract.cluster.api import CORE, JOBS, WORKERS, WatchingClient
 from contract.cluster.kubelet import Kubelet
 from contract.cluster.proxy import Proxy
-from contract.cluster.serve import Cluster
+from contract.cluster.serve import Commands
 from support import ControlPlane
 from support.ports import free_port
 from support.programs import die_with_parent
@@ -36,10 +36,10 @@ def main() -> None:
 
 async def run(plane: ControlPlane, work: Path) -> None:
     token = json.loads(plane.kubeconfig.read_text())["users"][0]["user"]["token"]
-    api = Api(plane.server, str(plane.authority), token)
+    api = WatchingClient(plane.server, str(plane.authority), token)
     proxy = Proxy("127.0.0.1", urlsplit(plane.server).port or 443)
     await proxy.start()
-    cluster = Cluster(api, proxy)
+    cluster = Commands(api, proxy)
     cluster.kubelet = Kubelet(api, proxy.port, plane.authority, work, cluster.changed)
     operator = await start_operator(plane.kubeconfig, work / "operator.log")
     parts = {
@@ -65,7 +65,7 @@ async def run(plane: ControlPlane, work: Path) -> None:
     await api.close()
 
 
-async def _guard(cluster: Cluster, name: str, part: object) -> None:
+async def _guard(cluster: Commands, name: str, part: object) -> None:
     """Whatever ends is missed: the next command says so."""
     try:
         ended = await part  # type: ignore[misc]

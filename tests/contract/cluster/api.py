@@ -12,7 +12,7 @@ WORKERS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticworkers"
 WATCH_SECONDS = 300
 
 
-class Api(ApiClient):
+class WatchingClient(ApiClient):
     def __init__(self, server: str, authority: str, token: str) -> None:
         super().__init__(server, ssl.create_default_context(cafile=authority), token)
 

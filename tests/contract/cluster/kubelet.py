@@ -1,6 +1,6 @@
-"""Brings pods to life and to their end, as a kubelet does: node, token, sidecar, status, restarts, deletion.
+"""Drives `support.kubelet` with real sidecars: node, token, processes, and the pods' status in the API.
 
-The trainer's container is started and ended by the caller, who is told by `Pod.starts`, `runs` and `deleting`.
+The trainer's container is started and ended by the caller, who is told by the pod's `starts`, `runs` and `deleting`.
 """
 
 import asyncio
@@ -9,18 +9,20 @@ import ipaddress
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from contract.cluster.api import CORE, WORKERS, Api
+from contract.cluster.api import CORE, WORKERS, WatchingClient
 from contract.cluster.pod import NODE, Pod
 from contract.cluster.sidecars import start_sidecar
+from elasticjob.pods import SIDECAR
+from support import kubelet as rules
 from support import pod_life
 from support.api_client import ApiError, Object
 
 FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
 GRACE_SECONDS = 30.0
-BACK_OFF_SECONDS = 10.0  # of the kubelet, from the second crash on
 SIDECAR_SECONDS = 10.0
 TOKEN_SECONDS = 3600
 
@@ -30,7 +32,9 @@ log = logging.getLogger(__name__)
 class Kubelet:
     """`changed` is called after each change of a pod; `api_port` is where sidecars find the API server."""
 
-    def __init__(self, api: Api, api_port: int, authority: Path, work: Path, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, api: WatchingClient, api_port: int, authority: Path, work: Path, changed: Callable[[], None]
+    ) -> None:
         self._api, self._api_port, self._authority, self._work = api, api_port, authority, work
         self._changed = changed
         self._lives: set[asyncio.Task[None]] = set()
@@ -62,16 +66,15 @@ class Kubelet:
     async def exited(self, name: str, code: int) -> None:
         """The trainer's container of a pod ended."""
         pod = self.pods.get(name)
-        if pod is None or not pod.runs:
+        if pod is None or not pod.trainer.runs:
             return
-        pod.runs = False
+        pod.note(rules.ended, pod.trainer.name, time.time(), code)
         pod.ended.set()
-        ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
         if code == 0:
-            await self._write(pod, "Succeeded", ended)
+            await self._write(pod)
             await self._stop_sidecar(pod)
         elif not pod.deleting:
-            await self._write(pod, "Running", ended)
+            await self._write(pod)
             life = asyncio.create_task(self._restart(pod))
             self._lives.add(life)
             life.add_done_callback(self._lived)
@@ -82,8 +85,12 @@ class Kubelet:
         self._abandoned.add(job)
         for pod in self.pods.values():
             if pod.job == job:
-                pod.runs = False
-                pod.ended.set()
+                self._abandon(pod)
+
+    def _abandon(self, pod: Pod) -> None:
+        if pod.trainer.runs:
+            pod.note(rules.ended, pod.trainer.name, time.time(), rules.KILLED)
+        pod.ended.set()
 
     def kill_sidecar(self, name: str) -> None:
         """It is killed; the pod's life starts another in its place."""
@@ -118,13 +125,12 @@ class Kubelet:
         try:
             if pod.job not in self._abandoned:
                 await self._schedule(pod, secrets)
-                await self._start_trainer(pod)
                 await self._keep_sidecar(pod, secrets)
-            if pod.runs and pod.job not in self._abandoned:
+            if pod.trainer.runs and pod.job not in self._abandoned:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(pod.ended.wait(), GRACE_SECONDS)
             await self._stop_sidecar(pod)
-            pod.runs = False
+            self._abandon(pod)
             await self._remove(pod)
         except ApiError as error:
             if error.status != 404:  # deleted meanwhile
@@ -142,18 +148,21 @@ class Kubelet:
         (secrets / "ca.crt").write_text(self._authority.read_text())
 
     async def _start_trainer(self, pod: Pod) -> None:
-        pod.starts += 1
-        pod.runs = True
+        pod.note(rules.started, pod.trainer.name, time.time())
         pod.ended.clear()
-        await self._write(pod, "Running", pod_life.RUNNING)
+        await self._write(pod)
         self._changed()
 
-    async def _restart(self, pod: Pod) -> None:
-        """As the kubelet: at once after the first crash, then with a back-off."""
-        if pod.starts > 1:
-            await self._write(pod, "Running", {"waiting": {"reason": "CrashLoopBackOff"}})
+    async def _hold_back(self, pod: Pod, name: str) -> None:
+        """A container that has ended, until it is to start again."""
+        if wait := rules.next_start(pod.state, name):
+            pod.note(rules.backs_off, name)
+            await self._write(pod)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pod.deletion.wait(), BACK_OFF_SECONDS)
+                await asyncio.wait_for(pod.deletion.wait(), wait)
+
+    async def _restart(self, pod: Pod) -> None:
+        await self._hold_back(pod, pod.trainer.name)
         if not pod.deleting:
             await self._start_trainer(pod)
 
@@ -163,15 +172,30 @@ class Kubelet:
             service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self._api_port)}
             environment = pod.sidecar_environment | service
             pod.sidecar = start_sidecar(environment, secrets, pod.address, self._work / f"{pod.name}.log")
-            ended = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            loop.add_reader(pod.sidecar.sentinel, ended.set)
-            try:
-                await _first(pod.deletion.wait(), ended.wait())
-                if ended.is_set() and not pod.runs:
+            pod.note(rules.started, SIDECAR, time.time())
+            pod.note(rules.is_ready, SIDECAR)  # no probe asks it
+            if not pod.trainer.starts:
+                await self._start_trainer(pod)
+            await self._first_of_ends(pod)
+            if (code := pod.sidecar.exitcode) is not None:
+                pod.note(rules.ended, SIDECAR, time.time(), code if code >= 0 else 128 - code)
+                await self._write(pod)
+                if pod.trainer.exit_code == 0:
                     await pod.deletion.wait()
-            finally:
-                loop.remove_reader(pod.sidecar.sentinel)
+                await self._hold_back(pod, SIDECAR)
+
+    async def _first_of_ends(self, pod: Pod) -> None:
+        """Until the sidecar's process has ended, or the pod is to."""
+        assert pod.sidecar is not None
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(pod.sidecar.sentinel, over.set)
+        deletion = asyncio.ensure_future(pod.deletion.wait())
+        deletion.add_done_callback(lambda _: over.set())
+        try:
+            await over.wait()
+        finally:
+            deletion.cancel()
+            loop.remove_reader(pod.sidecar.sentinel)
 
     async def _stop_sidecar(self, pod: Pod) -> None:
         if pod.sidecar is None:
@@ -190,19 +214,10 @@ class Kubelet:
         with contextlib.suppress(ApiError):
             await self._api.call("DELETE", f"{WORKERS}/{pod.name}")
 
-    async def _write(self, pod: Pod, phase: str, state: Object) -> None:
-        status = pod.status(phase, state)
+    async def _write(self, pod: Pod) -> None:
+        status = rules.status(pod.state)
         try:
             await self._api.patch(f"{CORE}/pods/{pod.name}/status", {"metadata": {"uid": pod.uid}, "status": status})
         except ApiError as error:
             if error.status not in (404, 409):  # gone meanwhile
                 raise
-
-
-async def _first(*waits: "asyncio.Future[object] | object") -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]  # type: ignore[arg-type]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

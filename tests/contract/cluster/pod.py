@@ -1,28 +1,35 @@
-"""One worker pod as its kubelet sees it: what its containers are to be started with, and what its status says. Pure."""
+"""One worker pod of the cluster: what its containers are started with, and how they are by `support.kubelet`."""
 
 import asyncio
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
+from typing import Any
 
-from support import pod_life
+from support import kubelet, pod_life
 from support.api_client import Object
 
 JOB, INDEX = "elasticjob.io/job", "elasticjob.io/index"
 NODE = "node"
 
 
-@dataclass
 class Pod:
-    """`starts` counts the starts of the trainer's container; it `runs` until the caller says that it ended."""
+    """The trainer's container runs from its start until the caller says that it ended."""
 
-    body: Object
-    address: str
-    starts: int = 0
-    runs: bool = False
-    deleting: bool = False
-    sidecar: BaseProcess | None = None
-    deletion: asyncio.Event = field(default_factory=asyncio.Event)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self, body: Object, address: str) -> None:
+        self.body, self.address = body, address
+        self.state = kubelet.Pod.of(body["spec"], address, time.time())
+        self.deleting = False
+        self.sidecar: BaseProcess | None = None
+        self.deletion, self.ended = asyncio.Event(), asyncio.Event()
+
+    def note(self, event: Callable[..., kubelet.Pod], *of: Any, **more: Any) -> None:
+        """Something has happened, of `support.kubelet`'s events."""
+        self.state = event(self.state, *of, **more)
+
+    @property
+    def trainer(self) -> kubelet.Container:
+        return self.state.containers[self.body["spec"]["containers"][0]["name"]]
 
     @property
     def name(self) -> str:
@@ -53,14 +60,10 @@ class Pod:
             "index": int(self.body["metadata"]["labels"][INDEX]),
             "address": self.address,
             "environment": self.trainer_environment,
-            "starts": self.starts,
-            "runs": self.runs,
+            "starts": self.trainer.starts,
+            "runs": self.trainer.runs,
             "deleting": self.deleting,
         }
-
-    def status(self, phase: str, state: Object) -> Object:
-        """The pod's status while its trainer's container is in `state`."""
-        return pod_life.status(self.address, phase, state, restarts=max(0, self.starts - 1))
 
     def _environment(self, container: Object) -> dict[str, str]:
         return pod_life.environment(container, self.body, self.address, NODE)

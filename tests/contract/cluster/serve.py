@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from contract.cluster.api import CORE, JOBS, WORKERS, Api
+from contract.cluster.api import CORE, JOBS, WORKERS, WatchingClient
 from contract.cluster.kubelet import Kubelet
 from contract.cluster.pod import JOB
 from contract.cluster.proxy import Proxy
@@ -30,10 +30,10 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 TEMPLATE: Object = {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}
 
 
-class Cluster:
+class Commands:
     """The objects as they were last seen, and the commands."""
 
-    def __init__(self, api: Api, proxy: Proxy) -> None:
+    def __init__(self, api: WatchingClient, proxy: Proxy) -> None:
         self._api, self._proxy = api, proxy
         self._jobs: dict[str, Object] = {}
         self._workers: dict[str, Object] = {}

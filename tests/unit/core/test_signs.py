@@ -15,9 +15,9 @@ from elasticjob.signs import (
     sign_seconds,
 )
 from elasticjob.spec import RendezvousSpec
+from support.faulty_kube import FaultyKube
 from support.operator_objects import job
 from support.records import record_of, running
-from support.sidecar_fakes import FakeKube
 
 pytestmark = pytest.mark.looptime
 
@@ -74,7 +74,7 @@ def test_the_operator_goes_by_the_workers_that_are_still_there() -> None:
 
 
 async def test_a_sidecar_beats_as_its_job_is_large() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     record.job_sized(480, None)
     async with running(record):
@@ -83,7 +83,7 @@ async def test_a_sidecar_beats_as_its_job_is_large() -> None:
 
 
 async def test_in_a_job_that_becomes_small_it_beats_as_the_others_do() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     record.job_sized(4096, None)
     async with running(record):
@@ -95,7 +95,7 @@ async def test_in_a_job_that_becomes_small_it_beats_as_the_others_do() -> None:
 
 
 async def test_a_trainers_own_limit_is_kept() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     record.job_sized(4096, None)
     record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause="Started", worker_lost_seconds=15))

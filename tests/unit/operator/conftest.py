@@ -5,39 +5,35 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from elasticjob_operator.cluster import leader
-from support.operator_fakes import Leases, ListingServer
+from support.recording_server import RecordingServer
 
 
 @pytest.fixture
-def leases(monkeypatch: pytest.MonkeyPatch) -> Leases:
+async def leases(monkeypatch: pytest.MonkeyPatch) -> RecordingServer:
+    """An API server, and Leases of short times."""
     short = leader.Times(renew=0.01, request=5.0, lost_after=0.2, duration=0.25)
     monkeypatch.setattr(leader, "times_of", lambda _: short)
-    return Leases()
+    return RecordingServer("ops")
 
 
 @pytest.fixture
-async def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ListingServer]:
-    made = ListingServer()
-    runner = web.AppRunner(made.app(), access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    config = tmp_path / "kubeconfig"
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    config.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "here", "cluster": {"server": made.url}}],
-                "users": [{"name": "me", "user": {"token": "secret"}}],
-                "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-                "current-context": "here",
-            }
+async def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[RecordingServer]:
+    """An API server over HTTP, where a kubeconfig says."""
+    made, config = RecordingServer(), tmp_path / "kubeconfig"
+    async with made.over_http() as url:
+        config.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [{"name": "here", "cluster": {"server": url}}],
+                    "users": [{"name": "me", "user": {"token": "secret"}}],
+                    "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+                    "current-context": "here",
+                }
+            )
         )
-    )
-    monkeypatch.setenv("KUBECONFIG", str(config))
-    yield made
-    await runner.cleanup()
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        yield made

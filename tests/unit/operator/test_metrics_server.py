@@ -14,8 +14,8 @@ from elasticjob_operator import certificate, metrics_server
 from elasticjob_operator.certificate import CertificateError, Mounted
 from elasticjob_operator.cluster.reviews import Verdict
 from elasticjob_operator.metrics_server import HEAD_BYTES, SLOTS, MetricsServer, bearer_of
-from support.api_server import ADDRESS, write_authority
 from support.callers import caller
+from support.canned_server import ADDRESS, write_authority
 from support.waiting import until
 
 VERDICTS = {"scraper": Verdict.GRANTED, "worker": Verdict.FORBIDDEN}

@@ -24,7 +24,7 @@ ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTim
 FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "PodDisruptionBudget", "pod", "pod"]
 
 
-class Cluster:
+class RecordedJob:
     """One job, and all that is done to it and for it, in its order."""
 
     def __init__(self, body: Object) -> None:
@@ -98,22 +98,22 @@ class Cluster:
         self.done.append(f"delete {namespace}/{name} {uid}")
 
 
-def reconciler(cluster: Cluster, *, nodes: bool = True) -> Reconciler:
+def reconciler(recorded: RecordedJob, *, nodes: bool = True) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
-    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, settled=0.0, now=lambda: cluster.now))
-    cache.note_job(cluster.body)
-    return Reconciler(cast(Any, cluster), cache, cast(Any, leadership), cast(Any, cluster), image, nodes=nodes)
+    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now))
+    cache.note_job(recorded.body)
+    return Reconciler(cast(Any, recorded), cache, cast(Any, leadership), cast(Any, recorded), image, nodes=nodes)
 
 
 async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
-    cluster = Cluster(job())
-    cluster.conflicts = 2
-    made = reconciler(cluster)
+    recorded = RecordedJob(job())
+    recorded.conflicts = 2
+    made = reconciler(recorded)
     for _ in range(2):
         assert await made.reconcile(KEY) == 0.0
-    assert cluster.done == []
+    assert recorded.done == []
     await made.reconcile(KEY)
-    assert cluster.done == ["status", *FOLLOWS]
+    assert recorded.done == ["status", *FOLLOWS]
 
 
 @pytest.mark.parametrize(("pace", "done"), [(Retry(0.5), []), (Deferred(0.5), FOLLOWS)])
@@ -121,23 +121,23 @@ async def test_a_status_that_is_not_written_yet_stops_what_follows_unless_it_may
     monkeypatch: pytest.MonkeyPatch, pace: Outcome, done: list[str]
 ) -> None:
     monkeypatch.setattr(status_writer, "pace_of", lambda *_: pace)
-    cluster = Cluster(job())
-    assert await reconciler(cluster).reconcile(KEY) == 0.5
-    assert cluster.done == done
+    recorded = RecordedJob(job())
+    assert await reconciler(recorded).reconcile(KEY) == 0.5
+    assert recorded.done == done
 
 
 @pytest.mark.parametrize(("ttl", "deleted"), [(0, True), (10**9, False), (None, False)])
 async def test_an_ended_job_is_deleted_after_its_time_to_live(ttl: int | None, deleted: bool) -> None:
     rendezvous = {"phase": "Closed", "round": 1, "outcome": "Complete"}
     body = job(ttlSecondsAfterFinished=ttl) | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}}
-    cluster = Cluster(body)
-    await reconciler(cluster).reconcile(KEY)
-    assert (f"delete ml/digits {JOB_UID}" in cluster.done) is deleted
+    recorded = RecordedJob(body)
+    await reconciler(recorded).reconcile(KEY)
+    assert (f"delete ml/digits {JOB_UID}" in recorded.done) is deleted
 
 
 async def test_a_job_of_which_nothing_is_heard_is_looked_at_when_its_listing_has_aged() -> None:
     """None of its pods writes a heartbeat, and what was overlooked, or taken from its access, is to be found."""
-    made = reconciler(Cluster(job(suspend=True)))
+    made = reconciler(RecordedJob(job(suspend=True)))
     for _ in range(3):
         seconds = await made.reconcile(KEY)
     assert seconds is not None
@@ -153,10 +153,10 @@ def told_hangs() -> float:
 
 
 async def test_what_a_step_changes_is_measured_once_its_status_is_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(job())
-    made, before = reconciler(cluster), lost_seconds()
+    recorded = RecordedJob(job())
+    made, before = reconciler(recorded), lost_seconds()
     await made.reconcile(KEY)
-    cluster.now += 7
+    recorded.now += 7
     with monkeypatch.context() as patched:
         patched.setattr(status_writer, "pace_of", lambda *_: Retry(0.5))
         assert await made.reconcile(KEY) == 0.5
@@ -167,30 +167,30 @@ async def test_what_a_step_changes_is_measured_once_its_status_is_agreed(monkeyp
 
 async def test_a_job_of_the_same_name_inherits_nothing() -> None:
     """Its access is its own, though that of the job before it has just been looked at."""
-    cluster = Cluster(job())
-    made = reconciler(cluster)
+    recorded = RecordedJob(job())
+    made = reconciler(recorded)
     await made.reconcile(KEY)
-    cluster.body = job()
-    cluster.body["metadata"] |= {"uid": "another", "resourceVersion": "900"}
-    made._cache.note_job(cluster.body)
-    cluster.done.clear()
+    recorded.body = job()
+    recorded.body["metadata"] |= {"uid": "another", "resourceVersion": "900"}
+    made._cache.note_job(recorded.body)
+    recorded.done.clear()
     await made.reconcile(KEY)
-    assert cluster.done == ["status", *FOLLOWS]
+    assert recorded.done == ["status", *FOLLOWS]
 
 
 async def test_a_job_may_be_deleted_while_its_template_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server refuses to write its status, which is no fault of ours."""
-    cluster = Cluster(job())
-    made = reconciler(cluster)
+    recorded = RecordedJob(job())
+    made = reconciler(recorded)
 
     async def deleted_meanwhile(*_: Any) -> None:
-        made._cache.note_job(cluster.body, deleted=True)
+        made._cache.note_job(recorded.body, deleted=True)
 
     async def not_found(*_: Any) -> None:
         raise NotFound(404, "no such job")
 
-    monkeypatch.setattr(cluster, "try_template", deleted_meanwhile)
-    monkeypatch.setattr(cluster, "replace_job_status", not_found)
+    monkeypatch.setattr(recorded, "try_template", deleted_meanwhile)
+    monkeypatch.setattr(recorded, "replace_job_status", not_found)
     with pytest.raises(NotFound):
         await made.reconcile(KEY)
     assert await made.reconcile(KEY) is None
@@ -199,151 +199,151 @@ async def test_a_job_may_be_deleted_while_its_template_is_tried(monkeypatch: pyt
 async def test_a_job_that_has_ended_is_left_alone_but_for_a_look_each_hour() -> None:
     """Its deletion may have fallen into a gap of the watch."""
     rendezvous = {"phase": "Closed", "round": 1, "outcome": "Complete"}
-    made = reconciler(Cluster(job() | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}}))
+    made = reconciler(RecordedJob(job() | {"status": {"conditions": [ENDED], "rendezvous": rendezvous}}))
     assert [await made.reconcile(KEY) for _ in range(3)][-1] == 3600
 
 
 async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a round of some milliseconds would count as one that has stood for hours."""
     standing = {"phase": "Formed", "round": 5, "worldSize": 1, "participants": f"0/{ID}", "replicas": 1, "reason": "x"}
-    cluster = Cluster(job(replicas=1) | {"status": {"rendezvous": standing}})
-    cluster.there = [pod(0, containerStatuses=[trainer(running={})])]
-    cluster.records = [record(0, request={"type": "Join", "after": 4, "cause": "Started"})]
-    made, write = reconciler(cluster), cluster.replace_job_status
+    recorded = RecordedJob(job(replicas=1) | {"status": {"rendezvous": standing}})
+    recorded.there = [pod(0, containerStatuses=[trainer(running={})])]
+    recorded.records = [record(0, request={"type": "Join", "after": 4, "cause": "Started"})]
+    made, write = reconciler(recorded), recorded.replace_job_status
     await made.reconcile(KEY)
-    assert cluster.body["status"]["rendezvous"]["round"] == 5
+    assert recorded.body["status"]["rendezvous"]["round"] == 5
 
     async def unanswered(body: Object, status: Object) -> Object:
         await write(body, status)
         raise TimeoutError
 
-    cluster.now += 7200
+    recorded.now += 7200
     made._cache.note_pod(pod(0, version=8), deleted=True)
     with monkeypatch.context() as patched:
-        patched.setattr(cluster, "replace_job_status", unanswered)
+        patched.setattr(recorded, "replace_job_status", unanswered)
         with pytest.raises(TimeoutError):
             await made.reconcile(KEY)
-    assert cluster.body["status"]["rendezvous"]["round"] == 6
-    made._cache.note_job(cluster.body)
+    assert recorded.body["status"]["rendezvous"]["round"] == 6
+    made._cache.note_job(recorded.body)
     await made.reconcile(KEY)
     clocks = made._memories._known[KEY].clocks
-    assert (clocks.opened, clocks.formed) == (cluster.now, cluster.now)
+    assert (clocks.opened, clocks.formed) == (recorded.now, recorded.now)
 
 
 async def test_a_round_outlives_a_rollback_to_an_operator_that_knew_no_challenges_and_the_next_upgrade() -> None:
     """It has dropped them from the status, while the records still tell which one was answered last."""
     standing = {"phase": "Formed", "round": 5, "worldSize": 1, "participants": f"0/{ID}", "replicas": 1, "reason": "x"}
-    cluster = Cluster(job(replicas=1) | {"status": {"rendezvous": standing}})
-    cluster.there = [pod(0, containerStatuses=[trainer(running={})])]
+    recorded = RecordedJob(job(replicas=1) | {"status": {"rendezvous": standing}})
+    recorded.there = [pod(0, containerStatuses=[trainer(running={})])]
     joined = record(0, request={"type": "Join", "after": 4, "cause": "Started"})
-    cluster.records = [joined | {"status": {"heartbeat": 4, "answer": 3}}]
-    await reconciler(cluster).reconcile(KEY)
-    agreed = cluster.body["status"]["rendezvous"]
+    recorded.records = [joined | {"status": {"heartbeat": 4, "answer": 3}}]
+    await reconciler(recorded).reconcile(KEY)
+    agreed = recorded.body["status"]["rendezvous"]
     assert (agreed["round"], agreed["phase"], agreed["challenge"]) == (5, "Formed", {"number": 3, "members": ""})
 
 
 async def test_a_job_that_goes_while_its_pods_are_listed_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(job())
-    made = reconciler(cluster)
+    recorded = RecordedJob(job())
+    made = reconciler(recorded)
 
     async def deleted_meanwhile(*_: Any) -> Listing:
-        made._cache.note_job(cluster.body, deleted=True)
+        made._cache.note_job(recorded.body, deleted=True)
         return Listing([], "7")
 
-    monkeypatch.setattr(cluster, "workers", deleted_meanwhile)
+    monkeypatch.setattr(recorded, "workers", deleted_meanwhile)
     assert await made.reconcile(KEY) is None
-    assert cluster.done == []
+    assert recorded.done == []
 
 
 async def test_a_template_whose_spec_is_no_object_is_told_and_no_more() -> None:
-    cluster = Cluster(job(template={"spec": "none"}))
-    made = reconciler(cluster)
+    recorded = RecordedJob(job(template={"spec": "none"}))
+    made = reconciler(recorded)
     await made.reconcile(KEY)
     made._memories._known[KEY].settled = True
     await made.reconcile(KEY)
-    assert "announce TemplateInvalid" in cluster.done
-    assert "pod" not in cluster.done
+    assert "announce TemplateInvalid" in recorded.done
+    assert "pod" not in recorded.done
 
 
 async def test_a_pod_is_deleted_by_the_same_limits_as_was_decided_with() -> None:
     """How long things may make no sense grows with the pods that there are; without them it would be 15 s here."""
-    cluster = Cluster(job())
-    cluster.there = [pod(index) for index in range(4096)] + [pod(0, 5)]  # the last one nobody has agreed on
-    made = reconciler(cluster)
-    for cluster.now, deleted in ((100.0, False), (117.0, False), (118.0, True)):
+    recorded = RecordedJob(job())
+    recorded.there = [pod(index) for index in range(4096)] + [pod(0, 5)]  # the last one nobody has agreed on
+    made = reconciler(recorded)
+    for recorded.now, deleted in ((100.0, False), (117.0, False), (118.0, True)):
         await made.reconcile(KEY)
-        assert ("delete digits-0-5" in cluster.done) is deleted, cluster.now
+        assert ("delete digits-0-5" in recorded.done) is deleted, recorded.now
 
 
-def hanging(**spec: Any) -> Cluster:
+def hanging(**spec: Any) -> RecordedJob:
     """Of two workers in round 5, worker 1 is stopped, and both have said so."""
     members = f"0/{ID} 1/{OTHER_ID}"
     standing = {"phase": "Formed", "round": 5, "worldSize": 2, "participants": members, "replicas": 2, "reason": "x"}
-    cluster = Cluster(job(progressDeadlineSeconds=60, **spec) | {"status": {"rendezvous": standing}})
-    cluster.there = [pod(index, containerStatuses=[trainer(running={})]) for index in (0, 1)]
+    recorded = RecordedJob(job(progressDeadlineSeconds=60, **spec) | {"status": {"rendezvous": standing}})
+    recorded.there = [pod(index, containerStatuses=[trainer(running={})]) for index in (0, 1)]
     join = {"type": "Join", "after": 4, "cause": "Started"}
     for index, id, process in ((0, ID, "Waits"), (1, OTHER_ID, "Stopped")):
         stall = {"round": 5, "stalled": True, "step": 7, "process": process}
         said = {"status": {"heartbeat": 4, "answer": 0, "stall": stall}}
-        cluster.records.append(record(index, id=id, request=join) | said)
-    return cluster
+        recorded.records.append(record(index, id=id, request=join) | said)
+    return recorded
 
 
 async def test_a_training_that_hangs_is_told_and_counted_once() -> None:
-    cluster = hanging()
-    made, before = reconciler(cluster), told_hangs()
+    recorded = hanging()
+    made, before = reconciler(recorded), told_hangs()
     for _ in range(3):
         await made.reconcile(KEY)
-        cluster.now += 5
-    agreed = cluster.body["status"]["rendezvous"]
+        recorded.now += 5
+    agreed = recorded.body["status"]["rendezvous"]
     assert (agreed["round"], agreed["phase"], agreed["stalled"]) == (5, "Formed", 5)
-    assert cluster.body["status"]["reason"] == "ProgressDeadlineExceeded"
-    assert (cluster.done.count("announce ProgressDeadlineExceeded"), told_hangs() - before) == (1, 1)
+    assert recorded.body["status"]["reason"] == "ProgressDeadlineExceeded"
+    assert (recorded.done.count("announce ProgressDeadlineExceeded"), told_hangs() - before) == (1, 1)
 
 
 async def test_one_that_is_to_be_restarted_begins_another_round() -> None:
-    cluster = hanging(hangPolicy="Restart")
-    made = reconciler(cluster)
+    recorded = hanging(hangPolicy="Restart")
+    made = reconciler(recorded)
     for _ in range(3):
         await made.reconcile(KEY)
-        cluster.now += 5
-    agreed = cluster.body["status"]["rendezvous"]
+        recorded.now += 5
+    agreed = recorded.body["status"]["rendezvous"]
     assert (agreed["round"], agreed["phase"], agreed["stalled"]) == (6, "Forming", 0)
     assert (agreed["cause"], agreed["reason"]) == ("TrainingHung", agreed["failure"])
     assert agreed["reason"].startswith("no member has reported for 60 s: worker 1's training process is stopped")
-    assert [cluster.done.count(f"announce {one}") for one in ("ProgressDeadlineExceeded", "RoundBroken")] == [1, 1]
+    assert [recorded.done.count(f"announce {one}") for one in ("ProgressDeadlineExceeded", "RoundBroken")] == [1, 1]
 
 
-def failing(**avoid: Any) -> Cluster:
+def failing(**avoid: Any) -> RecordedJob:
     """Of two workers in round 5, on a node each, worker 1's pod has failed."""
     members = f"0/{ID} 1/{OTHER_ID}"
     standing = {"phase": "Formed", "round": 5, "worldSize": 2, "participants": members, "replicas": 2, "reason": "x"}
-    cluster = Cluster(job(avoidNodes={"failures": 1, **avoid}) | {"status": {"rendezvous": standing}})
-    cluster.there = [pod(0, containerStatuses=[trainer(running={})]), pod(1, phase="Failed")]
-    for index, one in enumerate(cluster.there):
+    recorded = RecordedJob(job(avoidNodes={"failures": 1, **avoid}) | {"status": {"rendezvous": standing}})
+    recorded.there = [pod(0, containerStatuses=[trainer(running={})]), pod(1, phase="Failed")]
+    for index, one in enumerate(recorded.there):
         one["spec"] = {"nodeName": f"node-{index}"}
     join = {"type": "Join", "after": 4, "cause": "Started"}
-    cluster.records = [record(index, id=id, request=join) for index, id in ((0, ID), (1, OTHER_ID))]
-    return cluster
+    recorded.records = [record(index, id=id, request=join) for index, id in ((0, ID), (1, OTHER_ID))]
+    return recorded
 
 
 @pytest.mark.parametrize(("required", "kind"), [(False, "preferred"), (True, "required")])
 async def test_the_pod_that_replaces_one_that_failed_keeps_off_its_node(required: bool, kind: str) -> None:
-    cluster = failing(required=required)
-    made, create = reconciler(cluster), cluster.create_pod
+    recorded = failing(required=required)
+    made, create = reconciler(recorded), recorded.create_pod
     pods: list[Object] = []
 
     async def noted(body: Object) -> Object:
         pods.append(body)
         return await create(body)
 
-    cluster.create_pod = noted  # type: ignore[method-assign]
+    recorded.create_pod = noted  # type: ignore[method-assign]
     for _ in range(3):
         await made.reconcile(KEY)
-    (one,) = cluster.body["status"]["nodeFailures"]
+    (one,) = recorded.body["status"]["nodeFailures"]
     assert (one["node"], one["failures"], one["pod"]) == ("node-1", 1, "digits-1-0")
-    assert cluster.done.count("announce NodeAvoided") == 1
-    assert cluster.done.index("status") < cluster.done.index("announce NodeAvoided") < cluster.done.index("pod")
+    assert recorded.done.count("announce NodeAvoided") == 1
+    assert recorded.done.index("status") < recorded.done.index("announce NodeAvoided") < recorded.done.index("pod")
     (new,) = pods
     affinity = new["spec"]["affinity"]["nodeAffinity"]
     assert list(affinity) == [f"{kind}DuringSchedulingIgnoredDuringExecution"]
@@ -351,108 +351,108 @@ async def test_the_pod_that_replaces_one_that_failed_keeps_off_its_node(required
 
 
 async def test_a_node_is_forgotten_in_time_though_nothing_happens() -> None:
-    cluster = failing(forSeconds=20)
-    cluster.there[1] = pod(1, containerStatuses=[trainer(running={})])
+    recorded = failing(forSeconds=20)
+    recorded.there[1] = pod(1, containerStatuses=[trainer(running={})])
     noted = {"node": "node-1", "failures": 1, "round": 4, "pod": "digits-1-0"}
     seen = datetime.now(UTC).isoformat(timespec="seconds")
-    cluster.body["status"]["nodeFailures"] = [noted | {"time": seen}]
-    made = reconciler(cluster)
+    recorded.body["status"]["nodeFailures"] = [noted | {"time": seen}]
+    made = reconciler(recorded)
     for _ in range(3):
         seconds = await made.reconcile(KEY)
     assert seconds is not None
     assert 10 < seconds <= 20, "else it is looked at when its listing has aged"
-    assert "announce WorkerLost" not in cluster.done
+    assert "announce WorkerLost" not in recorded.done
     old = noted | {"time": "2026-01-02T03:04:05Z"}
-    status = cluster.body["status"] | {"nodeFailures": [old]}
-    made._cache.note_job(await cluster.replace_job_status(cluster.body, status))
+    status = recorded.body["status"] | {"nodeFailures": [old]}
+    made._cache.note_job(await recorded.replace_job_status(recorded.body, status))
     await made.reconcile(KEY)
-    assert cluster.body["status"]["nodeFailures"] == []
+    assert recorded.body["status"]["nodeFailures"] == []
 
 
 async def test_who_leads_after_a_failure_was_written_counts_it_no_more() -> None:
-    cluster = failing()
-    await reconciler(cluster).reconcile(KEY)
+    recorded = failing()
+    await reconciler(recorded).reconcile(KEY)
     for _ in range(2):
-        await reconciler(cluster).reconcile(KEY)
-    assert [one["failures"] for one in cluster.body["status"]["nodeFailures"]] == [1]
-    assert cluster.done.count("announce NodeAvoided") == 1
+        await reconciler(recorded).reconcile(KEY)
+    assert [one["failures"] for one in recorded.body["status"]["nodeFailures"]] == [1]
+    assert recorded.done.count("announce NodeAvoided") == 1
 
 
 async def test_it_is_looked_at_again_when_who_was_asked_has_had_the_time_to_answer() -> None:
-    cluster = hanging()
-    cluster.records[1]["status"].pop("stall")
-    made = reconciler(cluster)
+    recorded = hanging()
+    recorded.records[1]["status"].pop("stall")
+    made = reconciler(recorded)
     await made.reconcile(KEY)
     assert await made.reconcile(KEY) == 15.0
-    assert "announce ProgressDeadlineExceeded" not in cluster.done
-    cluster.now += 15
+    assert "announce ProgressDeadlineExceeded" not in recorded.done
+    recorded.now += 15
     for _ in range(3):  # the status may wait for a moment, as it does here
         await made.reconcile(KEY)
-    assert cluster.done.count("announce ProgressDeadlineExceeded") == 1
+    assert recorded.done.count("announce ProgressDeadlineExceeded") == 1
 
 
 async def test_a_gang_has_no_pods_before_its_quota_and_none_without() -> None:
     body = job(quotaAdmission="Gang")
     body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
-    cluster = Cluster(body)
-    made = reconciler(cluster)
+    recorded = RecordedJob(body)
+    made = reconciler(recorded)
     await made.reconcile(KEY)
-    assert cluster.done == ["status", "announce QuotaPending", "Workload"]
-    assert (told_reason(cluster), cluster.body["status"]["phase"]) == ("QuotaPending", "Pending")
+    assert recorded.done == ["status", "announce QuotaPending", "Workload"]
+    assert (told_reason(recorded), recorded.body["status"]["phase"]) == ("QuotaPending", "Pending")
 
-    (queued,) = cluster.queued
+    (queued,) = recorded.queued
     admitted = [{"type": type, "status": "True", "message": "y"} for type in ("QuotaReserved", "Admitted")]
     admission = {"podSetAssignments": [{"name": "workers", "count": 1}]}
     queued["status"] = {"conditions": admitted, "admission": admission}
-    cluster.done.clear()
+    recorded.done.clear()
     await made.reconcile(KEY)
-    steps = [one for one in cluster.done if one in ("pod", "Workload")]
+    steps = [one for one in recorded.done if one in ("pod", "Workload")]
     assert steps == ["pod", "Workload"], "one, and the rest queues"
 
-    cluster.queued[1:], cluster.there = [], [pod(phase="Running")]
+    recorded.queued[1:], recorded.there = [], [pod(phase="Running")]
     queued["status"]["conditions"].append({"type": "Evicted", "status": "True", "message": "Preempted"})
-    cluster.done.clear()
-    await reconciler(cluster).reconcile(KEY)
-    assert "delete digits-0-0" in cluster.done, "by another operator, that has what the API server has"
-    assert "its quota is gone: Preempted; " in cluster.body["status"]["conditions"][1]["message"]
-    assert told_reason(cluster) == "QuotaPending"
+    recorded.done.clear()
+    await reconciler(recorded).reconcile(KEY)
+    assert "delete digits-0-0" in recorded.done, "by another operator, that has what the API server has"
+    assert "its quota is gone: Preempted; " in recorded.body["status"]["conditions"][1]["message"]
+    assert told_reason(recorded) == "QuotaPending"
 
 
-def told_reason(cluster: Cluster) -> str:
-    return str(cluster.body["status"]["reason"])
+def told_reason(recorded: RecordedJob) -> str:
+    return str(recorded.body["status"]["reason"])
 
 
 async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() -> None:
     """And by their names alone where none are."""
     for zones, order in ((("a", "b", "a"), [0, 2, 1]), ((), [0, 1, 2])):
-        cluster = Cluster(job(replicas=3, rankOrder={"topologyKeys": ["zone"]}))
+        recorded = RecordedJob(job(replicas=3, rankOrder={"topologyKeys": ["zone"]}))
         for index, id in enumerate(list(CERTIFICATES)[:3]):
             body = pod(index, phase="Running", podIP=f"10.0.0.{index}", containerStatuses=[trainer(running={})])
             body["spec"]["nodeName"] = f"n{index}"
-            cluster.there.append(body)
+            recorded.there.append(body)
             join = {"type": "Join", "after": 0, "cause": "Started"}
-            cluster.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
-        made = reconciler(cluster)
+            recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
+        made = reconciler(recorded)
         for index, zone in enumerate(zones):
             made._cache.note_node({"metadata": {"name": f"n{index}", "labels": {"zone": zone}}, "spec": {}})
         await made.reconcile(KEY)
-        agreed = ElasticJobStatus.parse(cluster.body["status"]).rendezvous
+        agreed = ElasticJobStatus.parse(recorded.body["status"]).rendezvous
         assert [member.index for member in agreed.participants] == order
 
 
-def there(count: int, **spec: Any) -> Cluster:
+def there(count: int, **spec: Any) -> RecordedJob:
     """A job whose round 5 is formed by so many workers, each on a node of its own."""
     ids = list(CERTIFICATES)[:count]
     members = " ".join(f"{index}/{id}" for index, id in enumerate(ids))
     standing = {"phase": "Formed", "round": 5, "worldSize": count, "participants": members, "replicas": count}
-    cluster = Cluster(job(replicas=count, **spec) | {"status": {"rendezvous": standing | {"reason": "x"}}})
+    recorded = RecordedJob(job(replicas=count, **spec) | {"status": {"rendezvous": standing | {"reason": "x"}}})
     for index, id in enumerate(ids):
         body = pod(index, phase="Running", podIP=f"10.0.0.{index}", containerStatuses=[trainer(running={})])
         body["spec"] |= {"nodeName": f"n{index}", **spec.get("template", {}).get("spec", {})}
-        cluster.there.append(body)
+        recorded.there.append(body)
         join = {"type": "Join", "after": 4, "cause": "Started"}
-        cluster.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
-    return cluster
+        recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
+    return recorded
 
 
 CORDONED = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}}
@@ -460,12 +460,12 @@ CORDONED = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}}
 
 async def test_a_new_leader_knows_the_nodes_before_its_first_step() -> None:
     """Else who has come for a member is told to leave, as nobody is known to need it."""
-    cluster = there(2)
-    cluster.nodes_there = [CORDONED]
-    cluster.there.append(pod(2, phase="Pending"))
-    made = reconciler(cluster)
+    recorded = there(2)
+    recorded.nodes_there = [CORDONED]
+    recorded.there.append(pod(2, phase="Pending"))
+    made = reconciler(recorded)
     await made.reconcile(KEY)
-    assert cluster.body["status"]["replacements"] == ""
+    assert recorded.body["status"]["replacements"] == ""
     made._cache.note_node(CORDONED | {"spec": {}})
     await made._memories._lister.list_nodes()  # an older answer than what the watch has shown
     assert made._cache.view(KEY).taints == {}
@@ -476,40 +476,40 @@ TOLERANT = {"containers": job()["spec"]["template"]["spec"]["containers"], "tole
 
 @pytest.mark.parametrize("spec", [{}, {"template": {"spec": TOLERANT}}], ids=["relieved", "tolerated"])
 async def test_evictions_wait_for_the_grace_and_no_longer(spec: Object) -> None:
-    cluster = there(2, **spec)
-    cluster.nodes_there = [CORDONED]
-    made = reconciler(cluster)
-    for cluster.now, most in ((100.0, False), (399.0, False), (400.5, True)):
+    recorded = there(2, **spec)
+    recorded.nodes_there = [CORDONED]
+    made = reconciler(recorded)
+    for recorded.now, most in ((100.0, False), (399.0, False), (400.5, True)):
         await made.reconcile(KEY)
-        assert cluster.budget is not None
-        assert (cluster.budget["spec"]["minAvailable"] == 0) is most, cluster.now
+        assert recorded.budget is not None
+        assert (recorded.budget["spec"]["minAvailable"] == 0) is most, recorded.now
     await made.reconcile(KEY)
-    assert cluster.done.count("announce DrainGraceOver") == 1
+    assert recorded.done.count("announce DrainGraceOver") == 1
 
 
 @pytest.mark.parametrize(
     ("spec", "nodes"), [({}, False), ({"drain": {"taints": []}}, True), ({"drain": {"graceSeconds": 0}}, True)]
 )
 async def test_nobody_waits_for_a_drain_that_is_not_seen_or_may_be_at_once(spec: Object, nodes: bool) -> None:
-    cluster = there(1, **spec)
-    cluster.budget = {"metadata": {"name": "digits-worker", "uid": "b", "ownerReferences": [{"uid": JOB_UID}]}}
-    made = reconciler(cluster, nodes=nodes)
-    cluster.body["spec"]["replicas"] = 2
+    recorded = there(1, **spec)
+    recorded.budget = {"metadata": {"name": "digits-worker", "uid": "b", "ownerReferences": [{"uid": JOB_UID}]}}
+    made = reconciler(recorded, nodes=nodes)
+    recorded.body["spec"]["replicas"] = 2
     await made.reconcile(KEY)
-    assert "pod" in cluster.done
-    assert cluster.budget is None
+    assert "pod" in recorded.done
+    assert recorded.budget is None
 
 
 async def test_the_budget_goes_with_the_jobs_end() -> None:
-    cluster = there(1)
-    cluster.body["spec"]["replicas"] = 2
-    made = reconciler(cluster)
+    recorded = there(1)
+    recorded.body["spec"]["replicas"] = 2
+    made = reconciler(recorded)
     await made.reconcile(KEY)
-    assert cluster.budget is not None
+    assert recorded.budget is not None
     made._memories._known[KEY].settled = True  # as a minute after a take-over
     finished = {"type": "Finish", "round": 5}
-    for body in cluster.records:
+    for body in recorded.records:
         made._cache.note_worker({**body, "spec": {**body["spec"], "request": finished}})
     await made.reconcile(KEY)
-    assert cluster.body["status"]["rendezvous"]["outcome"] == "Complete"
-    assert cluster.budget is None
+    assert recorded.body["status"]["rendezvous"]["outcome"] == "Complete"
+    assert recorded.budget is None

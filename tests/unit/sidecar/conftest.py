@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.sidecar_world import World, two_workers
+from support.two_sidecars import TwoSidecars, two_workers
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with two_workers() as world:
-        yield world
+async def pair() -> AsyncIterator[TwoSidecars]:
+    async with two_workers() as pair:
+        yield pair

@@ -17,7 +17,7 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
-from support.sidecar_fakes import FakeKube
+from support.faulty_kube import FaultyKube
 
 pytestmark = pytest.mark.looptime
 
@@ -26,7 +26,7 @@ IDENTITY = Identity(pod_name="job-0-0", pod_uid="1", job="job", index=0, id="0",
 
 
 @contextlib.asynccontextmanager
-async def in_round(kube: FakeKube) -> AsyncIterator[Driver]:
+async def in_round(kube: FaultyKube) -> AsyncIterator[Driver]:
     """The driver of a worker whose trainer holds round 1."""
     metrics = Metrics()
     record = WorkerRecord(kube, IDENTITY, metrics.api_failed)
@@ -46,7 +46,7 @@ def status(phase: RendezvousPhase, round: int = 1, stalled: int = 0) -> Rendezvo
     return RendezvousStatus(phase=phase, round=round, participants=Members([ME]), world_size=1, stalled=stalled)
 
 
-def said(kube: FakeKube) -> str:
+def said(kube: FaultyKube) -> str:
     request = kube.request("job-0-0")
     assert request is not None
     return str(request["type"])
@@ -55,7 +55,7 @@ def said(kube: FakeKube) -> str:
 @pytest.mark.parametrize("end", ["Finish", "Leave"])
 async def test_a_word_behind_a_close_is_recorded_before_it_is_answered(end: str) -> None:
     """The record asks Close until the rendezvous is closed, and one thing at a time."""
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         await driver.close("t", 5.0)
         ending = driver.finish("t", 1, 60.0) if end == "Finish" else driver.leave("t", Cause.TRAINER_LEFT, 60.0)
@@ -68,7 +68,7 @@ async def test_a_word_behind_a_close_is_recorded_before_it_is_answered(end: str)
 
 
 async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         kube.fail["patch_worker"] = [Unreachable("away")] * 3
         finishing = asyncio.create_task(driver.finish("t", 1, 60.0))
@@ -82,7 +82,7 @@ async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -
 
 
 async def test_a_recorded_success_survives_the_sidecar_that_recorded_it() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         await driver.finish("t", 1, 60.0)
     metrics = Metrics()
@@ -96,7 +96,7 @@ async def test_a_recorded_success_survives_the_sidecar_that_recorded_it() -> Non
 
 async def test_who_has_finished_and_starts_again_may_leave() -> None:
     """What was recorded stays; there is nothing that it could take back."""
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         await driver.finish("t", 1, 60.0)
         driver.attach("again", 0)
@@ -105,7 +105,7 @@ async def test_who_has_finished_and_starts_again_may_leave() -> None:
 
 
 async def test_a_word_that_stays_behind_a_close_is_not_told_as_recorded() -> None:
-    async with in_round(FakeKube()) as driver:
+    async with in_round(FaultyKube()) as driver:
         await driver.close("t", 5.0)
         with pytest.raises(Refused) as refused:
             await driver.finish("t", 1, 5.0)
@@ -120,7 +120,7 @@ def first_steps(metrics: Metrics) -> tuple[float, float]:
 
 
 async def test_how_long_the_training_stood_still_until_a_script_reports_a_step() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         await asyncio.sleep(2)
         driver.report(Progress(metrics={"loss": 1.0}), 0)
@@ -141,12 +141,12 @@ async def test_how_long_the_training_stood_still_until_a_script_reports_a_step()
         assert first_steps(driver.metrics) == (2, 3 + 15)
 
 
-def stall(kube: FakeKube) -> object:
+def stall(kube: FaultyKube) -> object:
     return kube.workers["job-0-0"].get("status", {}).get("stall")
 
 
 async def test_a_script_that_stalls_is_noticed_by_time_alone_and_written_within_seconds() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         driver.store_posted("t", 1, 5000)
         driver.limited(60)
@@ -162,7 +162,7 @@ async def test_a_script_that_stalls_is_noticed_by_time_alone_and_written_within_
 
 
 async def test_what_the_trainer_finds_is_written_within_seconds() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         driver.store_posted("t", 1, 5000)
         driver.job_seen(status(RendezvousPhase.FORMED, stalled=1))
@@ -177,7 +177,7 @@ async def test_what_the_trainer_finds_is_written_within_seconds() -> None:
 
 
 async def test_a_deadline_that_is_set_or_moved_later_holds_at_once() -> None:
-    async with in_round(kube := FakeKube()) as driver:
+    async with in_round(kube := FaultyKube()) as driver:
         driver.store_posted("t", 1, 5000)
         driver.report(Progress(step=1), 0)
         await asyncio.sleep(30)
@@ -189,7 +189,7 @@ async def test_a_deadline_that_is_set_or_moved_later_holds_at_once() -> None:
 
 
 async def test_the_word_goes_with_its_round() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with in_round(kube) as driver:
         driver.store_posted("t", 1, 5000)
         driver.limited(60)

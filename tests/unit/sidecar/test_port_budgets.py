@@ -29,7 +29,7 @@ port = server.port
 """
 TUNNEL = """
 from support.pod_life import new_credentials
-from support.sidecar_fakes import JOB_UID
+from support.faulty_kube import JOB_UID
 from elasticjob.api import Member
 from elasticjob.certificates import der_of
 from elasticjob_sidecar.store.transport import Transport

@@ -1,4 +1,4 @@
-"""The sidecars' sockets: the trainer's API, the tunnel, health. See `sidecar_world`."""
+"""The sidecars' sockets: the trainer's API, the tunnel, health. See `two_sidecars`."""
 
 import asyncio
 import contextlib
@@ -17,16 +17,16 @@ from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_torch import wire
-from support.sidecar_fakes import FakeKube, Json
-from support.sidecar_world import Worker, World, next_event, store, until
+from support.faulty_kube import FaultyKube, Json
+from support.two_sidecars import TwoSidecars, Worker, next_event, store, until
 from support.waiting import in_time, within
 
 TCP_REPAIR = 19  # linux/tcp.h
 
 
-async def test_a_round_from_join_to_store(world: World) -> None:
-    await world.form()
-    zero, one = world.workers
+async def test_a_round_from_join_to_store(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
     asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
     async with store() as server:
         await zero.serve_store(1, server)
@@ -35,7 +35,7 @@ async def test_a_round_from_join_to_store(world: World) -> None:
             200,
             {"host": "127.0.0.1", "port": zero.ports.store},
         )
-        for worker in world.workers:
+        for worker in pair.workers:
             reader, writer = await worker.connect()
             writer.write(b"hello")
             assert await reader.readexactly(5) == b"hello"
@@ -45,9 +45,9 @@ async def test_a_round_from_join_to_store(world: World) -> None:
             writer.close()
 
 
-async def test_the_connection_that_found_the_store_serves_the_trainer(world: World) -> None:
-    await world.form()
-    zero, one = world.workers
+async def test_the_connection_that_found_the_store_serves_the_trainer(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
     admitted = zero.sidecar.metrics.tunnels_opened.labels("peer")
     async with store() as server:
         await zero.serve_store(1, server)
@@ -60,15 +60,15 @@ async def test_the_connection_that_found_the_store_serves_the_trainer(world: Wor
             writer.close()
 
 
-async def test_a_join_is_answered_with_the_stores_address_and_does_not_wait_for_it(world: World) -> None:
-    await world.form()
-    addresses = [{"host": "127.0.0.1", "port": worker.ports.store} for worker in world.workers]
-    assert [answer["store"] for answer in world.joined] == addresses
+async def test_a_join_is_answered_with_the_stores_address_and_does_not_wait_for_it(pair: TwoSidecars) -> None:
+    await pair.form()
+    addresses = [{"host": "127.0.0.1", "port": worker.ports.store} for worker in pair.workers]
+    assert [answer["store"] for answer in pair.joined] == addresses
 
 
-async def test_many_bytes_arrive_whole(world: World) -> None:
-    await world.form()
-    zero, one = world.workers
+async def test_many_bytes_arrive_whole(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
     data = os.urandom(1 << 20) * 8
     async with store() as server:
         await zero.serve_store(1, server)
@@ -132,9 +132,9 @@ async def test_a_half_open_connection_is_found(monkeypatch: pytest.MonkeyPatch) 
             await asyncio.gather(near.closed, far.closed)
 
 
-async def test_a_killed_trainer_is_noticed_at_once(world: World) -> None:
-    world.job("Forming", 1)
-    zero, one = world.workers
+async def test_a_killed_trainer_is_noticed_at_once(pair: TwoSidecars) -> None:
+    pair.job("Forming", 1)
+    zero, one = pair.workers
     client = (
         "import http.client, json, sys\n"
         f"c = http.client.HTTPConnection('127.0.0.1', {zero.ports.trainer_api})\n"
@@ -146,40 +146,40 @@ async def test_a_killed_trainer_is_noticed_at_once(world: World) -> None:
     assert await process.stdout.readline() == b"200\n"
     zero.trainer = "killed"
     await one.stream()
-    joins = [asyncio.create_task(worker.join()) for worker in world.workers]
-    await until(lambda: all((world.kube.request(f"job-{i}-0") or {}).get("type") == "Join" for i in (0, 1)))
-    world.job("Formed", 1, zero, one)
+    joins = [asyncio.create_task(worker.join()) for worker in pair.workers]
+    await until(lambda: all((pair.kube.request(f"job-{i}-0") or {}).get("type") == "Join" for i in (0, 1)))
+    pair.job("Formed", 1, zero, one)
     await asyncio.gather(*joins)
     process.send_signal(signal.SIGKILL)
     with in_time("the trainer's end to be noticed, before it is silent for long", 4):
-        await until(lambda: (world.kube.request("job-0-0") or {}).get("type") == "Leave")
-    assert world.kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
+        await until(lambda: (pair.kube.request("job-0-0") or {}).get("type") == "Leave")
+    assert pair.kube.request("job-0-0") == {"type": "Leave", "cause": "AgentLost"}
     await process.wait()
 
 
-async def test_the_stream_tells_each_change_once(world: World) -> None:
-    await world.form()
-    zero, one = world.workers
+async def test_the_stream_tells_each_change_once(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
     stream = await zero.stream()  # a reconnect of the same trainer
     event = await next_event(stream)
     assert (event["round"], event["phase"], event["handed"], event["changed"]) == (1, "Formed", 1, False)
-    world.job("Formed", 1, zero, one)  # nothing new
-    world.job("Formed", 1, zero, one, waiting=1)
+    pair.job("Formed", 1, zero, one)  # nothing new
+    pair.job("Formed", 1, zero, one, waiting=1)
     event = await next_event(stream)
     assert (event["waiting"], event["changed"]) == (1, False)
-    world.job("Forming", 2, zero, one, reason="scaled from 2 to 3")
+    pair.job("Forming", 2, zero, one, reason="scaled from 2 to 3")
     event = await next_event(stream)
     assert (event["round"], event["changed"], event["reason"]) == (2, True, "scaled from 2 to 3")
-    world.job("Closed", 2, zero, one, outcome="Failed", reason="enough")
+    pair.job("Closed", 2, zero, one, outcome="Failed", reason="enough")
     event = await next_event(stream)
     assert (event["closed"], event["outcome"]) == (True, "Failed")
     status, body = await zero.join(after=1, cause="MembershipChanged")
     assert (status, body) == (410, {"error": {"code": "Closed", "message": "enough", "outcome": "Failed"}})
 
 
-async def test_a_newer_trainer_ends_the_stream_of_an_older_one(world: World) -> None:
-    world.job("Forming", 1)
-    zero, _ = world.workers
+async def test_a_newer_trainer_ends_the_stream_of_an_older_one(pair: TwoSidecars) -> None:
+    pair.job("Forming", 1)
+    zero, _ = pair.workers
     older = await zero.stream()
     zero.trainer = "newer"
     await zero.stream()
@@ -190,9 +190,9 @@ async def test_a_newer_trainer_ends_the_stream_of_an_older_one(world: World) -> 
     assert (status, body["error"]["code"]) == (409, "Superseded")
 
 
-async def test_a_change_of_round_ends_what_waits_for_its_store_and_what_is_connected_to_it(world: World) -> None:
-    await world.form()
-    zero, one = world.workers
+async def test_a_change_of_round_ends_what_waits_for_its_store_and_what_is_connected_to_it(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
     async with store() as server:
         await zero.serve_store(1, server)
         reader, writer = await one.connect()
@@ -201,7 +201,7 @@ async def test_a_change_of_round_ends_what_waits_for_its_store_and_what_is_conne
         asked = asyncio.create_task(one.call("GET", "store?round=2&timeout=10"))
         status, body = await asked
         assert (status, body["error"]["code"]) == (409, "RoundBroken")
-        world.job("Forming", 2, zero, one)
+        pair.job("Forming", 2, zero, one)
         await until(lambda: one.machine.job is not None and one.machine.job.round == 2)
         writer.write(b"y")
         assert await reader.readexactly(1) == b"y"  # workers may still save what they have
@@ -216,97 +216,97 @@ async def test_a_change_of_round_ends_what_waits_for_its_store_and_what_is_conne
         join.cancel()
 
 
-async def test_a_broken_round_ends_the_wait_for_its_store(world: World) -> None:
-    await world.form()
-    zero, one = world.workers
+async def test_a_broken_round_ends_the_wait_for_its_store(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
     asked = asyncio.create_task(one.call("GET", "store?round=1&timeout=10"))
     await until(lambda: bool(zero.sidecar.tunnel))
-    world.job("Forming", 2, zero, one)
+    pair.job("Forming", 2, zero, one)
     status, body = await asked
     assert (status, body["error"]["code"]) == (409, "RoundBroken")
 
 
-async def test_a_store_that_never_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_never_comes(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "HOLD_SECONDS", 0.02)
-    await world.form()
-    status, body = await world.workers[1].call("GET", "store?round=1&timeout=1")
+    await pair.form()
+    status, body = await pair.workers[1].call("GET", "store?round=1&timeout=1")
     assert (status, body["error"]["code"]) == (504, "StoreTimeout")
     assert body["error"]["message"].endswith("the store of round 1 is not served yet, after 0.02 s")
 
 
-async def test_without_a_round_a_connection_to_the_store_is_closed(world: World) -> None:
-    reader, writer = await world.workers[0].connect()
+async def test_without_a_round_a_connection_to_the_store_is_closed(pair: TwoSidecars) -> None:
+    reader, writer = await pair.workers[0].connect()
     async with within("the end of the connection"):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
 
 
-async def test_finish_is_answered_once_the_api_has_it(world: World) -> None:
-    await world.form()
-    zero, _ = world.workers
-    world.kube.open.clear()
+async def test_finish_is_answered_once_the_api_has_it(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, _ = pair.workers
+    pair.kube.open.clear()
     finish = asyncio.create_task(zero.call("POST", "finish", trainer=zero.trainer, round=1))
     await until(lambda: zero.machine.mode.value == "Finished")
     assert not finish.done()
-    world.kube.open.set()
+    pair.kube.open.set()
     assert await finish == (204, None)
-    assert world.kube.request("job-0-0") == {"type": "Finish", "round": 1}
+    assert pair.kube.request("job-0-0") == {"type": "Finish", "round": 1}
 
 
-async def test_an_api_server_that_stays_away_is_told(world: World) -> None:
-    await world.form()
-    zero, _ = world.workers
-    world.kube.open.clear()
+async def test_an_api_server_that_stays_away_is_told(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, _ = pair.workers
+    pair.kube.open.clear()
     status, body = await zero.call("POST", "leave", trainer=zero.trainer, timeout=0.05)
     message = "the API server did not take the leave within 0.05 s; it is still to be sent"
     assert (status, body["error"]) == (504, {"code": "ApiServerAway", "message": message})
-    world.kube.open.set()
-    await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "TrainerLeft"})
+    pair.kube.open.set()
+    await until(lambda: pair.kube.request("job-0-0") == {"type": "Leave", "cause": "TrainerLeft"})
 
 
-async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(world: World) -> None:
-    world.job("Forming", 1)
-    zero, one = world.workers
+async def test_a_join_interrupted_by_the_client_stands_until_it_asks_again(pair: TwoSidecars) -> None:
+    pair.job("Forming", 1)
+    zero, one = pair.workers
     await zero.stream()
     first = asyncio.create_task(zero.join())
     await until(lambda: zero.machine._request is not None)
     first.cancel()
     await until(lambda: not zero.machine._waiter)
-    world.job("Formed", 1, zero, one)
+    pair.job("Formed", 1, zero, one)
     assert (await zero.join())[1]["rank"] == 0
 
 
-async def test_the_record_of_a_join_names_its_limits_also_when_it_is_renewed(world: World) -> None:
-    world.job("Forming", 1)
-    zero, one = world.workers
+async def test_the_record_of_a_join_names_its_limits_also_when_it_is_renewed(pair: TwoSidecars) -> None:
+    pair.job("Forming", 1)
+    zero, one = pair.workers
     await zero.stream()
     said = {"trainer": zero.trainer, "lastCall": 5, "workerLost": 20}
     asked = asyncio.create_task(zero.call("POST", "rendezvous", **said))
     limits = {"lastCallSeconds": 5, "workerLostSeconds": 20}
-    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 0, "cause": "Started", **limits})
-    world.job("Formed", 1, one)
-    await until(lambda: world.kube.request("job-0-0") == {"type": "Join", "after": 1, "cause": "Renewed", **limits})
+    await until(lambda: pair.kube.request("job-0-0") == {"type": "Join", "after": 0, "cause": "Started", **limits})
+    pair.job("Formed", 1, one)
+    await until(lambda: pair.kube.request("job-0-0") == {"type": "Join", "after": 1, "cause": "Renewed", **limits})
     asked.cancel()
 
 
-async def test_the_record_of_a_join_says_what_failed_in_few_plain_words(world: World) -> None:
-    world.job("Forming", 1)
-    zero, _ = world.workers
+async def test_the_record_of_a_join_says_what_failed_in_few_plain_words(pair: TwoSidecars) -> None:
+    pair.job("Forming", 1)
+    zero, _ = pair.workers
     await zero.stream()
     detail = "rank 3, exit code 1: ValueError:\n\x00 no data\u2028" + 9000 * "!"
     asked = asyncio.create_task(
         zero.call("POST", "rendezvous", trainer=zero.trainer, cause="WorkerFailed", detail=detail)
     )
-    await until(lambda: world.kube.request("job-0-0") is not None)
-    told = world.kube.request("job-0-0")["detail"]
+    await until(lambda: pair.kube.request("job-0-0") is not None)
+    told = pair.kube.request("job-0-0")["detail"]
     assert (told[:44], len(told)) == ("rank 3, exit code 1: ValueError: no data !!!", 300)
     asked.cancel()
 
 
-async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_does_not_come_is_not_awaited(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "BODY_SECONDS", 0.05)
-    reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
+    reader, writer = await asyncio.open_connection("127.0.0.1", pair.workers[0].ports.trainer_api)
     writer.write(b"POST /v1/leave HTTP/1.1\r\nHost: sidecar\r\nContent-Length: 10\r\n\r\n")
     async with within("a refusal of the body"):
         answer = await reader.readuntil(b"}}")
@@ -333,15 +333,15 @@ async def test_a_body_that_does_not_come_is_not_awaited(world: World, monkeypatc
     ],
 )
 async def test_a_wrong_request_is_answered_with_a_sentence(
-    world: World, method: str, path: str, body: Json, status: int, message: str
+    pair: TwoSidecars, method: str, path: str, body: Json, status: int, message: str
 ) -> None:
-    got, answer = await world.workers[0].call(method, path, **body)
+    got, answer = await pair.workers[0].call(method, path, **body)
     assert got == status
     assert message in answer["error"]["message"]
 
 
-async def test_progress_is_shown_and_a_nan_is_no_error(world: World) -> None:
-    zero, _ = world.workers
+async def test_progress_is_shown_and_a_nan_is_no_error(pair: TwoSidecars) -> None:
+    zero, _ = pair.workers
     body = '{"trainer": "t", "step": 7, "total": 9, "metrics": {"loss": 0.5, "broken": NaN}}'
     async with zero.http.post(zero.url("progress"), data=body) as response:
         assert response.status == 204
@@ -349,9 +349,9 @@ async def test_progress_is_shown_and_a_nan_is_no_error(world: World) -> None:
     assert (progress.step, progress.total, progress.metrics) == (7, 9, {"loss": 0.5})
 
 
-async def test_health_and_metrics(world: World) -> None:
-    await world.form()
-    zero, _ = world.workers
+async def test_health_and_metrics(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, _ = pair.workers
     base = f"http://127.0.0.1:{zero.ports.health}"
     async with zero.http.get(f"{base}/healthz") as response:
         assert (response.status, await response.text()) == (200, "ok\n")
@@ -366,18 +366,18 @@ async def test_health_and_metrics(world: World) -> None:
         assert response.status == 503
 
 
-async def test_the_pod_stops(world: World) -> None:
-    await world.form()
-    zero, _ = world.workers
+async def test_the_pod_stops(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, _ = pair.workers
     zero.stopping.set()
-    await until(lambda: world.kube.request("job-0-0") == {"type": "Leave", "cause": "PodStopping"})
+    await until(lambda: pair.kube.request("job-0-0") == {"type": "Leave", "cause": "PodStopping"})
 
 
 async def test_the_pod_stops_though_the_api_server_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(app, "GOODBYE_SECONDS", 0.05)
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.open.clear()
     async with aiohttp.ClientSession() as http, within("the sidecar's end"):
         worker = Worker(kube, 0, http)
@@ -398,7 +398,7 @@ async def test_a_part_that_does_not_stop_is_left_behind(
                 await freed.wait()
 
     async with aiohttp.ClientSession() as http, within("the sidecar's end"):
-        worker = Worker(FakeKube(), 0, http)
+        worker = Worker(FaultyKube(), 0, http)
         monkeypatch.setattr(worker.sidecar.watch, "run", stubborn)
         worker.stopping.set()
         await worker.sidecar.run(worker.stopping)
@@ -406,7 +406,7 @@ async def test_a_part_that_does_not_stop_is_left_behind(
     freed.set()
 
 
-class ClosableKube(FakeKube):
+class ClosableKube(FaultyKube):
     def __init__(self, *_: object) -> None:
         super().__init__()
 
@@ -416,7 +416,7 @@ class ClosableKube(FakeKube):
 
 async def started(http: aiohttp.ClientSession, folder: Path) -> None:
     """A whole sidecar."""
-    worker = Worker(FakeKube(), 0, http)
+    worker = Worker(FaultyKube(), 0, http)
     config = worker.sidecar._config.model_copy(update={"state_dir": folder})
     await app.run(config, worker.credentials, worker.ports, InCluster("127.0.0.1", 1))
 
@@ -437,18 +437,18 @@ async def test_a_port_that_is_taken_is_told_and_nothing_else_as_that(
             await started(http, tmp_path)
 
 
-async def test_a_trainer_is_told_to_look_at_its_processes_and_what_it_finds_is_recorded(world: World) -> None:
-    await world.form()
-    one = world.workers[1]
+async def test_a_trainer_is_told_to_look_at_its_processes_and_what_it_finds_is_recorded(pair: TwoSidecars) -> None:
+    await pair.form()
+    one = pair.workers[1]
     stream = await one.stream(round=1)
     assert (await next_event(stream))["stalled"] is False
     assert await one.call("POST", "progress", step=7) == (204, None)
-    world.job("Formed", 1, *world.workers, stalled=1)
+    pair.job("Formed", 1, *pair.workers, stalled=1)
     assert (await next_event(stream))["stalled"] is True
     looked = {"trainer": one.trainer, "round": 1, "state": "Computes", "local_rank": 2}
     assert await one.call("POST", "processes", **looked) == (204, None)
     said = {"round": 1, "stalled": False, "step": 7, "process": "Computes", "localRank": 2}
-    await until(lambda: world.kube.workers["job-1-0"].get("status", {}).get("stall") == said)
+    await until(lambda: pair.kube.workers["job-1-0"].get("status", {}).get("stall") == said)
     status, answer = await one.call("POST", "processes", **looked | {"round": 2})
     assert (status, answer["error"]["code"]) == (409, "RoundBroken")
     status, answer = await one.call("POST", "processes", **looked | {"state": "Sleeps"})

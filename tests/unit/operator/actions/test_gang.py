@@ -1,7 +1,6 @@
 """The Workloads of a gang: made, given back, and what is said where there is no Kueue. Over a stand-in for it."""
 
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,99 +14,68 @@ from elasticjob_operator.actions import gang as gang_module
 from elasticjob_operator.actions.gang import CHANGED_SECONDS, HELD_SECONDS, REFUSED_SECONDS, WAITING_SECONDS, Gang
 from elasticjob_operator.cluster import workloads as workloads_module
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import ApiError, Conflict, Forbidden, Invalid, Listing, NotFound
+from elasticjob_operator.cluster.client import NotFound
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED
 from elasticjob_operator.objects.pods import SidecarImage
+from simulation.calls import Call
+from simulation.validity import Refusal
 from support.operator_objects import JOB_UID, Object, job
+from support.recording_server import Announcements, RecordingServer
 from support.statuses import report
 
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 NEW = State(clocks=Clocks(opened=0, formed=0))
 ENDED = replace(NEW, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE)
 NO_RIGHT = 'workloads.kueue.x-k8s.io is forbidden: User "operator" cannot list resource "workloads"'
-WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/ml/workloads"
+NO_ACCESS = Refusal(403, "Forbidden", NO_RIGHT)
+NO_KUEUE = Refusal(404, "NotFound", "404 page not found")
+DENIED = 'admission webhook "x" denied the request: no'
 
 
-class Server:
-    """Kueue's objects, and the clock."""
+class Kueue(RecordingServer):
+    """The API server of a cluster with Kueue, and the clock."""
 
     def __init__(self) -> None:
-        self.now, self.listed = 100.0, 0
-        self.there: dict[str, Object] = {}
-        self.asked: list[str] = []
-        self.events: list[str] = []
-        self.classes = {"low": 10}
-        self.fails: dict[str, Exception] = {}
+        super().__init__()
+        self.now, self.events = 100.0, Announcements()
+        self.of_cluster["workloadpriorityclasses/low"] = {"value": 10}
 
-    def monotonic(self) -> float:
-        return self.now
+    @property
+    def workloads(self) -> dict[str, Object]:
+        return {key.rpartition("/")[2]: body for key, body in self.objects.items()}
 
-    async def workloads(self, namespace: str | None) -> Listing:
-        self.listed += 1
-        if error := self.fails.get("LIST"):
-            raise error
-        return Listing(deepcopy(list(self.there.values())), "7")
-
-    async def request(self, method: str, path: str, body: Object | None = None) -> Object:
-        if error := self.fails.get(method):
-            raise error
-        if method == "GET":
-            name = path.rpartition("/")[2]
-            if name not in self.classes:
-                raise NotFound(404, f"{name} not found")
-            return {"value": self.classes[name]}
-        assert body is not None
-        if method == "PATCH" and not path.endswith("/status"):
-            name = path.rpartition("/")[2]
-            if name not in self.there:
-                raise NotFound(404, f"{name} not found")
-            assert body["metadata"]["uid"] == self.there[name]["metadata"]["uid"]
-            (asked,) = body["spec"]["podSets"]
-            self.asked.append(f"PATCH {name} {asked['count']}/{asked.get('minCount')}")
-            self.there[name]["metadata"]["annotations"] |= body["metadata"]["annotations"]
-            self.there[name]["spec"] |= body["spec"]
-            return self.there[name]
-        if method == "PATCH":
-            name = path.split("/")[-2]
-            self.asked.append(f"PATCH {name} {body['status']['reclaimablePods'][0]['count']}")
-            self.there[name].setdefault("status", {}).update(body["status"])
-            return self.there[name]
-        assert (method, path) == ("POST", WORKLOADS)
-        name = body["metadata"]["name"]
-        if name in self.there:
-            raise Conflict(409, "AlreadyExists")
-        (asked,) = body["spec"]["podSets"]
-        self.asked.append(f"POST {name} {asked['count']}/{asked.get('minCount')}")
-        self.there[name] = deepcopy(body)
-        self.there[name]["metadata"]["uid"] = f"uid of {name}"
-        return body
-
-    async def delete(self, path: str, uid: str) -> None:
-        name = path.rpartition("/")[2]
-        assert (path, uid) == (f"{WORKLOADS}/{name}", f"uid of {name}")
-        self.asked.append(f"DELETE {name}")
-        del self.there[name]
-
-    def announce(self, _: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        self.events.append(f"{'Warning ' if warning else ''}{reason}: {message}")
+    @property
+    def listed(self) -> int:
+        return self.asked.count("GET workloads")
 
     def admit(self, name: str, count: int, **others: str) -> None:
         conditions = {"QuotaReserved": "True", "Admitted": "True", **others}
         told = [{"type": type, "status": status, "message": f"about {type}"} for type, status in conditions.items()]
         sets = [{"name": "workers", "count": count}]
-        self.there[name]["status"] = {"conditions": told, "admission": {"podSetAssignments": sets}}
+        status = {"conditions": told, "admission": {"podSetAssignments": sets}}
+        self.objects[f"workloads/{name}"] |= {"status": status}
 
     def took(self) -> list[str]:
-        taken, self.asked = self.asked, []
-        return taken
+        """The writes since it was asked before, as "POST digits-0 4/2" for four workers, of which two must be had."""
+        calls, self.calls = self.calls, []
+        return [_words(call) for call in calls if call.method != "GET"]
+
+
+def _words(call: Call) -> str:
+    if call.method == "DELETE":
+        return f"DELETE {call.name}"
+    if call.sub == "status":
+        return f"PATCH {call.name} {call.body['status']['reclaimablePods'][0]['count']}"
+    (asked,) = call.body["spec"]["podSets"]
+    return f"{call.method} {call.body['metadata'].get('name', call.name)} {asked['count']}/{asked.get('minCount')}"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    made = Server()
-    clock = SimpleNamespace(monotonic=made.monotonic)
+async def server(monkeypatch: pytest.MonkeyPatch) -> Kueue:
+    made = Kueue()
+    clock = SimpleNamespace(monotonic=lambda: made.now)
     monkeypatch.setattr(gang_module, "time", clock)
     monkeypatch.setattr(workloads_module, "time", clock)
     return made
@@ -117,13 +85,14 @@ class Life:
     """Steps of one job, as the reconciler takes them."""
 
     def __init__(
-        self, server: Server, labels: Object | None = None, workloads: Workloads | None = None, **spec: Any
+        self, server: Kueue, labels: Object | None = None, workloads: Workloads | None = None, **spec: Any
     ) -> None:
         self.server = server
         self.body = job(**{"replicas": 4, "minReplicas": 2, "quotaAdmission": "Gang", **spec})
         self.body["metadata"]["labels"] = {QUEUE: "gpus", PRIORITY: "low"} if labels is None else labels
-        workloads = workloads or Workloads(cast(Any, server), by_namespace=False)
-        self.gang = Gang(cast(Any, server), workloads, cast(Any, server), SidecarImage("s", "Never"))
+        kube, announcer = server.client(), cast(Any, server.events)
+        workloads = workloads or Workloads(kube, by_namespace=False)
+        self.gang = Gang(kube, workloads, announcer, SidecarImage("s", "Never"))
         self.before = ElasticJobStatus()
 
     async def step(
@@ -141,12 +110,12 @@ def running(count: int) -> list[Worker]:
     return [Worker(index=index, pod=PodState.RUNNING) for index in range(count)]
 
 
-async def test_from_the_first_workload_to_the_last_worker(server: Server) -> None:
+async def test_from_the_first_workload_to_the_last_worker(server: Kueue) -> None:
     life = Life(server)
     assert await life.step() == LookAgain(CHANGED_SECONDS)
     assert server.took() == ["POST digits-0 4/2"]
     assert life.allowance.suspends
-    body = server.there["digits-0"]
+    body = server.workloads["digits-0"]
     assert body["spec"]["priority"] == 10
     assert body["metadata"]["ownerReferences"][0]["uid"] == JOB_UID
 
@@ -162,7 +131,7 @@ async def test_from_the_first_workload_to_the_last_worker(server: Server) -> Non
     assert server.took() == []
 
 
-async def test_an_operator_that_knows_nothing_goes_on_from_what_is_there(server: Server) -> None:
+async def test_an_operator_that_knows_nothing_goes_on_from_what_is_there(server: Kueue) -> None:
     await Life(server).step()
     server.admit("digits-0", 4)
     server.took()
@@ -171,7 +140,7 @@ async def test_an_operator_that_knows_nothing_goes_on_from_what_is_there(server:
     assert (life.allowance.replicas, server.took()) == (4, [])
 
 
-async def test_quota_goes_back_when_pods_have_gone_and_all_of_it_at_the_end(server: Server) -> None:
+async def test_quota_goes_back_when_pods_have_gone_and_all_of_it_at_the_end(server: Kueue) -> None:
     life = Life(server)
     await life.step()
     server.admit("digits-0", 4)
@@ -193,7 +162,7 @@ async def test_quota_goes_back_when_pods_have_gone_and_all_of_it_at_the_end(serv
     assert server.listed == listed, "nothing of it changes any more"
 
 
-async def test_the_workloads_of_a_job_that_is_admitted_by_pods_by_now_are_deleted(server: Server) -> None:
+async def test_the_workloads_of_a_job_that_is_admitted_by_pods_by_now_are_deleted(server: Kueue) -> None:
     life = Life(server)
     for _ in range(2):
         await life.step()
@@ -204,23 +173,23 @@ async def test_the_workloads_of_a_job_that_is_admitted_by_pods_by_now_are_delete
     assert await life.step() == Done()
 
 
-async def test_a_later_operator_deletes_those_of_a_job_that_is_admitted_by_pods_by_now(server: Server) -> None:
+async def test_a_later_operator_deletes_those_of_a_job_that_is_admitted_by_pods_by_now(server: Kueue) -> None:
     await Life(server).step()
     server.admit("digits-0", 4)
     server.took()
-    server.fails["LIST"] = TimeoutError("no answer")
+    server.network.refusing = True
     life = Life(server, quotaAdmission="Pods")
     assert await life.step(running(2)) == LookAgain(REFUSED_SECONDS)
-    server.fails.clear()
+    server.network.refusing = False
     await life.step(running(2))
     assert (server.took(), life.allowance) == (["DELETE digits-0"], UNLIMITED), "its pods have quota of their own"
     await life.step(running(2))
-    server.listed = 0
+    server.calls.clear()
     assert await life.step(running(2)) == Done()
     assert server.listed == 0
 
 
-async def test_while_it_is_suspended_they_go_when_its_pods_have(server: Server) -> None:
+async def test_while_it_is_suspended_they_go_when_its_pods_have(server: Kueue) -> None:
     await Life(server).step()
     server.admit("digits-0", 4)
     server.took()
@@ -231,17 +200,17 @@ async def test_while_it_is_suspended_they_go_when_its_pods_have(server: Server) 
     assert server.took() == ["DELETE digits-0"]
 
 
-async def test_of_a_job_without_a_queue_nothing_is_looked_for(server: Server) -> None:
+async def test_of_a_job_without_a_queue_nothing_is_looked_for(server: Kueue) -> None:
     assert await Life(server, {}, quotaAdmission="Pods").step() == Done()
     assert server.listed == 0
 
 
-@pytest.mark.parametrize("error", [NotFound(404, "404 page not found"), Forbidden(403, NO_RIGHT)])
+@pytest.mark.parametrize("error", [NO_KUEUE, NO_ACCESS])
 async def test_where_there_can_be_none_jobs_that_are_admitted_by_pods_look_once_and_together(
-    server: Server, error: Exception
+    server: Kueue, error: Refusal
 ) -> None:
-    server.fails["LIST"] = error
-    workloads = Workloads(cast(Any, server), by_namespace=False)
+    server.refuses["GET workloads"] = error
+    workloads = Workloads(server.client(), by_namespace=False)
     lives = [Life(server, workloads=workloads, quotaAdmission="Pods") for _ in range(3)]
     for _ in range(2):
         for life in lives:
@@ -250,7 +219,7 @@ async def test_where_there_can_be_none_jobs_that_are_admitted_by_pods_look_once_
     assert life.allowance == UNLIMITED
 
 
-async def test_a_change_of_size_changes_what_waits(server: Server) -> None:
+async def test_a_change_of_size_changes_what_waits(server: Kueue) -> None:
     life = Life(server)
     await life.step()
     server.took()
@@ -261,12 +230,12 @@ async def test_a_change_of_size_changes_what_waits(server: Server) -> None:
     await life.step()
     assert server.took() == ["PATCH digits-0 3/2", "PATCH digits-0 2/None"]
     life.body["spec"]["replicas"] = 4
-    server.fails["PATCH"] = NotFound(404, "digits-0 not found")
+    server.refuses["PATCH workloads"] = Refusal(404, "NotFound", "digits-0 not found")
     await life.step()
     assert "the cluster has no Kueue" not in life.allowance.told
 
 
-async def test_what_kueue_refuses_is_asked_for_again_in_growing_steps(server: Server) -> None:
+async def test_what_kueue_refuses_is_asked_for_again_in_growing_steps(server: Kueue) -> None:
     life = Life(server)
     await life.step()
     for seconds in (10, 20, 40):
@@ -290,12 +259,12 @@ async def test_what_kueue_refuses_is_asked_for_again_in_growing_steps(server: Se
     server.admit("digits-0", 4)
     await life.step(after=WAITING_SECONDS)
     server.took()
-    server.there.clear()
+    server.objects.clear()
     await life.step()
     assert server.took() == ["POST digits-0 4/2"], "what was admitted since is lost: no refusal"
 
 
-async def test_it_is_announced_when_quota_is_waited_for_and_when_it_is_lost(server: Server) -> None:
+async def test_it_is_announced_when_quota_is_waited_for_and_when_it_is_lost(server: Kueue) -> None:
     life = Life(server)
     for _ in range(3):
         await life.step()
@@ -309,7 +278,7 @@ async def test_it_is_announced_when_quota_is_waited_for_and_when_it_is_lost(serv
     assert server.events[1:] == [f"QuotaLost: {why}"]
 
 
-async def test_an_operator_that_comes_later_does_not_announce_it_again(server: Server) -> None:
+async def test_an_operator_that_comes_later_does_not_announce_it_again(server: Kueue) -> None:
     life = Life(server)
     life.before = ElasticJobStatus(reason="QuotaPending")
     await life.step()
@@ -319,30 +288,33 @@ async def test_an_operator_that_comes_later_does_not_announce_it_again(server: S
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (NotFound(404, "404 page not found"), "spec.quotaAdmission is Gang, and the cluster has no Kueue"),
-        (Forbidden(403, NO_RIGHT), "the operator may not see to it: set the chart's value kueue.gang (workloads."),
-        (TimeoutError("no answer"), "Kueue's Workloads: no answer"),
+        (NO_KUEUE, "spec.quotaAdmission is Gang, and the cluster has no Kueue"),
+        (NO_ACCESS, "the operator may not see to it: set the chart's value kueue.gang (workloads."),
+        (None, "Kueue's Workloads: [Errno 111] Connection refused"),
     ],
 )
-async def test_workloads_that_cannot_be_seen(server: Server, error: Exception, told: str) -> None:
-    server.fails["LIST"] = error
+async def test_workloads_that_cannot_be_seen(server: Kueue, error: Refusal | None, told: str) -> None:
+    server.network.refusing = error is None
+    if error:
+        server.refuses["GET workloads"] = error
     life = Life(server)
     assert await life.step() == LookAgain(REFUSED_SECONDS)
     assert life.allowance.suspends
     assert told in life.allowance.told
     assert server.events[0].startswith("Warning QuotaPending: ")
-    server.fails.clear()
+    server.refuses.clear()
+    server.network.refusing = False
     await life.step()
     assert server.took() == ["POST digits-0 4/2"]
 
 
-async def test_a_group_that_trains_goes_on_while_they_cannot_be_seen(server: Server) -> None:
+async def test_a_group_that_trains_goes_on_while_they_cannot_be_seen(server: Kueue) -> None:
     life = Life(server)
     await life.step()
     server.admit("digits-0", 3)
     await life.step(running(3))
     server.took()
-    server.fails["LIST"] = ApiError(500, "conversion webhook failed")
+    server.refuses["GET workloads"] = Refusal(500, "InternalError", "conversion webhook failed")
     await life.step(running(3))
     assert (life.allowance.replicas, life.allowance.suspends) == (3, False)
     assert server.took() == []
@@ -355,18 +327,19 @@ async def test_a_group_that_trains_goes_on_while_they_cannot_be_seen(server: Ser
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (Conflict(409, "AlreadyExists"), "there is a Workload digits-0 that is not this job's: delete it, or wait"),
-        (Invalid(422, "spec.podSets: no"), "Kueue's Workloads: spec.podSets: no"),
-        (Forbidden(403, 'admission webhook "x" denied the request: no'), "Kueue's Workloads: admission webhook"),
+        (Refusal(409, "AlreadyExists", ""), "there is a Workload digits-0 that is not this job's: delete it, or wait"),
+        (Refusal(422, "Invalid", "spec.podSets: no"), "Kueue's Workloads: spec.podSets: no"),
+        (Refusal(403, "Forbidden", DENIED), "Kueue's Workloads: admission webhook"),
     ],
 )
 async def test_a_workload_that_cannot_be_made_is_tried_again_after_a_while(
-    server: Server, error: Exception, told: str
+    server: Kueue, error: Refusal, told: str
 ) -> None:
-    server.fails["POST"] = error
+    server.refuses["POST workloads"] = error
     life = Life(server)
     assert await life.step() == LookAgain(REFUSED_SECONDS)
-    server.fails.clear()
+    server.took()
+    server.refuses.clear()
     assert await life.step(after=1) == LookAgain(REFUSED_SECONDS - 1)
     assert told in life.allowance.told
     assert server.took() == []
@@ -376,7 +349,7 @@ async def test_a_workload_that_cannot_be_made_is_tried_again_after_a_while(
     assert told not in life.allowance.told
 
 
-async def test_a_priority_class_that_is_not_there_is_named(server: Server) -> None:
+async def test_a_priority_class_that_is_not_there_is_named(server: Kueue) -> None:
     life = Life(server, {QUEUE: "gpus", PRIORITY: "high"})
     await life.step()
     await life.step()
@@ -384,41 +357,42 @@ async def test_a_priority_class_that_is_not_there_is_named(server: Server) -> No
     assert server.took() == []
     without = Life(server, {QUEUE: "gpus"})
     await without.step()
-    assert "priority" not in server.there["digits-0"]["spec"]
+    assert "priority" not in server.workloads["digits-0"]["spec"]
 
 
-async def test_nothing_is_asked_for_pods_that_cannot_be_made(server: Server) -> None:
+async def test_nothing_is_asked_for_pods_that_cannot_be_made(server: Kueue) -> None:
     assert await Life(server).step(problem="spec.template is not valid") == LookAgain(WAITING_SECONDS)
     assert server.took() == []
 
 
-async def test_anothers_workload_of_the_jobs_label_counts_for_nothing(server: Server) -> None:
+async def test_anothers_workload_of_the_jobs_label_counts_for_nothing(server: Kueue) -> None:
     await Life(server).step()
     server.admit("digits-0", 4)
-    server.there["digits-0"]["metadata"]["ownerReferences"][0]["uid"] = "an earlier job's"
+    with server.objects.edited("workloads/digits-0") as workload:
+        workload["metadata"]["ownerReferences"][0]["uid"] = "an earlier job's"
     life = Life(server)
     await life.step()
     assert life.allowance.suspends
 
 
-async def test_jobs_that_look_at_about_the_same_time_share_a_listing(server: Server) -> None:
+async def test_jobs_that_look_at_about_the_same_time_share_a_listing(server: Kueue) -> None:
     await Life(server).step()
-    workloads, key = Workloads(cast(Any, server), by_namespace=False), Key("ml", "digits")
-    server.listed = 0
+    workloads, key = Workloads(server.client(), by_namespace=False), Key("ml", "digits")
+    server.calls.clear()
     for namespace in ("ml", "other"):
         found = await workloads.of(Key(namespace, "digits"), server.now - 2)
         assert len(found) == (namespace == "ml")
     assert server.listed == 1
     await workloads.of(key, server.now)
     assert server.listed == 2, "of then is not later than that"
-    server.fails["LIST"] = NotFound(404, "no")
+    server.refuses["GET workloads"] = NO_KUEUE
     server.now += 5
     for _ in range(2):
         with pytest.raises(NotFound):
             await workloads.of(key, server.now - 2)
     assert server.listed == 3, "nor is a failure asked for by each"
-    by_namespace = Workloads(cast(Any, server), by_namespace=True)
-    server.fails.clear()
+    by_namespace = Workloads(server.client(), by_namespace=True)
+    server.refuses.clear()
     for namespace in ("ml", "other"):
         await by_namespace.of(Key(namespace, "digits"), server.now - 2)
     assert server.listed == 5

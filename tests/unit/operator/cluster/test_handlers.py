@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from itertools import islice
 from typing import Any
 
@@ -13,7 +14,7 @@ from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.cluster.handlers import settings
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
-from support.operator_fakes import ListingServer
+from support.recording_server import RecordingServer
 from support.waiting import until
 
 
@@ -46,7 +47,12 @@ class SeenWatches(WatchTimes):
         super().begins(path)
 
 
-async def test_a_watch_that_falls_silent_is_opened_again(api: ListingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def watches_of(api: RecordingServer) -> Counter[str]:
+    """How many each path had."""
+    return Counter(call.path for call in api.calls if "watch" in call.query)
+
+
+async def test_a_watch_that_falls_silent_is_opened_again(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "SILENT_SECONDS", 0.2)
     registry = kopf.OperatorRegistry()
 
@@ -60,15 +66,15 @@ async def test_a_watch_that_falls_silent_is_opened_again(api: ListingServer, mon
     # in a loop of its own: at its end kopf waits for all tasks of the loop
     watching = asyncio.create_task(asyncio.to_thread(kopf.run, registry=registry, **options))
     try:
-        await until(lambda: len(api.watches) == 4 and min(api.watches.values()) >= 2)
+        await until(lambda: len(found := watches_of(api)) == 4 and min(found.values()) >= 2)
     finally:
         stop.set()
         await watching
-    assert api.seconds == {"10"}
-    assert watches.seen == set(api.watches)  # by which the process's health is judged
+    assert {call.query["timeoutSeconds"] for call in api.calls if "watch" in call.query} == {"10"}
+    assert watches.seen == set(watches_of(api))  # by which the process's health is judged
 
 
-async def test_kopf_ends_and_begins_again_in_one_process(api: ListingServer) -> None:
+async def test_kopf_ends_and_begins_again_in_one_process(api: RecordingServer) -> None:
     async def work(_: object) -> None: ...
 
     before = asyncio.all_tasks()
@@ -79,10 +85,10 @@ async def test_kopf_ends_and_begins_again_in_one_process(api: ListingServer) -> 
         watching = asyncio.create_task(
             kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True)
         )
-        await until(lambda: len(api.watches) == 4)
+        await until(lambda: len(watches_of(api)) == 4)
         watching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await watching
         ours = {task.get_name() for task in asyncio.all_tasks() - before if "RequestHandler" not in str(task)}
         assert ours == set()
-        api.watches.clear()
+        api.calls.clear()

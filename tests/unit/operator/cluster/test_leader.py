@@ -17,8 +17,10 @@ from elasticjob_operator.cluster.leader import (
     StillWorking,
     lead,
 )
-from support.operator_fakes import Leases
+from support.recording_server import RecordingServer
 from support.waiting import in_time, within
+
+LEASE = "leases/operator"
 
 
 class Passing:
@@ -97,7 +99,7 @@ def test_after_an_api_server_that_was_away_all_have_time_to_find_it_again() -> N
     assert passing.clock.settled == pytest.approx(passing.clock.now() + 5)
 
 
-async def test_who_has_stood_by_for_long_knows_that_the_api_server_was_there(leases: Leases) -> None:
+async def test_who_has_stood_by_for_long_knows_that_the_api_server_was_there(leases: RecordingServer) -> None:
     first, second = leadership(leases), leadership(leases)
     await first.acquire()
     assert first.clock.settled > first.clock.now()
@@ -118,34 +120,36 @@ def test_the_clock_never_goes_back() -> None:
         clock.renewed(at)
 
 
-def leadership(leases: Leases) -> Leadership:
-    return Leadership(leases, "ops", "operator", "one")  # type: ignore[arg-type]
+def leadership(leases: RecordingServer) -> Leadership:
+    return Leadership(leases.client(), "ops", "operator", "one")
 
 
 async def test_a_renewal_that_is_not_answered_ends_with_the_lease(
-    leases: Leases, caplog: pytest.LogCaptureFixture
+    leases: RecordingServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = leadership(leases)
     await ours.acquire()
-    leases.stuck.add("write")
+    leases.network.open.clear()
     with in_time("the end of the lease, and no request more", 4):
         await ours.hold()
-    assert "the lease was not renewed: TimeoutError" in caplog.text
+    assert "the lease was not renewed: " in caplog.text
 
 
 @pytest.mark.parametrize("holder", ["one", "two"])
-async def test_a_leader_whose_last_renewal_was_not_answered_gives_the_lease_up(leases: Leases, holder: str) -> None:
+async def test_a_leader_whose_last_renewal_was_not_answered_gives_the_lease_up(
+    leases: RecordingServer, holder: str
+) -> None:
     """It has reached the server; what another has taken since is the other's."""
     ours = leadership(leases)
     await ours.acquire()
-    renewed = leases.lease_["spec"] | {"holderIdentity": holder}
-    await leases.write_lease({**leases.lease_, "spec": renewed}, 1)
+    with leases.objects.edited(LEASE) as lease:
+        lease["spec"]["holderIdentity"] = holder
     await ours.release()
-    assert leases.lease_["spec"]["holderIdentity"] == ("" if holder == "one" else "two")
+    assert leases.objects[LEASE]["spec"]["holderIdentity"] == ("" if holder == "one" else "two")
 
 
-async def test_an_answer_cut_off_is_no_reason_to_stop_standing_by(leases: Leases) -> None:
-    leases.fails = [aiohttp.ServerDisconnectedError(), OSError("refused"), TimeoutError("no answer")]
+async def test_an_answer_cut_off_is_no_reason_to_stop_standing_by(leases: RecordingServer) -> None:
+    leases.network.fails = [aiohttp.ServerDisconnectedError(), OSError("refused"), TimeoutError("no answer")]
     ours = leadership(leases)
     async with within("the Lease"):
         await ours.acquire()
@@ -153,13 +157,13 @@ async def test_an_answer_cut_off_is_no_reason_to_stop_standing_by(leases: Leases
 
 
 async def test_work_that_does_not_stop_is_left_behind(
-    leases: Leases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    leases: RecordingServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(leader, "STOP_SECONDS", 0.1)
     freed = asyncio.Event()
 
     async def stubborn() -> None:
-        leases.stuck.add("write")
+        leases.network.open.clear()
         while not freed.is_set():
             try:
                 await freed.wait()
@@ -170,7 +174,7 @@ async def test_work_that_does_not_stop_is_left_behind(
         with pytest.raises(StillWorking):
             await lead(leadership(leases), stubborn)
     assert "did not stop within 0.1 s" in caplog.text
-    assert not leases.released
+    assert leases.objects[LEASE]["spec"]["holderIdentity"] == "one"
     freed.set()
 
 
@@ -182,12 +186,12 @@ def test_a_leader_survives_two_lost_requests_and_stops_before_another_may_lead(d
 
 @pytest.mark.parametrize(("named", "seconds"), [(None, 0.25), (2, 2), (9_999, LONGEST_SECONDS)])
 async def test_a_lease_lasts_as_long_as_its_holder_goes_by(
-    leases: Leases, monkeypatch: pytest.MonkeyPatch, named: int | None, seconds: float
+    leases: RecordingServer, monkeypatch: pytest.MonkeyPatch, named: int | None, seconds: float
 ) -> None:
     """An operator with a shorter duration may come beside one that leads."""
     await leadership(leases).acquire()
-    held = leases.lease_["spec"] | {"holderIdentity": "two", "leaseDurationSeconds": named}
-    await leases.write_lease({**leases.lease_, "spec": held}, 1)
+    with leases.objects.edited(LEASE) as lease:
+        lease["spec"] |= {"holderIdentity": "two", "leaseDurationSeconds": named}
     now = 1000.0
     monkeypatch.setattr(leader, "time", SimpleNamespace(monotonic=lambda: now))
     ours = leadership(leases)

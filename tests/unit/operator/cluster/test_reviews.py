@@ -1,53 +1,46 @@
 """How long a verdict on a token is kept, and how little a stranger can make the operator ask."""
 
 import asyncio
-from typing import Any, cast
 
+import aiohttp
 import pytest
 
 from elasticjob.objects import Object
-from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.reviews import AT_ONCE, GRANTED_SECONDS, MAX_KEPT, REFUSED_SECONDS, Reviews, Verdict
+from support.recording_server import RecordingServer
 from support.waiting import until
 
 
-class Server:
-    """Answers reviews: tokens are user names, and `allowed` may get the metrics."""
+class Reviewing(RecordingServer):
+    """Tokens are user names, and `allowed` may get the metrics."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.allowed = {"scraper"}
-        self.asked: list[str] = []
-        self.under_way = self.most_under_way = 0
-        self.hold = asyncio.Event()
-        self.hold.set()
+        self.reviews = {"tokenreviews": self._authenticate, "subjectaccessreviews": self._authorize}
 
-    async def request(self, method: str, path: str, body: Any, *, seconds: float) -> Object:
-        self.asked.append(path.rpartition("/")[2])
-        self.under_way += 1
-        self.most_under_way = max(self.most_under_way, self.under_way)
-        await self.hold.wait()
-        self.under_way -= 1
-        spec = body["spec"]
-        if "token" in spec:
-            known = not spec["token"].startswith("nobody")
-            return {"status": {"authenticated": known, "user": {"username": spec["token"]}} if known else {}}
-        return {"status": {"allowed": spec["user"] in self.allowed}}
+    def _authenticate(self, spec: Object) -> Object:
+        known = not spec["token"].startswith("nobody")
+        return {"authenticated": known, "user": {"username": spec["token"]}} if known else {}
+
+    def _authorize(self, spec: Object) -> Object:
+        return {"allowed": spec["user"] in self.allowed}
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+async def server() -> Reviewing:
+    return Reviewing()
 
 
-def reviews_of(server: Server, now: list[float]) -> Reviews:
-    return Reviews(cast("Kube", server), lambda: now[0])
+def reviews_of(server: Reviewing, now: list[float]) -> Reviews:
+    return Reviews(server.client(), lambda: now[0])
 
 
-async def test_a_verdict_is_kept_for_a_while(server: Server) -> None:
+async def test_a_verdict_is_kept_for_a_while(server: Reviewing) -> None:
     now = [100.0]
     judge = reviews_of(server, now).judge
     assert [await judge("scraper") for _ in range(3)] == [Verdict.GRANTED] * 3
-    assert server.asked == ["tokenreviews", "subjectaccessreviews"]
+    assert server.asked == ["POST tokenreviews", "POST subjectaccessreviews"]
     server.allowed.clear()
     now[0] += GRANTED_SECONDS
     assert await judge("scraper") is Verdict.FORBIDDEN
@@ -58,36 +51,32 @@ async def test_a_verdict_is_kept_for_a_while(server: Server) -> None:
     assert await judge("nobody") is Verdict.UNKNOWN
 
 
-async def test_strangers_displace_no_scraper_and_are_forgotten(server: Server) -> None:
+async def test_strangers_displace_no_scraper_and_are_forgotten(server: Reviewing) -> None:
     judge = (kept := reviews_of(server, [100.0])).judge
     await judge("scraper")
     for number in range(MAX_KEPT + 10):
         await judge(f"nobody {number}")
     assert len(kept._kept) == MAX_KEPT
-    server.asked.clear()
+    server.calls.clear()
     assert await judge("scraper") is Verdict.GRANTED
     assert server.asked == []
 
 
-async def test_many_who_ask_at_once_cost_few_requests(server: Server) -> None:
+async def test_many_who_ask_at_once_cost_few_requests(server: Reviewing) -> None:
     judge = reviews_of(server, [100.0]).judge
-    server.hold.clear()
+    server.network.open.clear()
     asking = [asyncio.create_task(judge(token)) for token in ["scraper"] * 10 + [f"nobody {n}" for n in range(20)]]
-    await until(lambda: server.under_way == AT_ONCE)
-    server.hold.set()
+    await until(lambda: server.network.under_way == AT_ONCE)
+    server.network.open.set()
     assert [await one for one in asking] == [Verdict.GRANTED] * 10 + [Verdict.UNKNOWN] * 20
-    assert server.most_under_way == AT_ONCE
-    assert server.asked.count("tokenreviews") < 10 + 20
+    assert server.network.most_under_way == AT_ONCE
+    assert server.asked.count("POST tokenreviews") < 10 + 20
 
 
-async def test_what_could_not_be_asked_is_not_kept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_could_not_be_asked_is_not_kept(server: Reviewing) -> None:
     judge = reviews_of(server, [100.0]).judge
-
-    async def refuse(*_: object, **__: object) -> Object:
-        raise TimeoutError("no answer")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(server, "request", refuse)
-        with pytest.raises(TimeoutError):
-            await judge("scraper")
+    server.network.refusing = True
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await judge("scraper")
+    server.network.refusing = False
     assert await judge("scraper") is Verdict.GRANTED

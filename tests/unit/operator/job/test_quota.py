@@ -338,7 +338,7 @@ def test_one_of_another_template_is_lost_and_one_of_another_name_none() -> None:
 
 
 @dataclass
-class World:
+class QueuedJob:
     """A job, its pods, and a queue with a quota, as far as admission goes."""
 
     spec: ElasticJobSpec
@@ -463,9 +463,9 @@ def specs(draw: st.DrawFn) -> ElasticJobSpec:
 def test_quota_is_never_overdrawn_and_in_the_end_all_is_asked_for(
     spec: ElasticJobSpec, quota: int, moves: Iterable[tuple[Any, ...]]
 ) -> None:
-    world = World(spec, quota)
-    world.settle()
+    queued = QueuedJob(spec, quota)
+    queued.settle()
     for name, *given_values in moves:
-        getattr(world, name)(*given_values)
-    world.settle()
-    world.check_settled()
+        getattr(queued, name)(*given_values)
+    queued.settle()
+    queued.check_settled()

@@ -1,8 +1,8 @@
 """Pods that the cluster refuses: when they are tried again, what is told, and what is no refusal."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import pytest
 
@@ -12,18 +12,25 @@ from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, error_of
+from elasticjob_operator.cluster.client import ApiError, Busy, Forbidden, Invalid, error_of
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import FIRST_SECONDS, Answer, Refusals
 from elasticjob_operator.objects.pods import SidecarImage
+from simulation.validity import Refusal
 from support.operator_objects import JOB_UID, Object, job, pod
+from support.recording_server import Announcements, RecordingServer
 
 IMAGE = SidecarImage("sidecar:1", "IfNotPresent")
+LATE = Refusal(500, "Timeout", "no time left", after=60)
 MADE, NO = Answer(made=True), Answer(why="exceeded quota: full")
 
 
 def pod_keys(*indices: int) -> list[tuple[int, int]]:
     return [(index, 0) for index in indices]
+
+
+def refusal(status: int, message: str) -> Refusal:
+    return Refusal(status, "", message)
 
 
 class TestRefusals:
@@ -77,84 +84,61 @@ class TestRefusals:
         assert refusals.first is None
 
 
-class Cluster:
-    """What WorkerPods and TemplateCheck ask of the API server; `refuse` gives the answer to a pod, None to make it."""
-
-    def __init__(self, refuse: Callable[[str], Exception | None]) -> None:
-        self.refuse = refuse
-        self.asked: list[str] = []
-        self.others: dict[str, Object] = {}
-        self.announced: list[str] = []
-
-    async def create_pod(self, body: Object) -> Object:
-        name = body["metadata"]["name"]
-        self.asked.append(name)
-        if (error := self.refuse(name)) is not None:
-            raise error
-        return {**body, "metadata": {**body["metadata"], "resourceVersion": "1", "uid": name}}
-
-    async def pod(self, namespace: str, name: str) -> Object:
-        if name not in self.others:
-            raise NotFound(404, "no such pod")
-        return self.others[name]
-
-    async def try_template(self, namespace: str, template: Object) -> str | None:
-        self.asked.append("template")
-        return None
-
-    def announce(self, job: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        self.announced.append(f"{reason}: {message}")
-
-
 @pytest.mark.looptime
 class TestWorkerPods:
-    def pods(self, refuse: Callable[[str], Exception | None]) -> WorkerPods:
-        self.cluster = Cluster(refuse)
-        cluster: Any = self.cluster
+    def pods(self, refusal: Refusal | None = None) -> WorkerPods:
+        self.server, self.announced = RecordingServer(), Announcements()
+        self.server.objects["serviceaccounts/digits-worker"] = {}
+        if refusal:
+            self.server.refuses["POST pods"] = refusal
         cache = Cache()
         cache.note_job(job())
         assert cache.view(Key("ml", "digits")).job
-        return WorkerPods(cluster, cache, cluster, IMAGE, Slots(4, 4))
+        return WorkerPods(self.server.client(), cache, cast(Any, self.announced), IMAGE, Slots(4, 4))
+
+    @property
+    def asked(self) -> list[str]:
+        return [call.body["metadata"]["name"] for call in self.server.calls if call.method == "POST"]
 
     async def create(self, pods: WorkerPods, *indices: int, **spec: Any) -> Outcome:
         return await pods.create(job(), ElasticJobSpec.parse(job(**spec)["spec"]), pod_keys(*indices))
 
     @pytest.mark.parametrize(
-        ("error", "sentence"),
+        ("refused", "sentence"),
         [
-            (Forbidden(403, 'pods "digits-0-0" is forbidden: exceeded quota: full'), "exceeded quota: full"),
-            (Invalid(422, 'Pod "digits-0-0" is invalid: spec.x: too large'), "spec.x: too large"),
-            (ApiError(500, "Internal error occurred: failed calling webhook"), "failed calling webhook"),
-            (TimeoutError("POST pods: no answer"), "POST pods: no answer, as with a webhook that is slow"),
+            (refusal(403, 'pods "digits-0-0" is forbidden: exceeded quota: full'), "exceeded quota: full"),
+            (refusal(422, 'Pod "digits-0-0" is invalid: spec.x: too large'), "spec.x: too large"),
+            (refusal(500, "Internal error occurred: failed calling webhook"), "failed calling webhook"),
+            (LATE, "no answer from the API server within 15 s, as with a webhook that is slow"),
         ],
     )
-    async def test_a_refusal_is_told_once_and_at_once(self, error: Exception, sentence: str) -> None:
-        pods = self.pods(lambda name: error)
+    async def test_a_refusal_is_told_once_and_at_once(self, refused: Refusal, sentence: str) -> None:
+        pods = self.pods(refused)
         assert await self.create(pods, 0, 1) == LookAgain(0.0)  # the status is to say so
         assert await self.create(pods, 0, 1) == Retry(pytest.approx(10, abs=0.1))
         assert pods.refusal is not None
         assert pods.refusal.endswith(sentence)
         await asyncio.sleep(11)
         await self.create(pods, 0, 1)
-        assert self.cluster.asked == ["digits-0-0", "digits-1-0", "digits-0-0"]
-        assert self.cluster.announced == [f"CreateFailed: worker 0: {pods.refusal}"]
+        assert self.asked == ["digits-0-0", "digits-1-0", "digits-0-0"]
+        assert self.announced == [f"Warning CreateFailed: worker 0: {pods.refusal}"]
 
     async def test_what_is_made_again_is_forgotten(self) -> None:
-        pods = self.pods(lambda name: Forbidden(403, "exceeded quota"))
+        pods = self.pods(refusal(403, "exceeded quota"))
         await self.create(pods, 0)
-        self.cluster.refuse = lambda name: None
+        self.server.refuses.clear()
         await asyncio.sleep(11)
         assert await self.create(pods, 0) == LookAgain(0.0)
         assert pods.refusal is None
 
     async def test_another_template_is_tried_at_once(self) -> None:
-        pods = self.pods(lambda name: Forbidden(403, "exceeded quota"))
+        pods = self.pods(refusal(403, "exceeded quota"))
         await self.create(pods, 0)
         await self.create(pods, 0, nprocPerNode=2)
-        assert len(self.cluster.asked) == 2
+        assert len(self.asked) == 2
 
     async def test_a_server_that_is_busy_refuses_nothing(self) -> None:
-        pods = self.pods(lambda name: error_of(429, "too many requests"))
+        pods = self.pods(refusal(429, "too many requests"))
         with pytest.raises(Busy):
             await self.create(pods, 0)
         assert pods.refusal is None
@@ -165,18 +149,18 @@ class TestWorkerPods:
     async def test_a_name_is_taken_by_a_pod_that_is_not_ours_and_stays(
         self, owner: str, going: bool, announced: bool
     ) -> None:
-        pods = self.pods(lambda name: Conflict(409, "exists"))
+        pods = self.pods()
         other = pod(owner=owner)
         if going:
             other["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        self.cluster.others["digits-0-0"] = other
+        self.server.objects["pods/digits-0-0"] = other
         await self.create(pods, 0)
-        assert [("delete it" in one, "digits-0-0" in one) for one in self.cluster.announced] == (
+        assert [("delete it" in one, "digits-0-0" in one) for one in self.announced] == (
             [(True, True)] if announced else []
         )
 
     async def test_a_conflict_over_something_else_is_no_name(self) -> None:
-        pods = self.pods(lambda name: Conflict(409, "Operation cannot be fulfilled on resourcequotas"))
+        pods = self.pods(refusal(409, "Operation cannot be fulfilled on resourcequotas"))
         assert await self.create(pods, 0) == Retry(FIRST_SECONDS)
         assert pods.refusal is None
 
@@ -198,24 +182,25 @@ def test_what_an_admission_plugin_denies_is_forbidden_whatever_its_status(
     assert type(error_of(status, message)) is kind
 
 
-class Answering(Kube):
-    """An API server that answers each request with `error`."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    async def request(self, *_: Any, **__: Any) -> Object:
-        raise self.error
-
-
+@pytest.mark.looptime
 async def test_only_its_form_speaks_against_a_template(caplog: pytest.LogCaptureFixture) -> None:
-    invalid, forbidden, broken = Invalid(422, "no containers"), Forbidden(403, "no right"), ApiError(500, "a webhook")
-    found = [await Answering(error).try_template("ml", {}) for error in (invalid, forbidden, broken, TimeoutError())]
+    server, found = RecordingServer(), []
+    for refused in (refusal(422, "no containers"), refusal(403, "no right"), refusal(500, "a webhook"), LATE):
+        server.refuses["POST podtemplates"] = refused
+        found.append(await server.client().try_template("ml", {}))
     assert found == ["no containers", None, None, None]
     assert "no right" in caplog.text
-    assert "could not be tried: no answer within 15 s" in caplog.text
+    assert "could not be tried: POST /api/v1/namespaces/ml/podtemplates: no answer" in caplog.text
+    server.refuses["POST podtemplates"] = refusal(429, "later")
     with pytest.raises(Busy):
-        await Answering(Busy(429, "later")).try_template("ml", {})
+        await server.client().try_template("ml", {})
+
+
+async def told_of_its_template(server: RecordingServer) -> tuple[str | None, list[str]]:
+    events = Announcements()
+    check = TemplateCheck(server.client(), cast(Any, events), IMAGE)
+    await check.check(job(), ElasticJobSpec.parse(job()["spec"]), ElasticJobStatus())
+    return check.problem, events
 
 
 async def test_a_template_that_cannot_be_rendered_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,20 +208,14 @@ async def test_a_template_that_cannot_be_rendered_is_told(monkeypatch: pytest.Mo
         raise KeyError("spec")
 
     monkeypatch.setattr(template_check, "render_pod", breaks)
-    cluster: Any = Cluster(lambda name: None)
-    check = TemplateCheck(cluster, cluster, IMAGE)
-    await check.check(job(), ElasticJobSpec.parse(job()["spec"]), ElasticJobStatus())
-    assert cluster.announced == [f"TemplateInvalid: {check.problem}"]
-    assert check.problem == "spec.template cannot be made into a pod: KeyError: 'spec'"
+    problem, events = await told_of_its_template(RecordingServer())
+    assert events == [f"Warning TemplateInvalid: {problem}"]
+    assert problem == "spec.template cannot be made into a pod: KeyError: 'spec'"
 
 
 async def test_what_the_form_is_wrong_in_is_said_without_the_name_of_what_was_tried() -> None:
-    cluster: Any = Cluster(lambda name: None)
-
-    async def refuses(namespace: str, template: Object) -> str:
-        return 'PodTemplate "tried" is invalid: template.spec.containers: Required value'
-
-    cluster.try_template = refuses
-    check = TemplateCheck(cluster, cluster, IMAGE)
-    await check.check(job(), ElasticJobSpec.parse(job()["spec"]), ElasticJobStatus())
-    assert check.problem == "spec.template is not valid: template.spec.containers: Required value"
+    server = RecordingServer()
+    why = 'PodTemplate "tried" is invalid: template.spec.containers: Required value'
+    server.refuses["POST podtemplates"] = refusal(422, why)
+    problem, _ = await told_of_its_template(server)
+    assert problem == "spec.template is not valid: template.spec.containers: Required value"

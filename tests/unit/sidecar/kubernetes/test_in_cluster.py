@@ -14,7 +14,7 @@ from elasticjob_sidecar.config import ConfigError
 from elasticjob_sidecar.kubernetes import in_cluster
 from elasticjob_sidecar.kubernetes.client import Conflict, Denied, Gone, Kube, Missing, Unreachable
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
-from support.api_server import ADDRESS, ApiServer, write_authority
+from support.canned_server import ADDRESS, CannedServer, write_authority
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'
 WORKERS = "/apis/elasticjob.io/v1alpha1/namespaces/here/elasticworkers"
@@ -29,13 +29,13 @@ def token(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    async with ApiServer().serve(tmp_path) as serving:
+async def server(tmp_path: Path) -> AsyncIterator[CannedServer]:
+    async with CannedServer().serve(tmp_path) as serving:
         yield serving
 
 
 @pytest.fixture
-def place(server: ApiServer, token: Path) -> InCluster:
+def place(server: CannedServer, token: Path) -> InCluster:
     return InCluster(ADDRESS, server.port, token, token.with_name("ca.crt"))
 
 
@@ -58,7 +58,7 @@ async def watched(kube: Kube) -> list[str]:
     return [event["type"] async for event in kube.watch_job("job", "7", 33, lambda: None)]
 
 
-async def test_the_calls_as_the_api_server_sees_them(kube: Kube, server: ApiServer) -> None:
+async def test_the_calls_as_the_api_server_sees_them(kube: Kube, server: CannedServer) -> None:
     body = {"spec": {"node": "nœud"}}
     await kube.get_worker("job-0")
     await kube.create_worker(body)
@@ -82,7 +82,7 @@ async def test_the_calls_as_the_api_server_sees_them(kube: Kube, server: ApiServ
     assert {one.headers["User-Agent"] for one in server.asked} == {"elasticjob-sidecar"}
 
 
-async def test_a_watch_as_the_api_server_sees_it(kube: Kube, server: ApiServer) -> None:
+async def test_a_watch_as_the_api_server_sees_it(kube: Kube, server: CannedServer) -> None:
     server.answers.append(web.Response(body=EVENT + EVENT))
     opened: list[bool] = []
     events = [event async for event in kube.watch_job("job", "7", 33, lambda: opened.append(True))]
@@ -97,7 +97,7 @@ async def test_a_watch_as_the_api_server_sees_it(kube: Kube, server: ApiServer) 
     }
 
 
-async def test_one_connection_serves_all_requests(kube: Kube, server: ApiServer) -> None:
+async def test_one_connection_serves_all_requests(kube: Kube, server: CannedServer) -> None:
     for _ in range(3):
         await kube.get_worker("job-0")
     assert len({one.connection for one in server.asked}) == 1
@@ -108,7 +108,7 @@ async def test_one_connection_serves_all_requests(kube: Kube, server: ApiServer)
     [(400, Denied), (401, Denied), (403, Denied), (404, Missing), (409, Conflict), (410, Gone), (422, Denied)]
     + [(status, Unreachable) for status in (302, 429, 500, 503)],
 )
-async def test_an_answer_that_is_a_failure(kube: Kube, server: ApiServer, status: int, failure: type) -> None:
+async def test_an_answer_that_is_a_failure(kube: Kube, server: CannedServer, status: int, failure: type) -> None:
     server.answers.append(web.json_response({"message": "for a reason"}, status=status, headers={"Location": "/"}))
     with pytest.raises(failure, match=f"the API server answered {status}: for a reason") as raised:
         await kube.patch_worker("job-0", {})
@@ -116,26 +116,26 @@ async def test_an_answer_that_is_a_failure(kube: Kube, server: ApiServer, status
     assert len(server.asked) == 1
 
 
-async def test_a_failure_in_other_words_than_json(kube: Kube, server: ApiServer) -> None:
+async def test_a_failure_in_other_words_than_json(kube: Kube, server: CannedServer) -> None:
     server.answers.append(web.Response(status=502, text="a proxy says no"))
     with pytest.raises(Unreachable, match="the API server answered 502: a proxy says no"):
         await kube.get_worker("job-0")
 
 
-async def test_an_answer_that_is_no_json(kube: Kube, server: ApiServer) -> None:
+async def test_an_answer_that_is_no_json(kube: Kube, server: CannedServer) -> None:
     server.answers.append(web.Response(text="<html>"))
     with pytest.raises(Unreachable, match="the API server does not answer: "):
         await kube.get_worker("job-0")
 
 
-async def test_an_event_that_is_a_failure(kube: Kube, server: ApiServer) -> None:
+async def test_an_event_that_is_a_failure(kube: Kube, server: CannedServer) -> None:
     event = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
     server.answers.append(web.Response(body=json.dumps(event).encode() + b"\n"))
     with pytest.raises(Gone, match="the API server answered 410: too old resource version"):
         await watched(kube)
 
 
-async def test_an_api_server_of_another_authority(server: ApiServer, place: InCluster, tmp_path: Path) -> None:
+async def test_an_api_server_of_another_authority(server: CannedServer, place: InCluster, tmp_path: Path) -> None:
     write_authority(tmp_path / "other.crt", tmp_path / "pair of the other")
     kube = Kube("here", replace(place, authority=tmp_path / "other.crt"))
     with pytest.raises(Unreachable, match=r"the API server does not answer: .*CERTIFICATE_VERIFY_FAILED"):
@@ -145,7 +145,7 @@ async def test_an_api_server_of_another_authority(server: ApiServer, place: InCl
 
 
 async def test_a_new_token_is_read_after_a_minute(
-    kube: Kube, server: ApiServer, token: Path, monkeypatch: pytest.MonkeyPatch
+    kube: Kube, server: CannedServer, token: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = time.monotonic()
     replace_token(token)
@@ -156,7 +156,9 @@ async def test_a_new_token_is_read_after_a_minute(
 
 
 @pytest.mark.parametrize("watches", [False, True])
-async def test_a_new_token_is_read_after_a_refusal(kube: Kube, server: ApiServer, token: Path, watches: bool) -> None:
+async def test_a_new_token_is_read_after_a_refusal(
+    kube: Kube, server: CannedServer, token: Path, watches: bool
+) -> None:
     replace_token(token)
     server.answers.append(web.json_response({"message": "Unauthorized"}, status=401))
     with pytest.raises(Denied):
@@ -166,7 +168,7 @@ async def test_a_new_token_is_read_after_a_refusal(kube: Kube, server: ApiServer
 
 
 async def test_a_token_that_cannot_be_read_anew_leaves_the_last_one(
-    kube: Kube, server: ApiServer, token: Path, caplog: pytest.LogCaptureFixture
+    kube: Kube, server: CannedServer, token: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     replace_token(token, None)
     server.answers.append(web.json_response({"message": "Unauthorized"}, status=401))

@@ -11,13 +11,13 @@ from elasticjob.api import RendezvousStatus
 from elasticjob_sidecar.kubernetes import job_watch
 from elasticjob_sidecar.kubernetes.client import Gone, Unreachable
 from elasticjob_sidecar.kubernetes.job_watch import JobWatch
-from support.sidecar_fakes import JOB_UID, FakeKube, Json
+from support.faulty_kube import JOB_UID, FaultyKube, Json
 
 pytestmark = pytest.mark.looptime
 
 
 @contextlib.asynccontextmanager
-async def watching(kube: FakeKube) -> AsyncIterator[list[int]]:
+async def watching(kube: FaultyKube) -> AsyncIterator[list[int]]:
     """The rounds that were passed on."""
     rounds: list[int] = []
 
@@ -41,7 +41,7 @@ def at(round: int) -> Json:
 
 
 async def test_it_lists_and_then_follows() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     async with watching(kube) as rounds:
         kube.set_job(at(2))
@@ -52,19 +52,19 @@ async def test_it_lists_and_then_follows() -> None:
     assert [operation for operation, _ in kube.calls] == ["list", "watch"]
 
 
-def silent_watch(kube: FakeKube) -> tuple[JobWatch, list[int]]:
+def silent_watch(kube: FaultyKube) -> tuple[JobWatch, list[int]]:
     rounds: list[int] = []
     watch = JobWatch(kube, "job", JOB_UID, lambda *_: None, lambda status: rounds.append(status.round), lambda *_: None)
     return watch, rounds
 
 
 async def test_what_a_silent_watch_has_missed_is_seen_when_it_is_asked_for() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     watch, rounds = silent_watch(kube)
     task = asyncio.create_task(watch.run())
     await asyncio.sleep(0.01)
-    kube._watches.clear()
+    kube.server.watches.clear()
     kube.set_job(at(2))
     await asyncio.sleep(1)
     assert rounds == [1]
@@ -79,7 +79,7 @@ async def test_what_a_silent_watch_has_missed_is_seen_when_it_is_asked_for() -> 
 
 
 async def test_who_asks_for_it_does_not_wait_for_a_dead_connection() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     watch, _ = silent_watch(kube)
     watch.again()  # before it runs: no harm
@@ -97,7 +97,7 @@ async def test_who_asks_for_it_does_not_wait_for_a_dead_connection() -> None:
 
 async def test_who_asks_for_it_in_a_pause_is_not_forgotten() -> None:
     """What the watch would go on from may be as dead as it was."""
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     watch, rounds = silent_watch(kube)
     task = asyncio.create_task(watch.run())
@@ -116,7 +116,7 @@ async def test_who_asks_for_it_in_a_pause_is_not_forgotten() -> None:
 
 
 async def test_who_asks_for_it_while_it_lists_does_not_wait_for_a_dead_connection_either() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     kube.open.clear()
     watch, _ = silent_watch(kube)
@@ -130,7 +130,7 @@ async def test_who_asks_for_it_while_it_lists_does_not_wait_for_a_dead_connectio
 
 async def test_an_api_server_that_takes_longer_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it is asked for."""
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     list_job = kube.list_job
 
@@ -149,7 +149,7 @@ async def test_an_api_server_that_takes_longer_is_waited_for_longer(monkeypatch:
 
 
 async def test_a_job_without_status_is_seen_too() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(None)
     async with watching(kube) as rounds:
         pass
@@ -157,7 +157,7 @@ async def test_a_job_without_status_is_seen_too() -> None:
 
 
 async def test_a_job_that_does_not_exist_yet_is_awaited() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with watching(kube) as rounds:
         kube.set_job(at(1))
         await asyncio.sleep(0.01)
@@ -165,10 +165,11 @@ async def test_a_job_that_does_not_exist_yet_is_awaited() -> None:
 
 
 async def test_an_ended_watch_goes_on_from_where_it_was() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     async with watching(kube) as rounds:
         await asyncio.sleep(10)
+        kube.workers["of another job"] = {}
         kube.bookmark()
         await asyncio.sleep(600)
         kube.set_job(at(2))
@@ -181,7 +182,7 @@ async def test_an_ended_watch_goes_on_from_where_it_was() -> None:
 
 
 async def test_while_others_would_notice_its_silence_a_watch_lasts_five_minutes() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     watch, _ = silent_watch(kube)
     watch.calm(True)
@@ -193,13 +194,13 @@ async def test_while_others_would_notice_its_silence_a_watch_lasts_five_minutes(
 
 
 async def test_what_a_long_watch_misses_is_seen_a_minute_after_others_would_notice_no_more() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     watch, rounds = silent_watch(kube)
     watch.calm(True)
     task = asyncio.create_task(watch.run())
     await asyncio.sleep(10)
-    kube._watches.clear()
+    kube.server.watches.clear()
     kube.set_job(at(2))
     watch.calm(False)
     await asyncio.sleep(55)
@@ -211,7 +212,7 @@ async def test_what_a_long_watch_misses_is_seen_a_minute_after_others_would_noti
 
 async def test_a_minute_that_is_over_just_when_others_notice_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_watch, "WATCH_SECONDS", (60, 60))
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     watch, _ = silent_watch(kube)
     watch.calm(True)
@@ -231,7 +232,7 @@ async def test_a_minute_that_is_over_just_when_others_notice_again(monkeypatch: 
 
 
 async def test_what_happened_between_two_watches_is_not_missed() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     async with watching(kube) as rounds:
         kube.end_watches()
@@ -243,7 +244,7 @@ async def test_what_happened_between_two_watches_is_not_missed() -> None:
 
 
 async def test_an_expired_version_is_listed_anew() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     async with watching(kube) as rounds:
         kube.fail["watch"] = [Gone("too old", 410)]
@@ -255,7 +256,7 @@ async def test_an_expired_version_is_listed_anew() -> None:
 
 
 async def test_the_same_version_is_not_passed_on_twice() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     async with watching(kube) as rounds:
         kube.fail["watch"] = [Gone("too old", 410)]
@@ -266,7 +267,7 @@ async def test_the_same_version_is_not_passed_on_twice() -> None:
 
 
 async def test_it_tries_at_most_three_seconds_apart_while_the_server_is_away() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     async with watching(kube) as rounds:
         kube.away = True
@@ -284,7 +285,7 @@ async def test_it_tries_at_most_three_seconds_apart_while_the_server_is_away() -
 
 
 async def test_watches_that_end_at_once_do_not_spin() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     async with watching(kube):
         for _ in range(1000):
@@ -294,7 +295,7 @@ async def test_watches_that_end_at_once_do_not_spin() -> None:
 
 
 async def test_another_job_of_the_same_name_is_not_ours() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(7), uid="another")
     async with watching(kube) as rounds:
         kube.set_job(at(1))
@@ -306,7 +307,7 @@ async def test_another_job_of_the_same_name_is_not_ours() -> None:
 async def test_a_status_that_makes_no_sense_is_passed_over(
     senseless: Json, replacements: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(at(1))
     watch, rounds = silent_watch(kube)
     task = asyncio.create_task(watch.run())
@@ -322,7 +323,7 @@ async def test_a_status_that_makes_no_sense_is_passed_over(
 
 
 async def test_troubles_are_counted_by_operation() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.fail["list"] = [Unreachable("away"), Unreachable("away")]
     failed: list[str] = []
     task = asyncio.create_task(

@@ -12,8 +12,8 @@ from elasticjob.api import Cause, Member, Members, RequestType, Stall, WorkerReq
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Unreachable
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.kubernetes.worker_status import Progress
+from support.faulty_kube import FaultyKube, Json
 from support.records import record_of, running
-from support.sidecar_fakes import FakeKube, Json
 
 pytestmark = pytest.mark.looptime
 
@@ -21,19 +21,19 @@ JOIN = WorkerRequest(type=RequestType.JOIN, after=3, cause=Cause.STARTED)
 TWO = Members([Member(1, "a.0"), Member(2, "a.0")])
 
 
-def challenged(kube: FakeKube, replicas: int = 4) -> WorkerRecord:
+def challenged(kube: FaultyKube, replicas: int = 4) -> WorkerRecord:
     record = record_of(kube)
     record.rest(True, challenges=True)
     record.job_sized(replicas, None)
     return record
 
 
-def status(kube: FakeKube) -> Json:
+def status(kube: FaultyKube) -> Json:
     found: Json = kube.workers["job-0-0"].get("status", {})
     return found
 
 
-async def at_once(kube: FakeKube, **expected: object) -> None:
+async def at_once(kube: FaultyKube, **expected: object) -> None:
     """Within a blink."""
     await asyncio.sleep(0.01)
     assert {key: status(kube).get(key) for key in expected} == expected
@@ -46,7 +46,7 @@ async def never(*_: object) -> Json:
 
 async def test_that_it_will_answer_is_said_soon_but_not_with_the_first_join() -> None:
     """The operator has more patience with a sidecar of a version that knows no challenges."""
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
         record.want(JOIN)
@@ -57,7 +57,7 @@ async def test_that_it_will_answer_is_said_soon_but_not_with_the_first_join() ->
 
 
 async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await asyncio.sleep(300)
         before = kube.count("status")
@@ -70,7 +70,7 @@ async def test_the_round_and_rank_are_written_within_seconds_and_once() -> None:
 
 async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known() -> None:
     """As after an API server that was away: a doubt was written, its answer lost, and the doubt taken back since."""
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
         kube.fail["status"] = [Unreachable("no answer")] * 4
@@ -84,7 +84,7 @@ async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known
 
 
 async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
         kube.fail["status"] = [Conflict("the object has been modified", 409)] * 20
@@ -95,7 +95,7 @@ async def test_who_meets_one_conflict_after_the_other_pauses() -> None:
 
 
 async def test_an_answer_is_written_at_once_and_once() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -110,7 +110,7 @@ async def test_an_answer_is_written_at_once_and_once() -> None:
 
 @pytest.mark.parametrize("refusal", [Unreachable("away"), Denied("forbidden", 403)], ids=["away", "denied"])
 async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: ApiFailure) -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -122,7 +122,7 @@ async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: Ap
 
 
 async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -134,7 +134,7 @@ async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
 
 
 async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -148,7 +148,7 @@ async def test_an_answer_does_not_wait_for_a_dead_connection() -> None:
 
 async def test_an_answer_waits_a_second_at_most_for_another_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is made anew behind it."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -172,7 +172,7 @@ async def test_an_answer_does_not_wait_for_a_write_that_arrived_and_is_not_answe
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The object is newer than it knows then."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     replace_worker = kube.replace_worker
 
@@ -191,7 +191,7 @@ async def test_an_answer_does_not_wait_for_a_write_that_arrived_and_is_not_answe
 
 
 async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     get_worker = kube.get_worker
     monkeypatch.setattr(kube, "get_worker", never)
@@ -205,7 +205,7 @@ async def test_an_answer_does_not_wait_until_the_record_is_made(monkeypatch: pyt
 
 
 async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -217,7 +217,7 @@ async def test_an_answer_that_is_refused_as_the_record_was_changed_is_given_soon
 
 
 async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_apart() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -228,7 +228,7 @@ async def test_answers_that_are_refused_again_and_again_are_tried_three_seconds_
 
 
 async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_writes() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -242,7 +242,7 @@ async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_wri
 
 
 async def test_doubts_are_written_and_withdrawn_at_once() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -256,7 +256,7 @@ async def test_doubts_are_written_and_withdrawn_at_once() -> None:
 
 
 async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
         await record.written()
@@ -268,7 +268,7 @@ async def test_all_that_is_to_be_said_is_said_in_one_write() -> None:
 
 
 async def test_what_an_earlier_sidecar_said_is_taken_back() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         record.doubt(TWO)
         record.answer(7)
@@ -279,7 +279,7 @@ async def test_what_an_earlier_sidecar_said_is_taken_back() -> None:
 
 
 async def test_a_record_that_is_made_anew_says_it_again() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         record.answer(7)
         record.learned("torch")
@@ -292,7 +292,7 @@ async def test_a_record_that_is_made_anew_says_it_again() -> None:
 
 
 async def test_an_hour_without_news_costs_a_heartbeat_every_few_minutes() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(challenged(kube)):
         await asyncio.sleep(3600)
     beats = [at for (operation, _), at in zip(kube.calls, kube.times, strict=True) if operation == "status"]
@@ -302,7 +302,7 @@ async def test_an_hour_without_news_costs_a_heartbeat_every_few_minutes() -> Non
 
 async def test_the_heartbeats_of_many_drift_apart() -> None:
     """However alike their lives began."""
-    kubes = [FakeKube() for _ in range(20)]
+    kubes = [FaultyKube() for _ in range(20)]
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(challenged(kube).run()) for kube in kubes]
         await asyncio.sleep(3600)
@@ -315,7 +315,7 @@ async def test_the_heartbeats_of_many_drift_apart() -> None:
 @pytest.mark.parametrize(("rank", "writes"), [(0, range(19, 23)), (1, range(2))])
 async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, writes: range) -> None:
     """It speaks for the job; what the others report goes with whatever is written."""
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
         record.handed(1, rank)
@@ -326,7 +326,7 @@ async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, writes
 
 
 async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_rank_0() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
         record.handed(1, 1)
@@ -341,7 +341,7 @@ async def test_what_rank_0_has_reported_as_another_is_written_when_it_becomes_ra
 
 async def test_a_round_that_ends_makes_no_heartbeat_at_once_but_soon() -> None:
     """All ask for the next round just then; and a record that is deleted meanwhile asks for nothing."""
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await asyncio.sleep(100)
         before = kube.count("status")
@@ -356,7 +356,7 @@ async def test_a_round_that_ends_makes_no_heartbeat_at_once_but_soon() -> None:
 
 async def test_a_limit_that_is_named_hurries_no_heartbeat() -> None:
     """Nobody goes by them: a thousand workers would write four times as often while a round forms."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     record.rest(False, challenges=True)
     record.job_sized(1024, 10)
@@ -366,7 +366,7 @@ async def test_a_limit_that_is_named_hurries_no_heartbeat() -> None:
 
 
 async def test_imports_do_not_wait_for_minutes() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
         record.learned("torch")
@@ -375,7 +375,7 @@ async def test_imports_do_not_wait_for_minutes() -> None:
 
 
 async def test_a_worker_that_stalls_writes_that_once() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         await asyncio.sleep(300)
         before = kube.count("status")
@@ -387,7 +387,7 @@ async def test_a_worker_that_stalls_writes_that_once() -> None:
 
 
 async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         record.stall(Stall(round=3, stalled=True, step=7))
         await asyncio.sleep(6)
@@ -400,7 +400,7 @@ async def test_the_end_of_a_stall_costs_no_write_of_its_own() -> None:
 
 
 async def test_the_share_that_a_script_waits_is_written_with_what_it_reports() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record := challenged(kube)):
         record.handed(3, 0)
         record.report(Progress(step=1, waits=0.25))

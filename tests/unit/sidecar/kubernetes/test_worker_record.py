@@ -12,8 +12,8 @@ from elasticjob.api import Cause, RequestType, WorkerRequest
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Missing
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.kubernetes.worker_status import Progress
+from support.faulty_kube import FaultyKube, Json
 from support.records import ME, record_of, running
-from support.sidecar_fakes import FakeKube, Json
 
 pytestmark = pytest.mark.looptime
 
@@ -29,7 +29,7 @@ def no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_it_creates_the_record_owned_by_its_pod() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     assert not record.established
     async with running(record):
@@ -64,7 +64,7 @@ def left_behind() -> Json:
 
 
 async def test_it_takes_over_what_an_older_pod_or_sidecar_left() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.workers["job-0-0"] = left_behind()
     record = record_of(kube)
     async with running(record):
@@ -82,10 +82,10 @@ async def test_it_takes_over_what_an_older_pod_or_sidecar_left() -> None:
 @pytest.mark.parametrize(("owner", "stands"), [("pod-uid", True), ("an older pod", False)])
 async def test_a_success_that_an_earlier_sidecar_of_this_pod_recorded_stands(owner: str, stands: bool) -> None:
     """The operator may not have seen it yet."""
-    kube = FakeKube()
-    left = kube.workers["job-0-0"] = left_behind()
-    left["metadata"]["ownerReferences"][0]["uid"] = owner
-    left["spec"]["request"] = {"type": "Finish", "round": 4}
+    kube = FaultyKube()
+    with kube.workers.edited("job-0-0", left_behind()) as left:
+        left["metadata"]["ownerReferences"][0]["uid"] = owner
+        left["spec"]["request"] = {"type": "Finish", "round": 4}
     record = record_of(kube)
     record.recall = lambda round: record.want(WorkerRequest(type=RequestType.FINISH, round=round))
     async with running(record):
@@ -96,7 +96,7 @@ async def test_a_success_that_an_earlier_sidecar_of_this_pod_recorded_stands(own
 
 
 async def test_a_request_replaces_the_one_before_whole() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         for request, stored in (
@@ -111,7 +111,7 @@ async def test_a_request_replaces_the_one_before_whole() -> None:
 
 
 async def test_a_request_replaced_before_it_was_written_is_never_written() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         await record.written()
@@ -127,7 +127,7 @@ async def test_a_request_replaced_before_it_was_written_is_never_written() -> No
 
 
 async def test_the_same_request_is_not_written_twice() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.want(JOIN)
@@ -138,7 +138,7 @@ async def test_the_same_request_is_not_written_twice() -> None:
 
 
 async def test_a_lost_answer_is_cured_by_reading_back() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         await record.written()
@@ -151,7 +151,7 @@ async def test_a_lost_answer_is_cured_by_reading_back() -> None:
 
 
 async def test_a_lost_answer_to_the_creation_is_no_harm() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.lose["create"] = 1
     record = record_of(kube)
     async with running(record):
@@ -161,7 +161,7 @@ async def test_a_lost_answer_to_the_creation_is_no_harm() -> None:
 
 
 async def test_a_write_that_lingers_in_the_api_server_cannot_undo_a_later_one() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         await record.written()
@@ -177,7 +177,7 @@ async def test_a_write_that_lingers_in_the_api_server_cannot_undo_a_later_one() 
 
 async def test_what_others_have_changed_meanwhile_outlives_a_request() -> None:
     """The whole object is written, and the operator or a user may have written to its metadata."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         await record.written()
@@ -194,7 +194,7 @@ async def test_what_others_have_changed_meanwhile_outlives_a_request() -> None:
 
 async def test_a_role_that_knows_only_patches_is_enough() -> None:
     """As of a job that an operator of before has made: the record is then taken over again, with the request."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         await record.written()
@@ -205,7 +205,7 @@ async def test_a_role_that_knows_only_patches_is_enough() -> None:
 
 
 async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.handed(4, 1)
@@ -222,7 +222,7 @@ async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> N
 
 
 async def test_what_the_script_imports_comes_with_the_heartbeat_and_stays() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.learned("torch,sklearn.datasets")
@@ -237,7 +237,7 @@ async def test_what_the_script_imports_comes_with_the_heartbeat_and_stays() -> N
 
 
 async def test_the_last_report_does_not_wait_for_a_heartbeat_that_may_not_come() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         await record.written()
@@ -255,14 +255,14 @@ async def test_the_last_report_does_not_wait_for_a_heartbeat_that_may_not_come()
 
 
 async def test_it_beats_every_five_seconds() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     async with running(record_of(kube)):
         await asyncio.sleep(605)
     assert kube.workers["job-0-0"]["status"]["heartbeat"] in (120, 121)
 
 
 async def test_it_never_gives_up_and_tries_at_most_three_seconds_apart() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         await record.written()
@@ -281,7 +281,7 @@ async def test_it_never_gives_up_and_tries_at_most_three_seconds_apart() -> None
 
 
 async def test_a_deleted_record_is_created_again_with_what_it_asked() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.want(JOIN)
@@ -296,7 +296,7 @@ async def test_a_deleted_record_is_created_again_with_what_it_asked() -> None:
 
 
 async def test_a_record_that_somebody_else_claimed_is_claimed_back() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.want(JOIN)
@@ -315,7 +315,7 @@ async def test_a_record_that_is_not_kept_as_it_was_written_is_a_trouble_as_other
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a webhook strips its labels: it is tried again, but not without a pause."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
 
     async def stripped(_: str, body: Json) -> Json:
@@ -338,7 +338,7 @@ async def test_a_record_that_is_not_kept_as_it_was_written_is_a_trouble_as_other
 
 
 async def test_metrics_that_somebody_else_wrote_are_cleared_too() -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.report(Progress(1, 10, {"loss": 0.5}))
@@ -353,7 +353,7 @@ async def test_metrics_that_somebody_else_wrote_are_cleared_too() -> None:
 @pytest.mark.parametrize("change", STRIPPED, ids=["job", "index", "owner"])
 async def test_what_somebody_takes_from_its_metadata_is_put_back(change: Json, policy: bool) -> None:
     """The operator finds a worker's record by its labels and believes it by its owner."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.want(JOIN)
@@ -373,7 +373,7 @@ async def test_what_somebody_takes_from_its_metadata_is_put_back(change: Json, p
 
 async def test_a_refusal_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.fail["get"] = [Denied("the API server answered 403: elasticworkers is forbidden", 403)] * 5
     failures: list[ApiFailure] = []
     record = WorkerRecord(kube, ME, lambda _, failure: failures.append(failure))
@@ -387,7 +387,7 @@ async def test_a_refusal_is_told_once_and_tried_again(caplog: pytest.LogCaptureF
 
 
 async def test_a_record_that_stays_missing_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.fail["create"] = [Missing("the API server answered 404: no such kind")] * 9
     async with running(record_of(kube)):
         await asyncio.sleep(20)
@@ -398,7 +398,7 @@ async def test_a_record_that_stays_missing_is_told(caplog: pytest.LogCaptureFixt
 
 async def test_requests_that_follow_each_other_do_not_put_the_report_off_for_ever() -> None:
     """Rounds that break again and again are others' doing; each request is a sign of life, but no report."""
-    kube = FakeKube()
+    kube = FaultyKube()
     record = record_of(kube)
     async with running(record):
         record.report(Progress(step=7))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from elasticjob_sidecar.store import transport, tunnel
 from support.fuzzing import encoded, numbers, spoiled, texts, tried
-from support.sidecar_world import World, store, until
 from support.tls_hello import HELLO
+from support.two_sidecars import TwoSidecars, store, until
 from support.waiting import within
 
 PATIENCE = 60.0  # of those who are let in: a machine that is busy must not look like a fault
@@ -33,7 +33,7 @@ class Ending(Enum):
 class Target(NamedTuple):
     """Two sidecars in a round whose store echoes, and a trainer's connection to it through both."""
 
-    world: World
+    pair: TwoSidecars
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -57,23 +57,23 @@ def impatient(target: Target) -> Iterator[None]:
 
 
 @pytest.fixture
-async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Target]:
+async def target(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Target]:
     """After all, nothing is held that was not before, and a new connection is carried."""
     for name in ("HOLD_SECONDS", "MARGIN_SECONDS", "DIAL_SECONDS"):
         monkeypatch.setattr(tunnel, name, PATIENCE)
-    await world.form()
-    zero, one = world.workers
+    await pair.form()
+    zero, one = pair.workers
     async with store() as server:
         await zero.serve_store(1, server)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
-        made = Target(world, *await one.connect())
+        made = Target(pair, *await one.connect())
         await made.still_carries()
         before = made.held()
         yield made
         await until(lambda: all(now <= then for now, then in zip(made.held(), before, strict=True)))
         await made.still_carries()
         made.writer.close()
-        again = Target(world, *await one.connect())
+        again = Target(pair, *await one.connect())
         await again.still_carries()
         again.writer.close()
 
@@ -122,7 +122,7 @@ async def sent(port: int, data: bytes, ending: Ending) -> bytes:
 @pytest.mark.usefixtures("impatient")
 async def test_nobody_gets_in_by_the_peers_port(target: Target, data: bytes, ending: Ending) -> None:
     tried["first bytes to the peers' port"] += 1
-    said = await sent(target.world.workers[0].ports.tunnel, data, ending)
+    said = await sent(target.pair.workers[0].ports.tunnel, data, ending)
     assert b"ping" not in said
     assert b'"ok"' not in said
     await target.still_carries()
@@ -131,7 +131,7 @@ async def test_nobody_gets_in_by_the_peers_port(target: Target, data: bytes, end
 @given(data=FIRST, ending=st.sampled_from(Ending))
 async def test_what_the_trainer_sends_arrives_as_it_is(target: Target, data: bytes, ending: Ending) -> None:
     tried["first bytes to the store's port"] += 1
-    reader, writer = await target.world.workers[1].connect()
+    reader, writer = await target.pair.workers[1].connect()
     async with within("an echo", PATIENCE):
         writer.write(data)
         if ending is not Ending.ABORT:
@@ -144,14 +144,14 @@ async def test_what_the_trainer_sends_arrives_as_it_is(target: Target, data: byt
 
 
 @given(data=FIRST, ending=st.sampled_from(Ending))
-async def test_without_a_round_the_stores_port_closes(world: World, data: bytes, ending: Ending) -> None:
+async def test_without_a_round_the_stores_port_closes(pair: TwoSidecars, data: bytes, ending: Ending) -> None:
     tried["first bytes to the store's port without a round"] += 1
-    assert await sent(world.workers[0].ports.store, data, ending) == b""
+    assert await sent(pair.workers[0].ports.store, data, ending) == b""
 
 
 async def test_callers_that_say_little_and_stay_are_closed_and_keep_nobody_out(target: Target) -> None:
     async def drip() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", target.world.workers[0].ports.tunnel)
+        reader, writer = await asyncio.open_connection("127.0.0.1", target.pair.workers[0].ports.tunnel)
         ended = asyncio.create_task(reader.read())
         with contextlib.suppress(ConnectionError):
             for byte in HELLO:
@@ -167,6 +167,6 @@ async def test_callers_that_say_little_and_stay_are_closed_and_keep_nobody_out(t
             callers.create_task(drip())
         tried["slow callers of the peers' port"] += LORIS
         for _ in range(5):
-            fresh = Target(target.world, *await target.world.workers[1].connect())
+            fresh = Target(target.pair, *await target.pair.workers[1].connect())
             await fresh.still_carries()
             fresh.writer.close()

@@ -10,9 +10,9 @@ import pytest
 from elasticjob_sidecar.membership.silences import Times
 from elasticjob_sidecar.store import lines
 from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
+from support.faulty_kube import JOB_UID
 from support.pod_life import new_credentials
-from support.sidecar_fakes import JOB_UID
-from support.sidecar_world import Worker, World, two_workers, until
+from support.two_sidecars import TwoSidecars, Worker, two_workers, until
 from support.waiting import within
 
 NAME = line_name(JOB_UID, 1)
@@ -20,30 +20,30 @@ QUICK = Times(sign=0.05, doubt=0.5, earliest=0.0, latest=0.05, make=2.0)
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def pair(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
     monkeypatch.setattr(lines, "times_of", lambda *_: QUICK)
-    async with two_workers() as world:
-        yield world
+    async with two_workers() as pair:
+        yield pair
 
 
 @pytest.fixture
-async def formed(world: World) -> World:
-    zero, one = world.workers
-    form(world)
+async def formed(pair: TwoSidecars) -> TwoSidecars:
+    zero, one = pair.workers
+    form(pair)
     await until(lambda: open_lines(zero) == open_lines(one) == 1)
-    return world
+    return pair
 
 
-def form(world: World, round: int = 1, number: int = 0, members: str = "", **more: str) -> None:
-    world.job("Formed", round, *world.workers, challenge={"number": number, "members": members}, **more)
+def form(pair: TwoSidecars, round: int = 1, number: int = 0, members: str = "", **more: str) -> None:
+    pair.job("Formed", round, *pair.workers, challenge={"number": number, "members": members}, **more)
 
 
 def open_lines(worker: Worker) -> int:
     return int(worker.sidecar.metrics.lines._value.get())
 
 
-def status(world: World, worker: Worker) -> dict[str, object]:
-    found: dict[str, object] = world.kube.workers[f"job-{worker.index}-0"].get("status", {})
+def status(pair: TwoSidecars, worker: Worker) -> dict[str, object]:
+    found: dict[str, object] = pair.kube.workers[f"job-{worker.index}-0"].get("status", {})
     return found
 
 
@@ -52,11 +52,11 @@ def name(worker: Worker) -> str:
     return f"{me.index}/{me.id}"
 
 
-def writes(world: World) -> int:
-    return world.kube.count("status") + world.kube.count("patch") + world.kube.count("create")
+def writes(pair: TwoSidecars) -> int:
+    return pair.kube.count("status") + pair.kube.count("patch") + pair.kube.count("create")
 
 
-async def test_a_line_that_lives_costs_no_write(formed: World) -> None:
+async def test_a_line_that_lives_costs_no_write(formed: TwoSidecars) -> None:
     await until(lambda: all("answer" in status(formed, worker) for worker in formed.workers))
     before = writes(formed)
     heard = formed.workers[1].sidecar.lines._round
@@ -69,7 +69,7 @@ async def test_a_line_that_lives_costs_no_write(formed: World) -> None:
     assert writes(formed) == before
 
 
-async def test_a_line_that_breaks_is_made_anew(formed: World) -> None:
+async def test_a_line_that_breaks_is_made_anew(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     opened = one.sidecar.lines._round
     assert opened is not None
@@ -79,19 +79,19 @@ async def test_a_line_that_breaks_is_made_anew(formed: World) -> None:
     assert "doubts" not in status(formed, zero)
 
 
-async def test_the_watch_is_calm_while_lines_are_heard(world: World) -> None:
-    zero, one = world.workers
+async def test_the_watch_is_calm_while_lines_are_heard(pair: TwoSidecars) -> None:
+    zero, one = pair.workers
     told: list[bool] = []
     zero.sidecar.watch.calm = told.append  # type: ignore[method-assign]
     assert not one.sidecar.watch._calm
-    form(world)
+    form(pair)
     await until(lambda: open_lines(zero) == open_lines(one) == 1 and one.sidecar.watch._calm and told[-1:] == [True])
     one.stopping.set()
     await until(lambda: told[-1] is False)
     await until(lambda: not one.sidecar.watch._calm)
 
 
-async def test_after_rank_0_has_finished_nobody_tells_of_news_that_the_watch_misses(formed: World) -> None:
+async def test_after_rank_0_has_finished_nobody_tells_of_news_that_the_watch_misses(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     await until(lambda: one.sidecar.watch._calm)
     form(formed, finished=name(zero))
@@ -99,7 +99,7 @@ async def test_after_rank_0_has_finished_nobody_tells_of_news_that_the_watch_mis
     await until(lambda: not one.sidecar.watch._calm)
 
 
-async def test_it_lasts_while_the_next_round_forms(formed: World) -> None:
+async def test_it_lasts_while_the_next_round_forms(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one, challenge={})
     await until(lambda: not one.sidecar.watch._calm)
@@ -108,7 +108,7 @@ async def test_it_lasts_while_the_next_round_forms(formed: World) -> None:
     await until(lambda: status(formed, one).get("doubts") == name(zero))
 
 
-async def test_one_that_breaks_then_is_not_made_anew(formed: World) -> None:
+async def test_one_that_breaks_then_is_not_made_anew(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one, challenge={})
     await until(lambda: not one.sidecar.watch._calm)
@@ -120,14 +120,14 @@ async def test_one_that_breaks_then_is_not_made_anew(formed: World) -> None:
     assert open_lines(one) == 0
 
 
-async def test_the_next_round_has_its_own(formed: World) -> None:
+async def test_the_next_round_has_its_own(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     old = zero.sidecar.lines._round
     form(formed, 2)
     await until(lambda: zero.sidecar.lines._round is not old and open_lines(zero) == open_lines(one) == 1)
 
 
-async def test_the_last_rounds_lines_are_closed_as_its_own_are_made(formed: World) -> None:
+async def test_the_last_rounds_lines_are_closed_as_its_own_are_made(formed: TwoSidecars) -> None:
     """In no round's way; rank 0 closes what is left."""
     zero, one = formed.workers
     old, of_zero = one.sidecar.lines._round, zero.sidecar.lines._round
@@ -140,7 +140,7 @@ async def test_the_last_rounds_lines_are_closed_as_its_own_are_made(formed: Worl
     await until(lambda: not (zero.sidecar.lines._past or one.sidecar.lines._past))
 
 
-async def test_an_operator_that_does_not_challenge_has_none(formed: World) -> None:
+async def test_an_operator_that_does_not_challenge_has_none(formed: TwoSidecars) -> None:
     formed.job("Formed", 1, *formed.workers)
     await until(lambda: not any(map(open_lines, formed.workers)))
 
@@ -149,30 +149,30 @@ async def test_an_operator_that_does_not_challenge_has_none(formed: World) -> No
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-async def test_who_is_gone_is_doubted_by_the_other(formed: World, gone: int) -> None:
+async def test_who_is_gone_is_doubted_by_the_other(formed: TwoSidecars, gone: int) -> None:
     lost, other = formed.workers[gone], formed.workers[1 - gone]
     lost.stopping.set()
     await until(lambda: status(formed, other).get("doubts") == name(lost))
     assert other.sidecar.metrics.doubts._value.get() == 1
 
 
-async def test_a_way_that_falls_silent_is_doubted_at_both_ends_until_it_is_heard_again(world: World) -> None:
-    zero, one = world.workers
+async def test_a_way_that_falls_silent_is_doubted_at_both_ends_until_it_is_heard_again(pair: TwoSidecars) -> None:
+    zero, one = pair.workers
     async with Way(zero.ports.tunnel) as way:
-        form(world, store=zero.store.replace(str(zero.ports.tunnel), str(way.port), 1))
+        form(pair, store=zero.store.replace(str(zero.ports.tunnel), str(way.port), 1))
         await until(lambda: open_lines(zero) == open_lines(one) == 1)
         way.passes.clear()
-        await until(lambda: status(world, zero).get("doubts") == name(one))
-        await until(lambda: status(world, one).get("doubts") == name(zero))
+        await until(lambda: status(pair, zero).get("doubts") == name(one))
+        await until(lambda: status(pair, one).get("doubts") == name(zero))
         way.passes.set()
-        await until(lambda: "doubts" not in status(world, zero) and "doubts" not in status(world, one))
+        await until(lambda: "doubts" not in status(pair, zero) and "doubts" not in status(pair, one))
 
 
-async def test_a_worker_that_cannot_be_reached_from_the_start_is_doubted(world: World) -> None:
-    zero, one = world.workers
-    form(world, store=zero.store.replace(str(zero.ports.tunnel), "1", 1))
-    await until(lambda: status(world, zero).get("doubts") == name(one))
-    await until(lambda: status(world, one).get("doubts") == name(zero))
+async def test_a_worker_that_cannot_be_reached_from_the_start_is_doubted(pair: TwoSidecars) -> None:
+    zero, one = pair.workers
+    form(pair, store=zero.store.replace(str(zero.ports.tunnel), "1", 1))
+    await until(lambda: status(pair, zero).get("doubts") == name(one))
+    await until(lambda: status(pair, one).get("doubts") == name(zero))
 
 
 class Way:
@@ -215,7 +215,7 @@ class Way:
 # --- answers
 
 
-async def test_who_is_asked_answers(formed: World) -> None:
+async def test_who_is_asked_answers(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     form(formed, number=3, members=name(one))
     await until(lambda: status(formed, one).get("answer") == 3)
@@ -224,7 +224,7 @@ async def test_who_is_asked_answers(formed: World) -> None:
     assert [worker.sidecar.metrics.challenges._value.get() for worker in formed.workers] == [1, 2]
 
 
-async def test_who_is_not_asked_writes_nothing(formed: World) -> None:
+async def test_who_is_not_asked_writes_nothing(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     form(formed, number=3, members=name(one))
     await until(lambda: status(formed, one).get("answer") == 3)
@@ -253,26 +253,26 @@ async def ask(worker: Worker, asked: str, who: Credentials, say: bytes = b".") -
         return b""
 
 
-async def test_a_members_sign_is_answered(formed: World) -> None:
+async def test_a_members_sign_is_answered(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     assert await ask(zero, NAME, one.credentials) == b"."
 
 
-async def test_a_strangers_is_not(formed: World) -> None:
+async def test_a_strangers_is_not(formed: TwoSidecars) -> None:
     assert await ask(formed.workers[0], NAME, new_credentials()) == b""
 
 
-async def test_a_line_of_another_round_is_not(formed: World) -> None:
+async def test_a_line_of_another_round_is_not(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     assert await ask(zero, line_name(JOB_UID, 2), one.credentials) == b""
 
 
-async def test_other_bytes_end_it(formed: World) -> None:
+async def test_other_bytes_end_it(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     assert await ask(zero, NAME, one.credentials, b".\x00.") == b""
 
 
-async def test_a_members_newer_line_takes_the_place_of_the_older(formed: World) -> None:
+async def test_a_members_newer_line_takes_the_place_of_the_older(formed: TwoSidecars) -> None:
     """So a member holds no more than one."""
     zero, one = formed.workers
     for _ in range(5):
@@ -280,7 +280,7 @@ async def test_a_members_newer_line_takes_the_place_of_the_older(formed: World) 
         assert open_lines(zero) <= 1
 
 
-async def test_a_line_is_no_way_to_the_store(formed: World) -> None:
+async def test_a_line_is_no_way_to_the_store(formed: TwoSidecars) -> None:
     """Nor the other way round: the name that TLS has checked says which of the two it is."""
     zero, one = formed.workers
     assert await ask(zero, server_name(JOB_UID, 1), one.credentials) == b""

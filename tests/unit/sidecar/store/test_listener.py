@@ -19,9 +19,9 @@ from elasticjob_sidecar.store.connection import Connection
 from elasticjob_sidecar.store.credentials import server_name
 from elasticjob_sidecar.store.listener import HANDSHAKES_EACH, Caller, TunnelListener
 from support.callers import caller
-from support.sidecar_fakes import JOB_UID
-from support.sidecar_world import DEADLINE, World, store, two_workers, until
+from support.faulty_kube import JOB_UID
 from support.tls_hello import HELLO
+from support.two_sidecars import DEADLINE, TwoSidecars, store, two_workers, until
 from support.waiting import within
 
 NAME = server_name(JOB_UID, 1)
@@ -29,16 +29,16 @@ FEW_SLOTS = 40
 
 
 @pytest.fixture
-async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
     """Round 1 is formed of both workers, and worker 0 serves its store; its listener has few slots, and patience."""
     monkeypatch.setattr(listener, "SLOTS", FEW_SLOTS)
     for module, limit in ((listener, "HANDSHAKE_SECONDS"), (transport, "ADMISSION_SECONDS")):
         monkeypatch.setattr(module, limit, 6 * DEADLINE)  # on a busy machine a caller would leave before its turn
-    async with two_workers() as world:
-        await world.form()
+    async with two_workers() as pair:
+        await pair.form()
         async with store() as server:
-            await world.workers[0].serve_store(1, server)
-            yield world
+            await pair.workers[0].serve_store(1, server)
+            yield pair
 
 
 async def is_closed(connection: socket.socket) -> None:
@@ -47,22 +47,24 @@ async def is_closed(connection: socket.socket) -> None:
             assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
 
 
-def slots(world: World) -> ConnectionSlots:
-    listening = world.workers[0].sidecar.tunnel._transport._listener
+def slots(pair: TwoSidecars) -> ConnectionSlots:
+    listening = pair.workers[0].sidecar.tunnel._transport._listener
     assert listening is not None
     return listening.slots
 
 
-async def carries(world: World) -> None:
+async def carries(pair: TwoSidecars) -> None:
     """A new connection of the other member reaches the store."""
-    reader, writer = await world.workers[1].connect()
+    reader, writer = await pair.workers[1].connect()
     writer.write(b"ping")
     async with within("an echo of the store"):
         assert await reader.readexactly(4) == b"ping"
     writer.close()
 
 
-async def test_silent_callers_are_bounded_and_a_member_comes_through(formed: World, held: list[socket.socket]) -> None:
+async def test_silent_callers_are_bounded_and_a_member_comes_through(
+    formed: TwoSidecars, held: list[socket.socket]
+) -> None:
     files, port = len(os.listdir("/proc/self/fd")), formed.workers[0].ports.tunnel
     for number in range(3 * FEW_SLOTS):
         held.append(await caller(port, f"127.0.1.{1 + number % 3}"))
@@ -75,7 +77,7 @@ async def test_silent_callers_are_bounded_and_a_member_comes_through(formed: Wor
     assert len(slots(formed)) == FEW_SLOTS - 1  # the member took one, and gave it back
 
 
-async def test_a_member_comes_through_a_flood_that_goes_on(formed: World, held: list[socket.socket]) -> None:
+async def test_a_member_comes_through_a_flood_that_goes_on(formed: TwoSidecars, held: list[socket.socket]) -> None:
     port = formed.workers[0].ports.tunnel
 
     async def flood() -> None:
@@ -110,7 +112,7 @@ def hello(name: str) -> bytes:
     ],
 )
 async def test_no_tls_is_set_up_for_who_does_not_ask_for_the_round(
-    formed: World, says: bytes, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    formed: TwoSidecars, says: bytes, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def secure(*_: object) -> None:
         pytest.fail("TLS is set up")
@@ -123,7 +125,7 @@ async def test_no_tls_is_set_up_for_who_does_not_ask_for_the_round(
     assert f"a caller from 127.0.1.1 was not let in: {why}" in caplog.text
 
 
-async def test_a_hello_may_come_in_parts(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hello_may_come_in_parts(formed: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     began = asyncio.Event()
 
     async def secure(connection: socket.socket, *_: object) -> None:
@@ -143,9 +145,9 @@ async def test_a_hello_may_come_in_parts(formed: World, monkeypatch: pytest.Monk
     connection.close()
 
 
-async def standing_still(world: World, source: str) -> socket.socket:
+async def standing_still(pair: TwoSidecars, source: str) -> socket.socket:
     """A caller whose handshake has begun, or would, and does not go on."""
-    return await caller(world.workers[0].ports.tunnel, source, HELLO)
+    return await caller(pair.workers[0].ports.tunnel, source, HELLO)
 
 
 async def answered(connection: socket.socket) -> None:
@@ -154,7 +156,7 @@ async def answered(connection: socket.socket) -> None:
 
 
 async def test_of_each_address_a_few_handshakes_go_on_at_a_time(
-    formed: World, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+    formed: TwoSidecars, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[socket.socket] = []
     real = listener.secure
@@ -172,7 +174,7 @@ async def test_of_each_address_a_few_handshakes_go_on_at_a_time(
 
 
 async def test_a_handshake_that_stands_still_gives_its_turn_back(
-    formed: World, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+    formed: TwoSidecars, held: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.1)
     before = len(asyncio.all_tasks())
@@ -187,7 +189,7 @@ async def test_a_handshake_that_stands_still_gives_its_turn_back(
 
 
 async def test_who_is_displaced_in_the_midst_of_the_handshake_is_closed(
-    formed: World, held: list[socket.socket]
+    formed: TwoSidecars, held: list[socket.socket]
 ) -> None:
     before = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
     for number in range(FEW_SLOTS):
@@ -230,7 +232,7 @@ async def test_a_listener_that_found_no_files_opens_again(
     opened.close()
 
 
-async def test_connections_of_the_own_pod_are_bounded_too(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_of_the_own_pod_are_bounded_too(formed: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "CONNECTIONS", 2)
     one = formed.workers[1]
     kept = [await one.connect() for _ in range(2)]

@@ -31,9 +31,9 @@ from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name
 from elasticjob_sidecar.store.transport import Transport
+from support.faulty_kube import JOB_UID, Json
 from support.pod_life import new_credentials
-from support.sidecar_fakes import JOB_UID, Json
-from support.sidecar_world import DEADLINE, Worker, World, store, two_workers, until
+from support.two_sidecars import DEADLINE, TwoSidecars, Worker, store, two_workers, until
 from support.waiting import within
 
 NAME = server_name(JOB_UID, 1)
@@ -42,24 +42,30 @@ TWO = Member(2, "2")
 
 def record_of_2(certificate: str) -> Json:
     return {
-        "metadata": {"name": "job-2-0"},
+        "metadata": {"labels": {"elasticjob.io/job": "job", "elasticjob.io/index": str(TWO.index)}},
         "spec": {"job": "job", "index": TWO.index, "id": TWO.id, "certificate": certificate},
     }
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with two_workers() as world:
-        yield world
+def listings(pair: TwoSidecars) -> int:
+    """How many of records the API server has answered."""
+    calls = pair.kube.server.calls
+    return sum((call.method, call.plural, call.name) == ("GET", "elasticworkers", "") for call in calls)
 
 
 @pytest.fixture
-async def formed(world: World) -> AsyncIterator[World]:
+async def pair() -> AsyncIterator[TwoSidecars]:
+    async with two_workers() as pair:
+        yield pair
+
+
+@pytest.fixture
+async def formed(pair: TwoSidecars) -> AsyncIterator[TwoSidecars]:
     """Round 1 is formed of both workers, and worker 0 serves its store."""
-    await world.form()
+    await pair.form()
     async with store() as server:
-        await world.workers[0].serve_store(1, server)
-        yield world
+        await pair.workers[0].serve_store(1, server)
+        yield pair
 
 
 def own(worker: Worker) -> Credentials:
@@ -83,7 +89,7 @@ async def ask(worker: Worker, name: str | None, who: Credentials | None) -> str:
     return "ok" if answer.get("ok") else str(answer["code"])
 
 
-async def test_a_member_is_let_in(formed: World) -> None:
+async def test_a_member_is_let_in(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     assert await ask(zero, NAME, own(one)) == "ok"
 
@@ -96,11 +102,11 @@ async def refusal(caplog: pytest.LogCaptureFixture, worker: Worker, name: str | 
     return caplog.text
 
 
-async def test_no_certificate(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_certificate(formed: TwoSidecars, caplog: pytest.LogCaptureFixture) -> None:
     assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in await refusal(caplog, formed.workers[0], NAME, None)
 
 
-async def test_a_certificate_that_is_no_members(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_certificate_that_is_no_members(formed: TwoSidecars, caplog: pytest.LogCaptureFixture) -> None:
     """Of another job, of an earlier incarnation, of a lost member: none of them is the round's."""
     assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, formed.workers[0], NAME, new_credentials())
 
@@ -110,23 +116,25 @@ async def test_a_certificate_that_is_no_members(formed: World, caplog: pytest.Lo
     [server_name(JOB_UID, 2), server_name("another-job", 1), "elasticjob", None],
     ids=["another round", "another job", "neither", "no name"],
 )
-async def test_another_server_name(formed: World, name: str | None, caplog: pytest.LogCaptureFixture) -> None:
+async def test_another_server_name(formed: TwoSidecars, name: str | None, caplog: pytest.LogCaptureFixture) -> None:
     zero, one = formed.workers
     assert "does not ask for round 1 of this job" in await refusal(caplog, zero, name, own(one))
 
 
-async def test_another_server_name_that_tells_of_the_right_one(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_another_server_name_that_tells_of_the_right_one(
+    formed: TwoSidecars, caplog: pytest.LogCaptureFixture
+) -> None:
     """What is looked at before TLS is no more than a look: TLS itself goes by the whole name."""
     zero, one = formed.workers
     assert "CALLBACK_FAILED" in await refusal(caplog, zero, f"{NAME}.elsewhere", own(one))
 
 
-async def test_a_certificate_that_a_member_has_signed(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_certificate_that_a_member_has_signed(formed: TwoSidecars, caplog: pytest.LogCaptureFixture) -> None:
     zero, one = formed.workers
     assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, signed_by(own(one)))
 
 
-async def test_plain_tcp(formed: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_plain_tcp(formed: TwoSidecars, caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", formed.workers[0].ports.tunnel)
     writer.write(b'{"job": "job", "round": 1}\n')
     async with within("the end of the connection"):
@@ -135,7 +143,7 @@ async def test_plain_tcp(formed: World, caplog: pytest.LogCaptureFixture) -> Non
     writer.close()
 
 
-async def test_an_older_version_of_tls(formed: World) -> None:
+async def test_an_older_version_of_tls(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     context = own(one).client_context()
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -143,7 +151,7 @@ async def test_an_older_version_of_tls(formed: World) -> None:
         await asyncio.open_connection("127.0.0.1", zero.ports.tunnel, ssl=context, server_hostname=NAME)
 
 
-async def test_a_silent_caller_is_closed(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_caller_is_closed(formed: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "ADMISSION_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", formed.workers[0].ports.tunnel)
     async with within("the end of the connection"):
@@ -153,12 +161,12 @@ async def test_a_silent_caller_is_closed(formed: World, monkeypatch: pytest.Monk
 
 
 async def test_who_comes_before_the_round_has_the_time_that_its_members_have(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of a large round come at once, and it may be long before it is one's turn."""
     monkeypatch.setattr(transport, "ADMISSION_SECONDS", 1.0)
     monkeypatch.setattr(transport, "ADMISSION_SECONDS_EACH", DEADLINE)
-    zero, one = world.workers
+    zero, one = pair.workers
     at_the_port = zero.sidecar.tunnel._transport._listener
     assert at_the_port is not None
     secure = at_the_port.secure
@@ -170,17 +178,17 @@ async def test_who_comes_before_the_round_has_the_time_that_its_members_have(
     monkeypatch.setattr(at_the_port, "secure", in_turn)
     asking = asyncio.create_task(ask(zero, NAME, own(one)))
     await until(lambda: len(at_the_port.slots) == 1)
-    world.job("Formed", 1, zero, one)
+    pair.job("Formed", 1, zero, one)
     assert await asking == "NotYet"
 
 
-async def test_rank_0_only_serves_the_store(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rank_0_only_serves_the_store(formed: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "TRUST_SECONDS", 0.05)
     zero, one = formed.workers
     assert await ask(one, NAME, own(zero)) == "closed"
 
 
-async def test_a_round_that_is_over_trusts_nobody(formed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_round_that_is_over_trusts_nobody(formed: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "TRUST_SECONDS", 0.05)
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one)
@@ -188,7 +196,7 @@ async def test_a_round_that_is_over_trusts_nobody(formed: World, monkeypatch: py
     assert await ask(zero, NAME, own(one)) == "closed"
 
 
-async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None:
+async def test_the_next_round_trusts_its_own_members_only(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     third, earlier = new_credentials(), own(one)
     formed.kube.workers["job-2-0"] = record_of_2(third.certificate)
@@ -201,46 +209,48 @@ async def test_the_next_round_trusts_its_own_members_only(formed: World) -> None
     assert await ask(zero, name, third) == "NotYet"
 
 
-async def test_worker_0_learns_the_certificates_before_the_first_round(world: World) -> None:
-    zero, one = world.workers
-    world.job("Forming", 1)
-    for worker in world.workers:
+async def test_worker_0_learns_the_certificates_before_the_first_round(pair: TwoSidecars) -> None:
+    zero, one = pair.workers
+    pair.job("Forming", 1)
+    for worker in pair.workers:
         await worker.stream()
-    joins = [asyncio.create_task(worker.join()) for worker in world.workers]
-    await until(lambda: world.kube.count("list workers") == 1)
-    world.job("Formed", 1, zero, one)
+    joins = [asyncio.create_task(worker.join()) for worker in pair.workers]
+    await until(lambda: pair.kube.count("list workers") == 1)
+    pair.job("Formed", 1, zero, one)
     await asyncio.gather(*joins)
     async with store() as server:
         await zero.serve_store(1, server)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
-    assert world.kube.count("list workers") == 1
+    assert pair.kube.count("list workers") == 1
 
 
-async def test_of_newcomers_only_it_asks_by_their_indices(world: World) -> None:
-    await world.form()
-    zero, one = world.workers
-    world.kube.workers["job-2-0"] = record_of_2(new_credentials().certificate)
-    world.job("Forming", 2, zero, one)
+async def test_of_newcomers_only_it_asks_by_their_indices(pair: TwoSidecars) -> None:
+    await pair.form()
+    zero, one = pair.workers
+    pair.kube.workers["job-2-0"] = record_of_2(new_credentials().certificate)
+    pair.job("Forming", 2, zero, one)
     members = str(Members((zero.machine.me, one.machine.me, TWO)))
-    world.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.store})
-    await until(lambda: ("list workers", {"indices": [2]}) in world.kube.calls)
+    pair.kube.set_job({"phase": "Formed", "round": 2, "participants": members, "store": zero.store})
+    await until(lambda: ("list workers", {"indices": [2]}) in pair.kube.calls)
 
 
-async def test_certificates_are_asked_for_again_until_all_are_there(world: World) -> None:
-    world.kube.fail["list workers"] = [Unreachable("away")]
-    published = world.kube.workers["job-1-0"]["spec"]["certificate"]
-    world.kube.patch("job-1-0", {"spec": {"certificate": None}})
-    await world.form()
-    zero, one = world.workers
+async def test_certificates_are_asked_for_again_until_all_are_there(pair: TwoSidecars) -> None:
+    pair.kube.fail["list workers"] = [Unreachable("away")] * 2  # before the round is there, and after
+    await pair.form()
+    zero, one = pair.workers
+    labels = pair.kube.workers["job-1-0"]["metadata"]["labels"]
+    pair.kube.patch("job-1-0", {"metadata": {"labels": None}})  # no listing has it
     async with store() as server:
         await zero.serve_store(1, server)
-        await until(lambda: world.kube.count("list workers") >= 2)
-        world.kube.patch("job-1-0", {"spec": {"certificate": published}})
-        await until(lambda: world.kube.count("list workers") >= 3)
+        await until(lambda: listings(pair) >= 1)
+        pair.kube.patch("job-1-0", {"metadata": {"labels": labels}})
+        await until(lambda: listings(pair) >= 2)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
 
 
-async def test_members_are_let_in_once_there_are_files_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_members_are_let_in_once_there_are_files_again(
+    pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The key is handed to TLS in a file that is only in memory."""
     make, failures = os.memfd_create, [OSError(errno.EMFILE, "Too many open files")] * 2
 
@@ -250,8 +260,8 @@ async def test_members_are_let_in_once_there_are_files_again(world: World, monke
         return make(name)
 
     monkeypatch.setattr(os, "memfd_create", sometimes)
-    await world.form()
-    zero, one = world.workers
+    await pair.form()
+    zero, one = pair.workers
     async with store() as server:
         await zero.serve_store(1, server)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
@@ -259,79 +269,79 @@ async def test_members_are_let_in_once_there_are_files_again(world: World, monke
 
 
 async def test_the_next_round_does_not_wait_for_the_trouble_of_this_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
-    world.kube.fail["list workers"] = [Unreachable("away")]
-    zero, one = world.workers
-    world.job("Formed", 1, zero, one)
-    await until(lambda: world.kube.count("list workers") == 1)
-    world.job("Formed", 2, zero, one)
-    await until(lambda: world.kube.count("list workers") == 2)
+    pair.kube.fail["list workers"] = [Unreachable("away")]
+    zero, one = pair.workers
+    pair.job("Formed", 1, zero, one)
+    await until(lambda: pair.kube.count("list workers") == 1)
+    pair.job("Formed", 2, zero, one)
+    await until(lambda: pair.kube.count("list workers") == 2)
     assert await ask(zero, server_name(JOB_UID, 2), own(one)) == "NotYet"
 
 
 async def test_what_rings_meanwhile_does_not_end_the_pause_before_the_next_try(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
-    world.kube.fail["list workers"] = [Unreachable("away")]
-    zero, one = world.workers
+    pair.kube.fail["list workers"] = [Unreachable("away")]
+    zero, one = pair.workers
     for waiting in range(20):
-        world.job("Formed", 1, zero, one, waiting=waiting)
+        pair.job("Formed", 1, zero, one, waiting=waiting)
         await until(lambda: zero.machine.job is not None and zero.machine.job.waiting == waiting)  # noqa: B023
         await asyncio.sleep(0)
-    assert world.kube.count("list workers") == 1
+    assert pair.kube.count("list workers") == 1
 
 
 async def test_a_certificate_under_another_id_is_of_no_use(
-    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    pair: TwoSidecars, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = world.kube.list_workers
+    listed = pair.kube.list_workers
 
     async def with_another_id(*asked: Any) -> list[Json]:
         return [{**record, "spec": {**record["spec"], "id": "f"}} for record in await listed(*asked)]
 
-    monkeypatch.setattr(world.kube, "list_workers", with_another_id)
-    await world.form()
-    zero, one = world.workers
+    monkeypatch.setattr(pair.kube, "list_workers", with_another_id)
+    await pair.form()
+    zero, one = pair.workers
     async with store() as server:
         await zero.serve_store(1, server)
-        await until(lambda: world.kube.count("list workers") >= 2)
+        await until(lambda: pair.kube.count("list workers") >= 2)
         assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, own(one))
 
 
 @pytest.mark.parametrize("pod", ["job-2-0", "job-1-7"], ids=["another worker's", "one that does not count"])
 async def test_only_the_pod_that_counts_speaks_for_a_worker(
-    world: World, caplog: pytest.LogCaptureFixture, pod: str
+    pair: TwoSidecars, caplog: pytest.LogCaptureFixture, pod: str
 ) -> None:
     """Who may create pods can give one a worker's name and service account, and copy what the true record says."""
-    intruder, true = new_credentials(), world.kube.workers["job-1-0"]
-    world.kube.workers[pod] = {
-        "metadata": {"name": pod},
+    intruder, true = new_credentials(), pair.kube.workers["job-1-0"]
+    pair.kube.workers[pod] = {
+        "metadata": {"labels": true["metadata"]["labels"]},
         "spec": true["spec"] | {"certificate": intruder.certificate},
     }
-    await world.form()
-    zero, one = world.workers
+    await pair.form()
+    zero, one = pair.workers
     async with store() as server:
         await zero.serve_store(1, server)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
         assert "CERTIFICATE_VERIFY_FAILED" in await refusal(caplog, zero, NAME, intruder)
 
 
-async def test_a_pod_that_was_replaced_speaks_for_its_worker_no_more(world: World) -> None:
-    zero, _ = world.workers
+async def test_a_pod_that_was_replaced_speaks_for_its_worker_no_more(pair: TwoSidecars) -> None:
+    zero, _ = pair.workers
     second = new_credentials()
-    world.kube.workers["job-2-1"] = record_of_2(second.certificate) | {"metadata": {"name": "job-2-1"}}
-    world.kube.workers["job-2-0"] = record_of_2(new_credentials().certificate)
+    pair.kube.workers["job-2-1"] = record_of_2(second.certificate)
+    pair.kube.workers["job-2-0"] = record_of_2(new_credentials().certificate)
     members = str(Members((zero.machine.me, TWO)))
     formed = {"phase": "Formed", "round": 1, "participants": members, "store": zero.store}
-    world.kube.set_job(formed, replacements="2/1")
-    await until(lambda: world.kube.count("list workers") == 1)
+    pair.kube.set_job(formed, replacements="2/1")
+    await until(lambda: pair.kube.count("list workers") == 1)
     assert await ask(zero, NAME, second) == "NotYet"
 
 
-async def test_who_was_let_in_stays_so_while_the_pod_after_it_is_on_its_way(formed: World) -> None:
+async def test_who_was_let_in_stays_so_while_the_pod_after_it_is_on_its_way(formed: TwoSidecars) -> None:
     """As its certificate is known; and the round stands."""
     zero, one = formed.workers
     participants = str(Members((zero.machine.me, one.machine.me)))
@@ -344,23 +354,23 @@ async def test_who_was_let_in_stays_so_while_the_pod_after_it_is_on_its_way(form
 
 
 async def test_a_member_without_a_real_certificate_does_not_keep_the_others_out(
-    world: World, caplog: pytest.LogCaptureFixture
+    pair: TwoSidecars, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.kube.workers["job-2-0"] = record_of_2(ssl.DER_cert_to_PEM_cert(b"no certificate"))
-    zero, one = world.workers
+    pair.kube.workers["job-2-0"] = record_of_2(ssl.DER_cert_to_PEM_cert(b"no certificate"))
+    zero, one = pair.workers
     members = str(Members((zero.machine.me, one.machine.me, TWO)))
-    world.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.store})
+    pair.kube.set_job({"phase": "Formed", "round": 1, "participants": members, "store": zero.store})
     await until(lambda: "a member's certificate is none" in caplog.text)
     assert await ask(zero, NAME, own(one)) == "NotYet"
 
 
-async def test_a_caller_checks_whom_it_has_reached(formed: World) -> None:
+async def test_a_caller_checks_whom_it_has_reached(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     with pytest.raises(Refused, match=f"{zero.address} is not the sidecar of the round's rank 0"):
         await Transport(own(one), JOB_UID).connect(f"{zero.address}/{'0' * 32}", 1, 2)
 
 
-async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: World) -> None:
+async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: TwoSidecars) -> None:
     zero, _ = formed.workers
     with pytest.raises(ConnectionError, match=f"sidecar at {zero.address} does not let this one in to round 1"):
         await Transport(new_credentials(), JOB_UID).connect(zero.store, 1, 2)
@@ -374,7 +384,7 @@ async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPat
             await Transport(new_credentials(), JOB_UID).connect(f"{address}/{'0' * 32}", 1, 1)
 
 
-async def test_200_connections_hold(formed: World) -> None:
+async def test_200_connections_hold(formed: TwoSidecars) -> None:
     """Twenty are opened at a time: a busy machine does not greet 200 within the seconds that each has."""
     connections = []
     for _ in range(10):
@@ -395,10 +405,10 @@ async def all_echo(connections: list[tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 @pytest.mark.parametrize("sender", ["trainer", "store"])
-async def test_what_one_end_does_not_take_stops_the_other(world: World, sender: str) -> None:
+async def test_what_one_end_does_not_take_stops_the_other(pair: TwoSidecars, sender: str) -> None:
     """Back-pressure goes through both sidecars and TLS: what is not taken is not piled up in them."""
-    await world.form()
-    zero, one = world.workers
+    await pair.form()
+    zero, one = pair.workers
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
 
     async def idle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -430,7 +440,7 @@ async def sent_until_stopped(writer: asyncio.StreamWriter) -> int:
         sent += 1 << 20
 
 
-async def test_a_slow_caller_does_not_stall_another(formed: World) -> None:
+async def test_a_slow_caller_does_not_stall_another(formed: TwoSidecars) -> None:
     one = formed.workers[1]
     slow, slow_writer = await one.connect()
     stuck = asyncio.create_task(flood(slow_writer))  # its echo is never read

@@ -11,7 +11,7 @@ import aiohttp
 
 from elasticjob.members import Member, Members
 from elasticjob_torch import wire
-from support.sidecar_world import World, next_event, until
+from support.two_sidecars import TwoSidecars, next_event, until
 
 PAGE = Path(__file__).parents[4] / "docs" / "trainer-api.md"
 REASONS = {1: "2 workers joined", 2: "scaled from 2 to 3"}
@@ -38,16 +38,16 @@ def read(line: str) -> Request:
 
 
 class Play:
-    def __init__(self, world: World) -> None:
-        self.world, self.worker = world, world.workers[0]
+    def __init__(self, pair: TwoSidecars) -> None:
+        self.pair, self.worker = pair, pair.workers[0]
         self.streams: dict[str, aiohttp.ClientResponse] = {}
         self.answer: Any = None
 
     def status(self, phase: str, round: int, **more: Any) -> None:
-        members = [worker.machine.me for worker in self.world.workers]
+        members = [worker.machine.me for worker in self.pair.workers]
         members += [Member(2, "new")] if round == 2 and phase == "Formed" else []
-        self.world.job(
-            phase, round, *self.world.workers, participants=str(Members(members)), reason=REASONS[round], **more
+        self.pair.job(
+            phase, round, *self.pair.workers, participants=str(Members(members)), reason=REASONS[round], **more
         )
 
     async def make(self, request: Request) -> None:
@@ -62,7 +62,7 @@ class Play:
         )
         if path == wire.JOIN.path:
             after = (request.body or {}).get("after", 0)
-            await until(lambda: (self.world.kube.request("job-0-0") or {}).get("after") == after)
+            await until(lambda: (self.pair.kube.request("job-0-0") or {}).get("after") == after)
             self.status("Formed", after + 1)
         _, self.answer = await made
 
@@ -77,9 +77,9 @@ class Play:
         return await next_event(self.streams[path]) == event
 
 
-async def test_the_example_of_the_page(world: World) -> None:
-    world.job("Forming", 1)
-    play, store = Play(world), str(world.workers[0].ports.store)
+async def test_the_example_of_the_page(pair: TwoSidecars) -> None:
+    pair.job("Forming", 1)
+    play, store = Play(pair), str(pair.workers[0].ports.store)
     lines = example()
     assert {read(line).target.partition("?")[0] for line in lines if line.startswith("$")} == {
         call.path for call in wire.CALLS if call not in (wire.LEAVE, wire.CLOSE, wire.IMPORTS, wire.PROCESSES)
@@ -93,4 +93,4 @@ async def test_the_example_of_the_page(world: World) -> None:
             assert play.answer == json.loads(line.replace("29400", store))
             play.answer = None
     assert play.answer is None
-    assert (world.kube.request("job-0-0") or {})["type"] == "Finish"
+    assert (pair.kube.request("job-0-0") or {})["type"] == "Finish"

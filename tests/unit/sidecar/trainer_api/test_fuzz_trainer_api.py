@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from elasticjob_torch import wire
 from support.fuzzing import Json, encoded, numbers, scalars, spoiled, texts, tried, values
-from support.sidecar_world import World, until, within
+from support.two_sidecars import TwoSidecars, until
+from support.waiting import within
 
 TRAINERS = st.sampled_from(["t" * 32, "x"])
 SECONDS = st.sampled_from([0.001, 0.01])
@@ -79,9 +80,9 @@ def framed(framing: str, line: str, more: dict[str, str], body: bytes) -> bytes:
     return "\r\n".join(lines).encode("latin-1", "replace") + body
 
 
-async def answer_to(world: World, raw: bytes) -> tuple[int, str, bytes]:
+async def answer_to(pair: TwoSidecars, raw: bytes) -> tuple[int, str, bytes]:
     """Status, content type and body of the first answer; 0 where the connection was closed without one."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
+    reader, writer = await asyncio.open_connection("127.0.0.1", pair.workers[0].ports.trainer_api)
     try:
         async with within("an answer"):
             with contextlib.suppress(ConnectionError):
@@ -121,8 +122,8 @@ def must_be_an_answer(raw: bytes, status: int, kind: str, body: bytes) -> None:
         assert status in (400, 417), (status, body)
 
 
-async def still_serves(world: World) -> None:
-    zero = world.workers[0]
+async def still_serves(pair: TwoSidecars) -> None:
+    zero = pair.workers[0]
     async with within("an answer"):
         status, view = await zero.call("GET", "rendezvous")
     assert status == 200
@@ -132,16 +133,16 @@ async def still_serves(world: World) -> None:
 
 
 @pytest.fixture
-async def target(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def target(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
     """After all that a real trainer joins, and its sidecar tells it the rank."""
     monkeypatch.setattr(wire, "BODY_SECONDS", 0.05)
-    world.job("Forming", 1)
-    yield world
-    zero, one = world.workers
+    pair.job("Forming", 1)
+    yield pair
+    zero, one = pair.workers
     await zero.stream()
     join = asyncio.create_task(zero.join())
-    await until(lambda: (world.kube.request("job-0-0") or {}).get("cause") == "Started")
-    world.job("Formed", 1, one, zero)
+    await until(lambda: (pair.kube.request("job-0-0") or {}).get("cause") == "Started")
+    pair.job("Formed", 1, one, zero)
     status, answer = await join
     assert (status, answer["rank"]) == (200, 1)
 
@@ -151,14 +152,14 @@ CANNOT_BE_UNPACKED = framed("length", "POST /v1/store HTTP/1.1", {"Content-Encod
 
 @given(raw=requests())
 @example(raw=CANNOT_BE_UNPACKED)
-async def test_every_request_is_answered(target: World, raw: bytes) -> None:
+async def test_every_request_is_answered(target: TwoSidecars, raw: bytes) -> None:
     tried["requests to the trainer API"] += 1
     must_be_an_answer(raw, *await answer_to(target, raw))
     await still_serves(target)
 
 
 @given(raw=st.binary(max_size=300) | st.builds(lambda raw, cut: raw[:cut], requests(), st.integers(0, 400)))
-async def test_what_is_no_request_is_answered_or_closed_and_harms_nobody(target: World, raw: bytes) -> None:
+async def test_what_is_no_request_is_answered_or_closed_and_harms_nobody(target: TwoSidecars, raw: bytes) -> None:
     tried["other bytes to the trainer API"] += 1
     reader, writer = await asyncio.open_connection("127.0.0.1", target.workers[0].ports.trainer_api)
     writer.write(raw)
@@ -187,9 +188,9 @@ async def test_what_is_no_request_is_answered_or_closed_and_harms_nobody(target:
     ],
 )
 async def test_what_the_api_server_would_refuse_does_not_get_into_the_record(
-    world: World, path: str, more: Json, field: str
+    pair: TwoSidecars, path: str, more: Json, field: str
 ) -> None:
     """Nothing could be written any more, not even a heartbeat, and the worker would be lost."""
-    status, answer = await world.workers[0].call("POST", path, trainer="t", **more)
+    status, answer = await pair.workers[0].call("POST", path, trainer="t", **more)
     assert (status, answer["error"]["code"]) == (400, "BadRequest")
     assert answer["error"]["message"].startswith(field)

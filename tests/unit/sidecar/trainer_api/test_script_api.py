@@ -13,27 +13,27 @@ import pytest
 import elasticjob_torch
 from elasticjob.members import Members
 from elasticjob_torch import wire
-from support.sidecar_fakes import FakeKube, Json
-from support.sidecar_world import DEADLINE, Worker, World, next_event, until
+from support.faulty_kube import FaultyKube, Json
+from support.two_sidecars import DEADLINE, TwoSidecars, Worker, next_event, until
 from support.waiting import within
 
 SECONDS_TO_SAVE = 0.3
 
 
 @pytest.fixture
-async def pods() -> AsyncIterator[World]:
+async def pods() -> AsyncIterator[TwoSidecars]:
     """Two workers in round 1."""
-    kube = FakeKube()
+    kube = FaultyKube()
     kube.set_job(None)
     async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as tasks:
-        world = World(kube, [Worker(kube, index, http) for index in (0, 1)])
-        for worker in world.workers:
+        pair = TwoSidecars(kube, [Worker(kube, index, http) for index in (0, 1)])
+        for worker in pair.workers:
             await worker.sidecar.serve()
             tasks.create_task(worker.sidecar.run(worker.stopping))
-        await until(lambda: all(worker.sidecar.driver.ready for worker in world.workers))
-        await world.form()
-        yield world
-        for worker in world.workers:
+        await until(lambda: all(worker.sidecar.driver.ready for worker in pair.workers))
+        await pair.form()
+        yield pair
+        for worker in pair.workers:
             worker.stopping.set()
             for stream in worker.streams:
                 stream.close()
@@ -53,11 +53,11 @@ async def event_with(stream: aiohttp.ClientResponse, name: str, value: object) -
     return event
 
 
-def plan(pods: World, **more: object) -> None:
+def plan(pods: TwoSidecars, **more: object) -> None:
     pods.job("Forming", 2, *pods.workers, planned=True, reason="scaled from 2 to 3", **more)
 
 
-async def test_a_script_looks_on_and_is_no_trainer(pods: World) -> None:
+async def test_a_script_looks_on_and_is_no_trainer(pods: TwoSidecars) -> None:
     zero, _ = pods.workers
     agent, stream = zero.streams[0], await look_on(zero, "s")
     assert await next_event(stream) == {"round": 1, "waiting": 0, "reason": "", "ending": False}
@@ -69,7 +69,7 @@ async def test_a_script_looks_on_and_is_no_trainer(pods: World) -> None:
     assert zero.machine.trainer == zero.trainer
 
 
-async def test_the_trainer_is_told_after_its_scripts_have_saved(pods: World) -> None:
+async def test_the_trainer_is_told_after_its_scripts_have_saved(pods: TwoSidecars) -> None:
     zero, one = pods.workers
     agent, stream = zero.streams[0], await look_on(zero, "s", "&saves=true")
     await event_with(agent, "phase", "Formed")
@@ -82,7 +82,7 @@ async def test_the_trainer_is_told_after_its_scripts_have_saved(pods: World) -> 
     assert (event["round"], event["changed"]) == (2, True)
 
 
-async def test_a_script_that_asks_later_may_save_too(pods: World) -> None:
+async def test_a_script_that_asks_later_may_save_too(pods: TwoSidecars) -> None:
     zero, _ = pods.workers
     stream = await look_on(zero, "s")
     assert (await zero.call("POST", "saved", script="s", round=0))[0] == 204
@@ -91,7 +91,7 @@ async def test_a_script_that_asks_later_may_save_too(pods: World) -> None:
     assert zero.sidecar.driver.scripts.hold
 
 
-async def test_a_victim_may_save_before_it_is_told_to_leave(pods: World) -> None:
+async def test_a_victim_may_save_before_it_is_told_to_leave(pods: TwoSidecars) -> None:
     zero, one = pods.workers
     agent, stream = one.streams[0], await look_on(one, "s", "&saves=true")
     await event_with(agent, "phase", "Formed")
@@ -102,7 +102,7 @@ async def test_a_victim_may_save_before_it_is_told_to_leave(pods: World) -> None
     assert (event["leaving"], event["changed"]) == (True, True)
 
 
-async def test_a_loss_meanwhile_is_told_at_once(pods: World) -> None:
+async def test_a_loss_meanwhile_is_told_at_once(pods: TwoSidecars) -> None:
     zero, _ = pods.workers
     agent, stream = zero.streams[0], await look_on(zero, "s", "&saves=true")
     plan(pods)
@@ -112,7 +112,7 @@ async def test_a_loss_meanwhile_is_told_at_once(pods: World) -> None:
     await event_with(stream, "ending", False)
 
 
-async def test_nobody_is_waited_for_longer_than_it_may_take(pods: World) -> None:
+async def test_nobody_is_waited_for_longer_than_it_may_take(pods: TwoSidecars) -> None:
     zero, _ = pods.workers
     zero.sidecar.driver.scripts.save_seconds = SECONDS_TO_SAVE
     agent, stream = zero.streams[0], await look_on(zero, "s", "&saves=true")
@@ -140,7 +140,7 @@ while elasticjob_torch.wants_restart():
 """
 
 
-async def test_a_real_script(pods: World) -> None:
+async def test_a_real_script(pods: TwoSidecars) -> None:
     zero, _ = pods.workers
     agent = zero.streams[0]
     await event_with(agent, "phase", "Formed")
@@ -162,7 +162,7 @@ async def test_a_real_script(pods: World) -> None:
     await until(lambda: not zero.sidecar.driver.scripts._open)
 
 
-async def test_one_too_many_is_turned_away(pods: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_too_many_is_turned_away(pods: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     zero, _ = pods.workers
     monkeypatch.setattr(wire, "MAX_SCRIPTS", 1)
     await look_on(zero, "a")
@@ -170,7 +170,7 @@ async def test_one_too_many_is_turned_away(pods: World, monkeypatch: pytest.Monk
     assert (status, answer["error"]["code"]) == (429, "TooMany")
 
 
-async def test_progress_needs_no_trainer_and_is_of_one_process(pods: World) -> None:
+async def test_progress_needs_no_trainer_and_is_of_one_process(pods: TwoSidecars) -> None:
     zero, _ = pods.workers
     assert (await zero.call("POST", "progress", step=7, local_rank=0))[0] == 204
     assert (await zero.call("POST", "progress", step=6, local_rank=1))[0] == 204
@@ -188,7 +188,9 @@ async def test_progress_needs_no_trainer_and_is_of_one_process(pods: World) -> N
         ("POST", "progress", {"metrics": {str(number): 1.0 for number in range(17)}}, "metrics"),
     ],
 )
-async def test_a_wrong_request_names_its_field(pods: World, method: str, path: str, body: Json, field: str) -> None:
+async def test_a_wrong_request_names_its_field(
+    pods: TwoSidecars, method: str, path: str, body: Json, field: str
+) -> None:
     status, answer = await pods.workers[0].call(method, path, **body)
     assert (status, answer["error"]["code"]) == (400, "BadRequest")
     assert answer["error"]["message"].startswith(field)

@@ -8,19 +8,19 @@ import pytest
 
 from elasticjob_torch import wire
 from elasticjob_torch.wire import HEAD_BYTES, HEADERS
-from support.sidecar_world import World, two_workers
+from support.two_sidecars import TwoSidecars, two_workers
 from support.waiting import within
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with two_workers() as world:
-        yield world
+async def pair() -> AsyncIterator[TwoSidecars]:
+    async with two_workers() as pair:
+        yield pair
 
 
-async def test_the_agents_stream_outlives_a_flood(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_agents_stream_outlives_a_flood(pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "MAX_CONNECTIONS", 10)
-    zero = world.workers[0]
+    zero = pair.workers[0]
     stream = await zero.stream()
     held, turned_away = [], 0
     for _ in range(30):
@@ -44,8 +44,8 @@ async def test_the_agents_stream_outlives_a_flood(world: World, monkeypatch: pyt
 @pytest.mark.parametrize(
     "headers", [b"X: " + b"x" * (HEAD_BYTES + 1) + b"\r\n", b"X: x\r\n" * (HEADERS + 1)], ids=["long", "many"]
 )
-async def test_headers_are_few_and_small(world: World, headers: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", world.workers[0].ports.trainer_api)
+async def test_headers_are_few_and_small(pair: TwoSidecars, headers: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", pair.workers[0].ports.trainer_api)
     writer.write(b"GET /v1/rendezvous HTTP/1.1\r\nHost: sidecar\r\n" + headers + b"\r\n")
     async with within("an answer"):
         assert b" 400 " in await reader.readline()

@@ -17,7 +17,7 @@ from elasticjob_sidecar.membership.view import view_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
 from elasticjob_torch.wire import COMMENT_SECONDS, SILENCE_SECONDS
-from support.sidecar_fakes import FakeKube
+from support.faulty_kube import FaultyKube
 
 pytestmark = pytest.mark.looptime
 
@@ -47,7 +47,7 @@ def status(waiting: int = 0) -> RendezvousStatus:
 async def test_a_stream_says_something_however_often_the_job_is_written(pace: float, changes: bool) -> None:
     """Progress, an annotation, a label: each status or metadata of the job wakes them, and few are of interest."""
     metrics, written, loop = Metrics(), Written(), asyncio.get_running_loop()
-    record = WorkerRecord(FakeKube(), ME, metrics.api_failed)
+    record = WorkerRecord(FaultyKube(), ME, metrics.api_failed)
     driver = Driver(Membership(Member(0, "0")), Scripts(), record, metrics)
     driver.job_seen(status())
     api = TrainerApi(driver, cast("Any", None), ("127.0.0.1", 1), "job", "uid", 600.0)

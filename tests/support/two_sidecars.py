@@ -1,4 +1,4 @@
-"""Two sidecars on real loopback sockets, with a fake API server; the test plays operator and trainers."""
+"""Two sidecars on real loopback sockets, with the simulated API server; the test plays operator and trainers."""
 
 import asyncio
 import contextlib
@@ -14,9 +14,9 @@ from elasticjob.members import Members
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_torch import wire
+from support.faulty_kube import JOB_UID, FaultyKube, Json
 from support.pod_life import new_credentials
 from support.ports import free_ports
-from support.sidecar_fakes import JOB_UID, FakeKube, Json
 from support.waiting import DEADLINE, until, within
 
 _starts = itertools.count()
@@ -25,7 +25,7 @@ _starts = itertools.count()
 class Worker:
     """One sidecar and its trainer's HTTP client."""
 
-    def __init__(self, kube: FakeKube, index: int, http: aiohttp.ClientSession) -> None:
+    def __init__(self, kube: FaultyKube, index: int, http: aiohttp.ClientSession) -> None:
         self.ports = Ports(*free_ports(4))
         config = Config.model_validate(
             {
@@ -84,8 +84,8 @@ class Worker:
         return await asyncio.open_connection("127.0.0.1", self.ports.store)
 
 
-class World:
-    def __init__(self, kube: FakeKube, workers: list[Worker]) -> None:
+class TwoSidecars:
+    def __init__(self, kube: FaultyKube, workers: list[Worker]) -> None:
         self.kube, self.workers = kube, workers
         self.joined: list[Json] = []  # the last answers
 
@@ -127,8 +127,8 @@ def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> N
 
 
 @contextlib.asynccontextmanager
-async def two_workers() -> AsyncIterator[World]:
-    kube = FakeKube()
+async def two_workers() -> AsyncIterator[TwoSidecars]:
+    kube = FaultyKube()
     kube.set_job(None)
     async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as tasks:
         workers = [Worker(kube, index, http) for index in (0, 1)]
@@ -136,7 +136,7 @@ async def two_workers() -> AsyncIterator[World]:
             await worker.sidecar.serve()
             tasks.create_task(worker.sidecar.run(worker.stopping))
         await until(lambda: all(worker.sidecar.driver.ready for worker in workers))
-        yield World(kube, workers)
+        yield TwoSidecars(kube, workers)
         for worker in workers:
             worker.stopping.set()
             for stream in worker.streams:

@@ -3,7 +3,7 @@
 from elasticjob.api import RendezvousPhase, RequestType
 from elasticjob_sidecar.membership.model import Handed
 from elasticjob_sidecar.membership.modes import Mode
-from model.pods import TRAINING, Pod, perceives_change
+from model.composed_pods import TRAINING, Pod, perceives_change
 from model.search import Finding
 
 

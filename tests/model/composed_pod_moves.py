@@ -11,8 +11,8 @@ from elasticjob.rendezvous import PodState
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Answer, Handed
 from elasticjob_sidecar.membership.refusal import Code, Refused
-from model.pod_checks import check_given, check_success, check_telling
-from model.pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, Trainer, copied
+from model.composed_pod_checks import check_given, check_success, check_telling
+from model.composed_pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, Trainer, copied
 from model.search import Finding
 
 NOW = 0.0

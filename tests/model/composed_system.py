@@ -20,12 +20,12 @@ from elasticjob.rendezvous import (
 )
 from elasticjob.rendezvous.model import Asked
 from elasticjob.terms import RendezvousPhase
-from model.api import Api
 from model.checks import PodKeys, check_step, is_wanted
-from model.operator_world import agreed
-from model.pods import Pod, Sight, address_of, half_seen, reads, sight_of
+from model.composed_pods import Pod, Sight, address_of, half_seen, reads, sight_of
+from model.operator_system import agreed
 from model.search import Finding
 from model.state_key import state_key
+from model.statuses import StatusRegister
 
 NOW = 0.0
 Sights = tuple[Sight, ...]
@@ -41,7 +41,7 @@ class Old(NamedTuple):
     valid: bool = True
 
 
-class World(NamedTuple):
+class JobSystem(NamedTuple):
     """`history` are the numbers of the statuses that some sidecar has still to read, oldest first. `formed` is the last
     formed round as it was written. `looks`: the operator's own write will wake it, and it has something to do; `wake`:
     when it looks by itself. `spent` counts the costly events so far."""
@@ -67,12 +67,12 @@ class Step(NamedTuple):
     idle: bool
 
 
-class Cluster:
+class Operators:
     """Acts for operators and the API server. Remembers decisions, as many ways lead to the same question."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self.api = Api()
+        self.register = StatusRegister()
         self._steps: dict[Any, Step] = {}
         self._keys: dict[int, tuple[State, tuple[Any, ...]]] = {}
 
@@ -81,39 +81,39 @@ class Cluster:
         """How many decisions were made, each once."""
         return len(self._steps)
 
-    def begin(self) -> World:
+    def begin(self) -> JobSystem:
         state = State(clocks=Clocks(opened=NOW, formed=NOW))
-        return self.operate(World(self._spec, state, history=(self.api.number(state),)))
+        return self.operate(JobSystem(self._spec, state, history=(self.register.number(state),)))
 
-    def operate(self, world: World, waited: bool = False) -> World:
+    def operate(self, system: JobSystem, waited: bool = False) -> JobSystem:
         """The operator looks, writes what it has decided, and acts; `waited`: in vain for what is not heard yet.
         Raises Finding."""
-        sights = tuple(pod.seen for pod in world.pods if pod.seen is not None)
-        step = self._step(world.spec, world.state, sights)
+        sights = tuple(pod.seen for pod in system.pods if pod.seen is not None)
+        step = self._step(system.spec, system.state, sights)
         if not waited:
-            _must_have_finished(world, step.decision.state)
-        world = _with_pods(self._written(world, step.decision), step.new, step.gone)
-        return world if step.idle else world._replace(looks=self._has_to_do(world))
+            _must_have_finished(system, step.decision.state)
+        system = _with_pods(self._written(system, step.decision), step.new, step.gone)
+        return system if step.idle else system._replace(looks=self._has_to_do(system))
 
-    def wake_old(self, world: World) -> World:
+    def wake_old(self, system: JobSystem) -> JobSystem:
         """The old operator sees all there is, and goes on from what it takes for agreed. What it has to write is
         refused if anything was written since, else it acts. Raises Finding."""
-        old = world.old
+        old = system.old
         assert old is not None
-        world = world._replace(old=None, told=())
-        workers = tuple(sight_of(pod).worker for pod in world.pods if not pod.gone)
+        system = system._replace(old=None, told=())
+        workers = tuple(sight_of(pod).worker for pod in system.pods if not pod.gone)
         decision = decide(old.spec, old.state, workers, NOW)
         if agreed(decision.state) != agreed(old.state):
             if not old.valid:
-                return world
-            state = replace(decision.state, clocks=world.state.clocks)
-            world = self._written(world, replace(decision, state=state))
+                return system
+            state = replace(decision.state, clocks=system.state.clocks)
+            system = self._written(system, replace(decision, state=state))
         gone = pods_to_delete(old.spec, decision.state, workers, NOW)
         for worker in gone:
-            if is_wanted(world.state, worker):
+            if is_wanted(system.state, worker):
                 raise Finding(f"an old operator deletes pod {worker.index}-{worker.replacement}, which is wanted")
-        world = _with_pods(world, pods_to_create(old.spec, decision.state, workers, NOW), gone)
-        return world._replace(looks=self._has_to_do(world))
+        system = _with_pods(system, pods_to_create(old.spec, decision.state, workers, NOW), gone)
+        return system._replace(looks=self._has_to_do(system))
 
     def key_of(self, state: State) -> tuple[Any, ...]:
         """As `state_key`, of one whose times are those of this job."""
@@ -123,9 +123,9 @@ class Cluster:
             known = self._keys[id(state)] = (state, state_key(self._spec, state))
         return known[1]
 
-    def _has_to_do(self, world: World) -> bool:
-        sights = tuple(pod.seen for pod in world.pods if pod.seen is not None)
-        return not self._step(world.spec, world.state, sights).idle
+    def _has_to_do(self, system: JobSystem) -> bool:
+        sights = tuple(pod.seen for pod in system.pods if pod.seen is not None)
+        return not self._step(system.spec, system.state, sights).idle
 
     def _step(self, spec: Spec, state: State, sights: Sights) -> Step:
         key = (spec.replicas, spec.suspend, self.key_of(state), tuple(sight.number for sight in sights))
@@ -141,41 +141,41 @@ class Cluster:
             self._steps[key] = Step(decision, new, gone, idle)
         return self._steps[key]
 
-    def _written(self, world: World, decision: Decision) -> World:
-        state, before = decision.state, world.state
+    def _written(self, system: JobSystem, decision: Decision) -> JobSystem:
+        state, before = decision.state, system.state
         told = tuple(event.message for event in decision.events)
-        world = world._replace(state=state, looks=False, wake=decision.wake_at, told=told)
+        system = system._replace(state=state, looks=False, wake=decision.wake_at, told=told)
         if agreed(state) == agreed(before):
-            return world
-        number = self.api.number(state)
-        if number != world.history[-1]:
-            pods = tuple(pod._replace(lag=pod.lag + 1) if reads(pod) else pod for pod in world.pods)
-            world = world._replace(pods=pods, history=(*world.history, number))
-        return outdated(world._replace(formed=_formed(world.formed, state)))
+            return system
+        number = self.register.number(state)
+        if number != system.history[-1]:
+            pods = tuple(pod._replace(lag=pod.lag + 1) if reads(pod) else pod for pod in system.pods)
+            system = system._replace(pods=pods, history=(*system.history, number))
+        return outdated(system._replace(formed=_formed(system.formed, state)))
 
 
-def outdated(world: World) -> World:
+def outdated(system: JobSystem) -> JobSystem:
     """Something was written: an old operator's write would be refused from now on."""
-    return world if world.old is None else world._replace(old=world.old._replace(valid=False))
+    return system if system.old is None else system._replace(old=system.old._replace(valid=False))
 
 
-def heard(world: World, at: int, what: str) -> World:
+def heard(system: JobSystem, at: int, what: str) -> JobSystem:
     """The operator learns of a pod and its record, or of one of the two."""
-    pod = world.pods[at]
+    pod = system.pods[at]
     if pod.gone:
-        return world._replace(pods=(*world.pods[:at], *world.pods[at + 1 :]))
+        return system._replace(pods=(*system.pods[:at], *system.pods[at + 1 :]))
     seen = sight_of(pod) if what == "all" else half_seen(pod, record=what == "record")
-    return with_pod(world, at, pod._replace(seen=seen))
+    return with_pod(system, at, pod._replace(seen=seen))
 
 
-def with_pod(world: World, at: int, pod: Pod) -> World:
-    return world._replace(pods=(*world.pods[:at], pod, *world.pods[at + 1 :]), told=())
+def with_pod(system: JobSystem, at: int, pod: Pod) -> JobSystem:
+    return system._replace(pods=(*system.pods[:at], pod, *system.pods[at + 1 :]), told=())
 
 
-def trimmed(world: World) -> World:
+def trimmed(system: JobSystem) -> JobSystem:
     """Without the statuses that every sidecar has read."""
-    keep = 1 + max((pod.lag for pod in world.pods if reads(pod)), default=0)
-    return world if len(world.history) == keep else world._replace(history=world.history[-keep:])
+    keep = 1 + max((pod.lag for pod in system.pods if reads(pod)), default=0)
+    return system if len(system.history) == keep else system._replace(history=system.history[-keep:])
 
 
 def later(state: State, seconds: float) -> State:
@@ -204,10 +204,10 @@ def _earlier(asked: Asked, seconds: float) -> Asked:
     return Asked(number, *(None if moment is None else moment - seconds for moment in moments), alone, silent)
 
 
-def _must_have_finished(world: World, state: State) -> None:
+def _must_have_finished(system: JobSystem, state: State) -> None:
     """Nobody is taken to have finished whose trainer has not said so. Raises Finding."""
-    for member in set(state.finished) - set(world.state.finished):
-        if not any(pod.finished for pod in world.pods if member.id.startswith(f"{pod.index}-{pod.number}-")):
+    for member in set(state.finished) - set(system.state.finished):
+        if not any(pod.finished for pod in system.pods if member.id.startswith(f"{pod.index}-{pod.number}-")):
             raise Finding(f"worker {member.index} is taken to have finished, and its trainer has not")
 
 
@@ -223,14 +223,14 @@ def _formed(before: Formed, state: State) -> Formed:
     return formed
 
 
-def _with_pods(world: World, new: PodKeys, gone: tuple[Worker, ...]) -> World:
+def _with_pods(system: JobSystem, new: PodKeys, gone: tuple[Worker, ...]) -> JobSystem:
     if not new and not gone:
-        return world
+        return system
     names = {(worker.index, worker.replacement) for worker in gone}
-    pods = [pod._replace(deleting=True) if (pod.index, pod.number) in names else pod for pod in world.pods]
+    pods = [pod._replace(deleting=True) if (pod.index, pod.number) in names else pod for pod in system.pods]
     taken = {(pod.index, pod.number) for pod in pods}
     for index, number in new:
         if (index, number) not in taken:  # else the API server refuses the name
             pod = Pod(index, number, seen=None)
             pods.append(pod._replace(seen=sight_of(pod)))
-    return world._replace(pods=tuple(sorted(pods, key=lambda pod: (pod.index, pod.number))))
+    return system._replace(pods=tuple(sorted(pods, key=lambda pod: (pod.index, pod.number))))

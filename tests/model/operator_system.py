@@ -12,7 +12,7 @@ from elasticjob.rendezvous.roster import ENDED
 from model.checks import check_step
 
 
-class World(NamedTuple):
+class OperatorSystem(NamedTuple):
     """`workers` are in the order of their names. `wake` is when the operator looks by itself; `unseen`: it has not
     looked at what happened last; `idle`: its last look changed nothing. `ids` is more than any sidecar's number."""
 
@@ -36,32 +36,32 @@ def agreed(state: State) -> tuple[Any, ...]:
     return (bool(state.failure), *[getattr(state, name) for name in AGREED])
 
 
-def looked(world: World) -> World:
+def looked(system: OperatorSystem) -> OperatorSystem:
     """The operator looks and acts: what it makes is there at once, what it deletes is going. Raises Finding."""
-    spec, workers, now = world.spec, world.workers, world.now
-    decision = decide(spec, world.state, workers, now)
+    spec, workers, now = system.spec, system.workers, system.now
+    decision = decide(spec, system.state, workers, now)
     state = decision.state
     new = pods_to_create(spec, state, workers, now)
     old = pods_to_delete(spec, state, workers, now)
-    check_step(spec, world.state, workers, decision, now, new, old)
+    check_step(spec, system.state, workers, decision, now, new, old)
     if old or new:
         workers = tuple(replace(worker, deleting=True) if worker in old else worker for worker in workers)
         made = (Worker(index=index, replacement=number, pod=PodState.PENDING) for index, number in new)
         workers = tuple(sorted((*workers, *made), key=lambda worker: (worker.index, worker.replacement)))
-    idle = not (old or new) and agreed(state) == agreed(world.state)
+    idle = not (old or new) and agreed(state) == agreed(system.state)
     kept = _without_old_ones(state, workers)
-    return World(spec, state, kept, now, decision.wake_at, idle=idle, ids=world.ids, events=decision.events)
+    return OperatorSystem(spec, state, kept, now, decision.wake_at, idle=idle, ids=system.ids, events=decision.events)
 
 
-def after_seconds(world: World, seconds: float, whose: str | int) -> World:
+def after_seconds(system: OperatorSystem, seconds: float, whose: str | int) -> OperatorSystem:
     """Time passes; living sidecars beat, and answer what they are asked, but for one of them or all."""
     workers = tuple(
         worker
         if worker.heartbeat is None or worker.pod in ENDED or whose in ("none", worker.index)
-        else replace(worker, heartbeat=worker.heartbeat + 1, answer=answer_of(world.state, worker))
-        for worker in world.workers
+        else replace(worker, heartbeat=worker.heartbeat + 1, answer=answer_of(system.state, worker))
+        for worker in system.workers
     )
-    return world._replace(workers=workers, now=world.now + seconds)
+    return system._replace(workers=workers, now=system.now + seconds)
 
 
 def answer_of(state: State, worker: Worker) -> int | None:
@@ -79,19 +79,19 @@ def is_old(state: State, worker: Worker) -> bool:
     return worker.replacement < state.replacements.get(worker.index, 0)
 
 
-def lines_of(world: World) -> Iterator[str]:
-    """The world for people."""
-    state, spec = world.state, world.spec
+def lines_of(system: OperatorSystem) -> Iterator[str]:
+    """The state for people."""
+    state, spec = system.state, system.spec
     members = " ".join(f"{member.index}/{member.id}" for member in state.participants)
     leaving = " ".join(f"{member.index}/{member.id}" for member in state.leaving)
     yield (
-        f"    {world.now:g} s: round {state.round} {state.outcome or state.phase}, members {members or 'none'}, "
+        f"    {system.now:g} s: round {state.round} {state.outcome or state.phase}, members {members or 'none'}, "
         f"leaving {leaving or 'none'}, finished {sorted(state.done)}, restarts {state.restarts} {state.failure}, "
         f"{'suspended' if spec.suspend else f'{spec.replicas} wanted'}"
     )
-    for worker in world.workers:
+    for worker in system.workers:
         request = worker.request
         asks = "nothing" if request is None else f"{request.type} {request.cause} after {request.after}"
         going = " going" if worker.deleting else ""
         yield f"      pod {worker.index}-{worker.replacement} {worker.pod.value}{going}, id {worker.id}, asks {asks}"
-    yield from (f"      {event.reason}: {event.message}" for event in world.events)
+    yield from (f"      {event.reason}: {event.message}" for event in system.events)

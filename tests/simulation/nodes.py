@@ -26,7 +26,7 @@ class Node:
         self.pods: dict[str, PodRun] = {}  # by uid
 
 
-class Cluster:
+class Nodes:
     """All nodes. `networks` makes the way from a pod to the API server; `plan_of` tells what a job's training does."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Cluster:
     ) -> None:
         self.loop, self.server, self.dice, self.programs = loop, server, dice, programs
         self.networks, self.plan_of, self.say, self.on_crash = networks, plan_of, say, on_crash
-        self.nodes: list[Node] = []
+        self.all: list[Node] = []
         self.addresses: dict[str, Any] = {}
         self.facts: dict[str, dict[str, Any]] = {}
         self.slowness = 1.0
@@ -61,7 +61,7 @@ class Cluster:
         return f"10.{self._ips // 65536}.{self._ips // 256 % 256}.{self._ips % 256}"
 
     def run_of(self, uid: str) -> "PodRun | None":
-        return next((node.pods[uid] for node in self.nodes if uid in node.pods), None)
+        return next((node.pods[uid] for node in self.all if uid in node.pods), None)
 
     def _see(self, change: Change) -> None:
         if change.plural != "pods":
@@ -82,7 +82,7 @@ class Cluster:
             found = self.server.get("pods", *place)
             if found is None or found["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in found["metadata"]:
                 return
-            nodes = [node for node in self.nodes if node.name not in _forbidden(found)]
+            nodes = [node for node in self.all if node.name not in _forbidden(found)]
             free = [node for node in nodes if self._takes(node)] if self.scheduling else []
             if free:
                 break
@@ -103,8 +103,8 @@ class Cluster:
     # --- what happens to nodes
 
     def add_node(self, name: str, capacity: int, skew: float) -> None:
-        self.nodes.append(Node(name, capacity, skew))
-        meta = {"name": name, "namespace": "", "labels": {ZONE: f"zone-{len(self.nodes) % 2}"}}
+        self.all.append(Node(name, capacity, skew))
+        meta = {"name": name, "namespace": "", "labels": {ZONE: f"zone-{len(self.all) % 2}"}}
         self.server.create("nodes", {"kind": "Node", "metadata": meta, "spec": {}, "status": {}}, "kubelet")
 
     def cordon(self, node: Node, cordoned: bool = True) -> None:

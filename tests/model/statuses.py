@@ -13,7 +13,7 @@ _JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "gen
 _SPEC = ElasticJobSpec(replicas=1, template={})
 
 
-class Api:
+class StatusRegister:
     """Remembers what it was given: the same state gives the same object, and a number to know it by."""
 
     def __init__(self) -> None:

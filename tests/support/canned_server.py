@@ -28,7 +28,7 @@ class Asked(NamedTuple):
     connection: int
 
 
-class ApiServer:
+class CannedServer:
     """`answers` are given in turn, then empty lists."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class ApiServer:
         self.port = 0
 
     @contextlib.asynccontextmanager
-    async def serve(self, secrets: Path) -> AsyncIterator["ApiServer"]:
+    async def serve(self, secrets: Path) -> AsyncIterator["CannedServer"]:
         """Writes `ca.crt` to `secrets`."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         write_authority(secrets / "ca.crt", secrets / "pair")

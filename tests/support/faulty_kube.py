@@ -1,0 +1,100 @@
+"""The sidecar's own client over the simulated API server, whose calls a test may fail, hold and lose."""
+
+import asyncio
+from collections import defaultdict
+from copy import deepcopy
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+
+from elasticjob_sidecar.kubernetes.client import ApiFailure, Kube, Unreachable
+from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from simulation.api_server import merge
+from simulation.clients import token
+from simulation.network import Session
+from support.recording_server import Objects, RecordingServer
+
+Json = dict[str, Any]
+JOB_UID = "11111111-1111-1111-1111-111111111111"
+WRITES = {"POST": "create", "PUT": "replace", "PATCH": "patch"}
+
+
+class FaultyKube(Kube):
+    """One namespace with one job. `fail[operation]` holds what its next calls raise; `lose[operation]` counts the next
+    calls that are carried out but whose answer is lost. To be made in the event loop."""
+
+    def __init__(self) -> None:
+        self.server = RecordingServer("default")
+        super().__init__("default", InCluster("api", 443, token()), cast("Any", Session(self.server.network)))
+        self.workers = Objects(self.server.store, "default", "elasticworkers")
+        self.calls: list[tuple[str, Json | None]] = []
+        self.times: list[float] = []
+        self.fail: defaultdict[str, list[ApiFailure]] = defaultdict(list)
+        self.lose: defaultdict[str, int] = defaultdict(int)
+        self.away = False
+        self.open = asyncio.Event()
+        self.open.set()
+
+    # --- what a test does
+
+    def set_job(self, rendezvous: Json | None = None, *, uid: str = JOB_UID, replacements: str = "") -> None:
+        job: Json = {"metadata": {"uid": uid}}
+        if rendezvous is not None:
+            job["status"] = {"rendezvous": rendezvous, "replacements": replacements}
+        self.server.objects["elasticjobs/job"] = job
+
+    def patch(self, name: str, body: Json) -> Json:
+        """Somebody changes a record, whatever it says by then."""
+        self.workers[name] = merge(self.workers[name], body)
+        return self.workers[name]
+
+    def bookmark(self) -> None:
+        for watch in list(self.server.watches):
+            watch.bookmark()
+
+    def end_watches(self) -> None:
+        for watch in list(self.server.watches):
+            watch.finish()
+
+    def request(self, name: str) -> Json | None:
+        request: Json | None = self.workers.get(name, {}).get("spec", {}).get("request")
+        return request
+
+    def count(self, operation: str) -> int:
+        return sum(called == operation for called, _ in self.calls)
+
+    # --- below the client's calls
+
+    async def _send(
+        self, method: str, url: str, seconds: float, body: Json | None = None, kind: str = ""
+    ) -> aiohttp.ClientResponse:
+        operation, asked = _operation(method, url)
+        self.calls.append((operation, asked or deepcopy(body)))
+        self.times.append(asyncio.get_running_loop().time())
+        await self.open.wait()
+        if self.away:
+            raise Unreachable("the API server did not answer in time")
+        if self.fail[operation]:
+            raise self.fail[operation].pop(0)
+        response = await super()._send(method, url, seconds, body, kind)
+        if self.lose[operation]:
+            self.lose[operation] -= 1
+            raise Unreachable("the connection to the API server broke off")
+        return response
+
+
+def _operation(method: str, url: str) -> tuple[str, Json | None]:
+    """What a test calls it, and what of the query it may want to know."""
+    parts = urlsplit(url)
+    query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+    if parts.path.endswith("/status"):
+        return "status", None
+    if method in WRITES:
+        return WRITES[method], None
+    if query.get("watch"):
+        return "watch", {"from": query["resourceVersion"]}
+    if selector := query.get("labelSelector"):
+        _, _, indices = selector.partition(" in (")
+        return "list workers", {"indices": [int(index) for index in indices.rstrip(")").split(",") if index]}
+    return ("list" if query else "get"), None
