@@ -104,7 +104,7 @@ def tried(mutation: Mutation, everything: bool, baseline: Baseline) -> Verdict:
     with TemporaryDirectory(prefix="mutant-") as folder:
         root = Path(folder)
         _copy(root)
-        (root / file_of(mutation.module)).write_text(mutated(mutation))
+        (root / file_of(mutation.address)).write_text(mutated(mutation))
         for name in (mutation.by, *(name for name in CHECKS if name != mutation.by)):
             arguments = command(name, mutation.module)
             baseline.require(name, arguments)
@@ -161,7 +161,7 @@ def problems() -> Iterator[str]:
     """Of mutations that cannot be made, or would show nothing."""
     for mutation in MUTATIONS:
         try:
-            place_of(mutation, tree_of(mutation.module))
+            place_of(mutation, tree_of(mutation.address))
         except CannotBeMade as problem:
             yield f"{problem} ({mutation.mistake})"
             continue

@@ -10,7 +10,7 @@ After a rename in the sources, `python -m model.rename_mutants` renames here.
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -66,7 +66,7 @@ def mutations(table: Mapping[str, tuple[Change, ...]], by: str = "") -> tuple[Mu
 
 def mutated(mutation: Mutation) -> str:
     """The source of the module with the mistake in it."""
-    tree = ast.parse((ROOT / file_of(mutation.module)).read_text())
+    tree = ast.parse((ROOT / file_of(mutation.address)).read_text())
     return ast.unparse(change(tree, place_of(mutation, tree), mutation.new))
 
 
@@ -90,26 +90,36 @@ def unknown_names(mutation: Mutation) -> set[str]:
     return {name for node in nodes_of(mutation.new) for name in _names(node)} - _known_names()
 
 
-def file_of(module: str) -> Path:
-    """Its path in the repository."""
-    if file := _modules().get(module):
+def file_of(address: str) -> Path:
+    """The path of its module in the repository."""
+    if file := _modules().get(address.partition(":")[0]):
         return file.relative_to(ROOT)
-    raise CannotBeMade(f"there is no module {module}{_like(module, set(_modules()))}")
+    raise CannotBeMade(_unknown(address))
+
+
+def tree_of(address: str) -> ast.Module:
+    """The syntax tree of its module, which is not to be changed."""
+    return _parsed(ROOT / file_of(address))
 
 
 @cache
-def tree_of(module: str) -> ast.Module:
-    """Not to be changed."""
-    return ast.parse((ROOT / file_of(module)).read_text())
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
 
 
 def _named(address: str, tree: ast.Module) -> list[ast.stmt]:
     """What in the module has this name: several statements where it is defined more than once."""
     name = address.partition(":")[2]
-    found = [node for known, node in _definitions(tree) if known == name]
-    if not found:
-        raise CannotBeMade(f"there is no {address}{_like(address, set(_addresses()))}")
-    return found
+    if found := [node for known, node in _definitions(tree) if known == name]:
+        return found
+    raise CannotBeMade(_unknown(address))
+
+
+def _unknown(address: str) -> str:
+    """Candidates are what has the name in another module, and what is written like it."""
+    name = address.partition(":")[2]
+    moved = sorted(known for known in _addresses() if known.partition(":")[2] == name)[:4]
+    return f"there is no {address}{_like(address, set(_addresses()), moved)}"
 
 
 def _definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.stmt]]:
@@ -148,8 +158,8 @@ def _addresses() -> frozenset[str]:
     return frozenset(f"{module}:{name}" for module in _modules() for name, _ in _definitions(tree_of(module)))
 
 
-def _like(name: str, names: set[str]) -> str:
-    close = get_close_matches(name, names, n=4)
+def _like(name: str, names: set[str], first: Iterable[str] = ()) -> str:
+    close = dict.fromkeys([*first, *get_close_matches(name, names)])
     return f"; there is {', '.join(close)}" if close else ""
 
 

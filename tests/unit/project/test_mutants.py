@@ -70,8 +70,8 @@ def test_an_unknown_name_is_told_with_those_that_are_like_it() -> None:
     moved = Mutation(f"{MODULE}:is_currently", "", "x", None, "unit")
     with pytest.raises(CannotBeMade, match=rf"there is no {moved.address}; there is .*{CURRENT}"):
         place_of(moved, tree_of(moved.module))
-    with pytest.raises(CannotBeMade, match=r"no module elasticjob.rendezvous.rooster; .*elasticjob.rendezvous.roster"):
-        file_of("elasticjob.rendezvous.rooster")
+    with pytest.raises(CannotBeMade, match=rf"there is no a.b:is_current; there is {CURRENT}"):
+        file_of("a.b:is_current")
 
 
 def test_new_code_uses_no_name_that_the_sources_do_not_have() -> None:
