@@ -1,6 +1,6 @@
 """A seeded mistake: the name of what it is in, and what is changed there. `mutants` tries them all.
 
-`elasticjob.rendezvous.step:Step.replace` names a function, a class, or a constant of a module or of a class. The change
+`elasticjob.rendezvous.step:Step.give_up` names a function, a class, or a constant of a module or of a class. The change
 is code that is left out there, or other code that takes its place. `code_patterns` says how code is compared; it has to
 fit in exactly one place. Left out can be statements, an operand (of `and`, `or`, `+`, `|` and so on), an element, an
 argument, an item of a dict (`key: value`), or a condition of a comprehension.

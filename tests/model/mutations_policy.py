@@ -1,4 +1,4 @@
-"""Seeded mistakes in what the job's policy for failures says and does; see `mutation`."""
+"""Seeded mistakes in what the job's policy for failures says and does; see `model.mutation`."""
 
 from model.mutation import mutations, omit, replace
 
