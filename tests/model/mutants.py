@@ -3,8 +3,8 @@
 `make mutants`, or `python -m model.mutants [--all] [word ...]`: only mutations in whose sentence each word occurs. A
 mutation is made in a copy of the sources, and there the unit tests of the rendezvous, a quick exploration of each
 model and some lives of the simulation run, that one first which is known to catch it; the first catch ends it. `--all`
-lets all run, and tells of each. A mutation that survives, or whose text is not in the sources exactly once any more,
-ends the run with exit code 1.
+lets all run, and tells of each. Before a check is used, it has to pass without any mistake. The run ends with exit code
+1 if a mutation survives or cannot be made, or if a check fails without one.
 """
 
 import os
@@ -14,42 +14,44 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import NamedTuple
 
-from model.mutations import MUTATIONS as OF_RULES
-from model.mutations import Mutation
-from model.mutations_challenges import MUTATIONS as OF_CHALLENGES
-from model.mutations_draining import MUTATIONS as OF_DRAINING
-from model.mutations_hangs import MUTATIONS as OF_HANGS
-from model.mutations_nodes import MUTATIONS as OF_NODES
-from model.mutations_policy import MUTATIONS as OF_POLICY
-from model.mutations_quota import MUTATIONS as OF_QUOTA
-from model.mutations_ranks import MUTATIONS as OF_RANKS
-from model.mutations_sizes import MUTATIONS as OF_SIZES
-from model.mutations_spares import MUTATIONS as OF_SPARES
-from simulation.mutations_metrics import MUTATIONS as OF_METRICS
-from simulation.mutations_operator import MUTATIONS as OF_OPERATOR
-from simulation.mutations_sidecar import MUTATIONS as OF_SIDECAR
-
-MUTATIONS = (
-    *OF_RULES,
-    *OF_CHALLENGES,
-    *OF_SPARES,
-    *OF_DRAINING,
-    *OF_HANGS,
-    *OF_POLICY,
-    *OF_SIZES,
-    *OF_NODES,
-    *OF_RANKS,
-    *OF_QUOTA,
-    *OF_OPERATOR,
-    *OF_SIDECAR,
-    *OF_METRICS,
+from model import (
+    mutations_challenges,
+    mutations_draining,
+    mutations_hangs,
+    mutations_nodes,
+    mutations_policy,
+    mutations_quota,
+    mutations_ranks,
+    mutations_rules,
+    mutations_sizes,
+    mutations_spares,
 )
-ROOT = Path(__file__).parents[2]
+from model.mutant_checks import CHECKS, NAMES, command
+from model.mutation import ROOT, CannotBeMade, Mutation, file_of, mutated, place_of, tree_of, unknown_names
+from simulation import mutations_metrics, mutations_operator, mutations_sidecar
+
+TABLES = (
+    mutations_rules,
+    mutations_challenges,
+    mutations_spares,
+    mutations_draining,
+    mutations_hangs,
+    mutations_policy,
+    mutations_sizes,
+    mutations_nodes,
+    mutations_ranks,
+    mutations_quota,
+    mutations_operator,
+    mutations_sidecar,
+    mutations_metrics,
+)
+MUTATIONS = tuple(mutation for table in TABLES for mutation in table.MUTATIONS)
 COPIED = (
     "core",
     "operator",
@@ -64,36 +66,10 @@ COPIED = (
 )
 PROCESSES = 2
 LONGEST_SECONDS = 300  # a mutant may run in circles
-PYTEST = ("-m", "pytest", "--exitfirst", "-q", "--no-header", "-p", "no:cacheprovider")
-UNIT_TESTS = (
-    *PYTEST,
-    "tests/unit/core/rendezvous/test_rendezvous.py",
-    "tests/unit/core/rendezvous/test_challenges.py",
-    "tests/unit/sidecar/membership/test_membership.py",
-    "tests/unit/sidecar/membership/test_silences.py",
-)
-WIRE_TESTS = (  # the sidecar's input and output, and the plug-in's
-    *PYTEST,
-    "tests/unit/sidecar/test_over_the_wire.py",
-    "tests/unit/sidecar/test_doubts_over_the_wire.py",
-    "tests/unit/sidecar/test_driver.py",
-    "tests/unit/sidecar/kubernetes/test_worker_record.py",
-    "tests/unit/sidecar/kubernetes/test_words.py",
-    "tests/unit/sidecar/kubernetes/test_job_watch.py",
-    "tests/unit/trainer/sidecar/test_events.py",
-    "tests/unit/trainer/sidecar/test_client.py",
-    "tests/unit/trainer/agent/test_membership.py",
-)
-EXPLORE = ("-m", "model.explore", "--quick", "--alone")
-SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "200", "--processes", "1")
-CHECKS = {
-    "unit": UNIT_TESTS,
-    "wire": WIRE_TESTS,
-    "operator tests": (*PYTEST, *(f"tests/unit/operator/{room}" for room in ("actions", "cluster", "job"))),
-    "operator": (*EXPLORE, "operator"),
-    "composed": (*EXPLORE, "composed"),
-    "simulation": SIMULATE,
-}
+
+
+class CheckFails(Exception):
+    """A check finds a mistake where none was made, so that it would catch every mutant."""
 
 
 class Verdict(NamedTuple):
@@ -102,29 +78,41 @@ class Verdict(NamedTuple):
     seconds: float
 
 
-def tried(mutation: Mutation, everything: bool) -> Verdict:
+class Baseline:
+    """Whether checks pass on a copy of the sources without a mistake. Each is run once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = Lock()
+        self._answers: dict[tuple[str, ...], Future[str]] = {}
+
+    def require(self, check: str, arguments: tuple[str, ...]) -> None:
+        with self._lock:
+            known = arguments in self._answers
+            answer = self._answers.setdefault(arguments, Future())
+        if not known:
+            answer.set_result(_run(self._root, arguments))
+        if said := answer.result(timeout=2 * LONGEST_SECONDS):
+            raise CheckFails(
+                f"the check {check!r} fails without any mistake, so it shows nothing; mend it first: {said}"
+            )
+
+
+def tried(mutation: Mutation, everything: bool, baseline: Baseline) -> Verdict:
     """What catches the mutation: by the name of the check, what it said."""
     began, caught = time.perf_counter(), {}
     with TemporaryDirectory(prefix="mutant-") as folder:
         root = Path(folder)
         _copy(root)
-        path = root / mutation.file
-        path.write_text(path.read_text().replace(mutation.old, mutation.new))
+        (root / file_of(mutation.address)).write_text(mutated(mutation))
         for name in (mutation.by, *(name for name in CHECKS if name != mutation.by)):
-            if said := _run(root, _command(name, mutation)):
+            arguments = command(name, mutation.module)
+            baseline.require(name, arguments)
+            if said := _run(root, arguments):
                 caught[name] = said
                 if not everything:
                     break
     return Verdict(mutation, caught, time.perf_counter() - began)
-
-
-def _command(check: str, mutation: Mutation) -> tuple[str, ...]:
-    """Of the kinds of lives the one that is mostly about what the mutation is in."""
-    if check.startswith("tests/"):
-        return (*PYTEST, check)
-    if check != "simulation":
-        return CHECKS[check]
-    return (*CHECKS[check], "--kind", "operator" if mutation.file.startswith("operator/") else "workers")
 
 
 def _copy(root: Path) -> None:
@@ -137,13 +125,18 @@ def _copy(root: Path) -> None:
 
 
 def _run(root: Path, arguments: tuple[str, ...]) -> str:
-    """What a check said of the mutant, empty if it found nothing."""
+    """What a check said of a copy of the sources, empty if it found nothing."""
     path = os.pathsep.join(str(root / name) for name in ("core", "operator", "sidecar", "trainer", "tests"))
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, *arguments]
     try:
         done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
+            [sys.executable, *arguments],
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return f"it does not end within {LONGEST_SECONDS} s"
@@ -164,28 +157,47 @@ def _essence(output: str) -> str:
     return output.strip().splitlines()[-1] if output.strip() else "it fails without a word"
 
 
-def rotten() -> Iterator[str]:
-    """Mutations that cannot be made."""
+def problems() -> Iterator[str]:
+    """Of mutations that cannot be made, or would show nothing."""
     for mutation in MUTATIONS:
-        times = (ROOT / mutation.file).read_text().count(mutation.old)
-        if times != 1:
-            yield f"{mutation.file} has this {times} times, and not once: {mutation.old!r} ({mutation.mistake})"
+        try:
+            place_of(mutation, tree_of(mutation.address))
+        except CannotBeMade as problem:
+            yield f"{problem} ({mutation.mistake})"
+            continue
+        if names := unknown_names(mutation):
+            yield f"{mutation.module} has no {', '.join(sorted(names))}, as in {mutation.new!r} ({mutation.mistake})"
+        if mutation.by not in NAMES:
+            yield f"there is no check {mutation.by!r} ({mutation.mistake})"
 
 
 def main(arguments: list[str]) -> int:
     words = [word for word in arguments if not word.startswith("--")]
     chosen = [mutation for mutation in MUTATIONS if all(word in mutation.mistake for word in words)]
-    if problems := list(rotten()):
-        print("\n".join(problems))
+    if found := list(problems()):
+        print("\n".join(found))
         return 1
+    with TemporaryDirectory(prefix="baseline-") as folder, ThreadPoolExecutor(PROCESSES) as pool:
+        _copy(Path(folder))
+        try:
+            return _try_all(chosen, "--all" in arguments, Baseline(Path(folder)), pool)
+        except CheckFails as problem:
+            print(problem)
+            return 1
+
+
+def _try_all(chosen: list[Mutation], everything: bool, baseline: Baseline, pool: ThreadPoolExecutor) -> int:
     began, survivors = time.perf_counter(), []
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        for verdict in pool.map(lambda mutation: tried(mutation, "--all" in arguments), chosen):
-            said = "; ".join(f"{name}: {what}" for name, what in verdict.caught.items()) or "SURVIVES"
-            where = f"{Path(verdict.mutation.file).name}, {verdict.seconds:.0f} s"
-            print(f"{verdict.mutation.mistake}\n    {where}: {said}", flush=True)
-            if not verdict.caught:
-                survivors.append(verdict.mutation.mistake)
+    first = {(mutation.by, command(mutation.by, mutation.module)) for mutation in chosen}
+    for _ in pool.map(lambda check: baseline.require(*check), sorted(first)):
+        pass  # the first that fails is raised
+    for verdict in pool.map(lambda mutation: tried(mutation, everything, baseline), chosen):
+        said = "; ".join(f"{name}: {what}" for name, what in verdict.caught.items()) or "SURVIVES"
+        print(
+            f"{verdict.mutation.mistake}\n    {verdict.mutation.address}, {verdict.seconds:.0f} s: {said}", flush=True
+        )
+        if not verdict.caught:
+            survivors.append(verdict.mutation.mistake)
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants caught in {time.perf_counter() - began:.0f} s")
     return 1 if survivors else 0
 

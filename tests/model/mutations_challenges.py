@@ -1,252 +1,128 @@
 """Seeded mistakes for `mutants`, of who is doubted, who is asked, and who is lost for want of an answer."""
 
-from model.mutations import LIMITS, Mutation
+from model.mutation import mutations, omit, replace
 
-CHALLENGES, LEADER, PACE, CACHE = (
-    "core/elasticjob/rendezvous/challenges.py",
-    "operator/elasticjob_operator/cluster/leader.py",
-    "operator/elasticjob_operator/job/pace.py",
-    "operator/elasticjob_operator/cluster/cache.py",
-)
-TESTS = "tests/unit/operator"
-
-MUTATIONS = (
-    Mutation(
-        "clocks run from the question, and not from the first answer",
-        CHALLENGES,
-        "            asked = asked._replace(counting=now, alone=alone)\n",
-        "            asked = asked._replace(counting=asked.since, alone=alone)\n",
-        "unit",
-    ),
-    Mutation(
-        "silence that all share is held against each",
-        CHALLENGES,
-        "        if asked.counting is None and another:\n",
-        "        if asked.counting is None:\n",
-        "unit",
-    ),
-    Mutation(
-        "who has ended is lost for its silence",
-        CHALLENGES,
-        "worker.deleting or worker.pod in ENDED or",
-        "worker.deleting or",
-        "unit",
-    ),
-    Mutation(
-        "an answer to an earlier challenge counts",
-        CHALLENGES,
-        "return worker.answer >= asked.number",
-        "return worker.answer > 0",
-        "unit",
-    ),
-    Mutation(
-        "who is doubted is asked alone",
-        CHALLENGES,
-        " | _controls(present, suspects, fresh)\n",
-        "\n",
-        "unit",
-    ),
-    Mutation(
-        "who may have been lost with rank 0 is not asked with it",
-        CHALLENGES,
-        "        chosen = set(present)\n",
-        "        pass\n",
-        "unit",
-    ),
-    Mutation(
-        "rank 0's doubt asks all of a large group",
-        CHALLENGES,
-        "    if len(present) <= FEW and not (",
-        "    if not (",
-        "unit",
-    ),
-    Mutation(
-        "a line to rank 0 that stays broken asks all each time",
-        CHALLENGES,
-        "(fresh - questions.keys()).isdisjoint",
-        "fresh.isdisjoint",
-        "unit",
-    ),
-    Mutation(
-        "where nobody answers nobody else is asked",
-        CHALLENGES,
-        "return Challenge(everybody, anew=True) if set(everybody) != set(state.challenged) else None",
-        "return None",
-        "unit",
-    ),
-    Mutation(
-        "while nobody answers everybody is asked in each step",
-        CHALLENGES,
-        "return Challenge(everybody, anew=True) if set(everybody) != set(state.challenged) else None",
-        "return Challenge(everybody, anew=True)",
-        "unit",
-    ),
-    Mutation(
-        "a doubt that stands is asked about once",
-        CHALLENGES,
-        "    return asked is None or (asked.answered is not None and now - asked.answered >= again)\n",
-        "    return asked is None\n",
-        "unit",
-    ),
-    Mutation(
-        "a doubt that stands is asked about in each step",
-        CHALLENGES,
-        "(asked.answered is not None and now - asked.answered >= again)",
-        "asked.answered is not None",
-        "unit",
-    ),
-    Mutation(
-        "a later doubt puts off an earlier loss",
-        CHALLENGES,
-        "if challenge.anew or not is_open or state.challenged == (member,):",
-        "if True:",
-        "unit",
-    ),
-    Mutation(
-        "who was asked alone and is asked with others has waited for long already",
-        CHALLENGES,
-        " or not is_open or state.challenged == (member,):",
-        " or not is_open:",
-        "unit",
-    ),
-    Mutation(
-        "who is asked alone has no more time than among others",
-        LIMITS,
-        "    if asked.alone:\n",
-        "    if False:\n",
-        "unit",
-    ),
-    Mutation(
-        "a sidecar that knows no challenges has no more time than others",
-        LIMITS,
-        "max(OLD_PROOF_SECONDS, limit)",
-        "limit",
-        "unit",
-    ),
-    Mutation(
-        "who alone knows challenges is never lost among those that know none",
-        CHALLENGES,
-        "        if alone or present[member].answer is None:\n",
-        "        if present[member].answer is None:\n",
-        "unit",
-    ),
-    Mutation(
-        "who alone knows challenges has no more time than among others",
-        CHALLENGES,
-        "counting=now, alone=alone)",
-        "counting=now)",
-        "unit",
-    ),
-    Mutation(
-        "a new operator forgets who was asked",
-        CHALLENGES,
-        "known = {one: Asked(state.challenge, now, silent=one in silent) for one in state.challenged}",
-        "known = {}",
-        "unit",
-    ),
-    Mutation(
-        "clocks run before all hear the API server again",
-        CHALLENGES,
-        "return max(asked.counting, state.clocks.settled)",
-        "return asked.counting",
-        "unit",
-    ),
-    Mutation(
-        "a node that the cluster does not hear of makes no doubt",
-        CHALLENGES,
-        "    found |= {member for member, worker in present.items() if worker.unready}\n",
-        "",
-        "unit",
-    ),
-    Mutation(
-        "who does not join again is not asked before its time is over",
-        CHALLENGES,
-        "    return spec.worker_lost if few or silently else spec.rejoin\n",
-        "    return spec.worker_lost if silently else spec.rejoin\n",
-        "unit",
-    ),
-    Mutation(
-        "who is late after a silent loss is asked as late as after any other",
-        CHALLENGES,
-        "    return spec.worker_lost if few or silently else spec.rejoin\n",
-        "    return spec.worker_lost if few else spec.rejoin\n",
-        "unit",
-    ),
-    Mutation(
-        "those of whom nobody has heard, as rank 0 was lost, are asked only once they are late",
-        CHALLENGES,
-        "        return 0.0\n",
-        "        return spec.worker_lost\n",
-        "unit",
-    ),
-    Mutation(
-        "each doubt that stands is asked about by a challenge of its own",
-        CHALLENGES,
-        "AGAIN_SECONDS / 2)}",
-        "AGAIN_SECONDS)}",
-        "unit",
-    ),
-    Mutation(
-        "who is asked beside the doubted has no more time than they",
-        LIMITS,
-        " if asked.silent and asked.lived is None else lost",
-        " if asked.lived is None else lost",
-        "unit",
-    ),
-    Mutation(
-        "who has answered before has no more time than at first",
-        LIMITS,
-        " if asked.silent and asked.lived is None else lost",
-        " if asked.silent else lost",
-        "unit",
-    ),
-    Mutation(
-        "a new operator has forgotten whose line was silent",
-        CHALLENGES,
-        "Asked(state.challenge, now, silent=one in silent)",
-        "Asked(state.challenge, now)",
-        "unit",
-    ),
-    Mutation(
-        "nobody looks again when the time of proof is over",
-        CHALLENGES,
-        "            yield _runs_from(state, asked) + proof(spec, present[member], asked)\n",
-        "            continue\n",
-        "unit",
-    ),
-    Mutation(
-        "nobody looks again where nobody has answered",
-        CHALLENGES,
-        "            yield asked.since + AGAIN_SECONDS\n",
-        "            continue\n",
-        "unit",
-    ),
-    Mutation(
-        "the time counts in which the operator stood still",
-        LEADER,
-        "            self._stood_still += now - self._ticked\n",
-        "            pass\n",
-        f"{TESTS}/cluster/test_leader.py",
-    ),
-    Mutation(
-        "an API server that was away is taken to be heard by all at once",
-        LEADER,
-        "            self.settled = self.now() + SETTLE_SECONDS\n",
-        "            pass\n",
-        f"{TESTS}/cluster/test_leader.py",
-    ),
-    Mutation(
-        "a challenge waits as counters do",
-        PACE,
-        "        agreed.challenge,\n",
-        "",
-        f"{TESTS}/job/test_pace.py",
-    ),
-    Mutation(
-        "an answer is no news",
-        CACHE,
-        ', status.get("answer")',
-        "",
-        f"{TESTS}/cluster/test_cache.py",
-    ),
+MUTATIONS = mutations(
+    {
+        "elasticjob.rendezvous.challenges:noted": (
+            replace(
+                "clocks run from the question, and not from the first answer", "counting=now", "counting=asked.since"
+            ),
+            replace(
+                "silence that all share is held against each",
+                "asked.counting is None and another",
+                "asked.counting is None",
+            ),
+            omit("who alone knows challenges is never lost among those that know none", "alone"),
+            omit("who alone knows challenges has no more time than among others", "alone=alone"),
+            replace(
+                "a new operator forgets who was asked",
+                "{one: Asked(state.challenge, now, silent=one in silent) for one in state.challenged}",
+                "{}",
+            ),
+            omit("a new operator has forgotten whose line was silent", "silent=one in silent"),
+        ),
+        "elasticjob.rendezvous.challenges:able": (
+            omit("who has ended is lost for its silence", "worker.pod in ENDED"),
+        ),
+        "elasticjob.rendezvous.challenges:_has_answered": (
+            replace("an answer to an earlier challenge counts", "worker.answer >= asked.number", "worker.answer > 0"),
+        ),
+        "elasticjob.rendezvous.challenges:to_ask": (
+            omit("who is doubted is asked alone", "_controls(present, suspects, fresh)"),
+            omit("who may have been lost with rank 0 is not asked with it", "chosen = set(present)"),
+            omit("rank 0's doubt asks all of a large group", "len(present) <= FEW"),
+            omit("a line to rank 0 that stays broken asks all each time", "questions.keys()"),
+            replace(
+                "where nobody answers nobody else is asked",
+                "Challenge(everybody, anew=True) if set(everybody) != set(state.challenged) else None",
+                "None",
+            ),
+            replace(
+                "while nobody answers everybody is asked in each step",
+                "Challenge(everybody, anew=True) if set(everybody) != set(state.challenged) else None",
+                "Challenge(everybody, anew=True)",
+            ),
+            replace("each doubt that stands is asked about by a challenge of its own", "... / 2", "..."),
+        ),
+        "elasticjob.rendezvous.challenges:_is_due": (
+            omit(
+                "a doubt that stands is asked about once",
+                "asked.answered is not None and now - asked.answered >= again",
+            ),
+            omit("a doubt that stands is asked about in each step", "now - asked.answered >= again"),
+        ),
+        "elasticjob.rendezvous.challenges:asked_by": (
+            replace(
+                "a later doubt puts off an earlier loss",
+                "challenge.anew or not is_open or state.challenged == (member,)",
+                "True",
+            ),
+            omit(
+                "who was asked alone and is asked with others has waited for long already",
+                "state.challenged == (member,)",
+            ),
+        ),
+        "elasticjob.rendezvous.challenges:_runs_from": (
+            replace(
+                "clocks run before all hear the API server again",
+                "max(asked.counting, state.clocks.settled)",
+                "asked.counting",
+            ),
+        ),
+        "elasticjob.rendezvous.challenges:doubted": (
+            omit(
+                "a node that the cluster does not hear of makes no doubt",
+                "found |= {member for member, worker in present.items() if worker.unready}",
+            ),
+        ),
+        "elasticjob.rendezvous.challenges:_patience": (
+            omit("who does not join again is not asked before its time is over", "few"),
+            replace("who is late after a silent loss is asked as late as after any other", "few or silently", "few"),
+            replace(
+                "those of whom nobody has heard, as rank 0 was lost, are asked only once they are late",
+                "return 0.0",
+                "return spec.worker_lost",
+            ),
+        ),
+        "elasticjob.rendezvous.challenges:moments": (
+            replace(
+                "nobody looks again when the time of proof is over",
+                "yield _runs_from(state, asked) + proof(spec, present[member], asked)",
+                "continue",
+            ),
+            replace("nobody looks again where nobody has answered", "yield asked.since + AGAIN_SECONDS", "continue"),
+        ),
+        "elasticjob.rendezvous.limits:proof": (
+            replace("who is asked alone has no more time than among others", "asked.alone", "False"),
+            replace(
+                "a sidecar that knows no challenges has no more time than others",
+                "max(OLD_PROOF_SECONDS, limit)",
+                "limit",
+            ),
+            omit("who is asked beside the doubted has no more time than they", "asked.silent"),
+            omit("who has answered before has no more time than at first", "asked.lived is None"),
+        ),
+        "elasticjob_operator.cluster.leader:LeaseClock.tick": (
+            omit(
+                "the time counts in which the operator stood still",
+                "self._stood_still += now - self._ticked",
+                by="operator leader",
+            ),
+        ),
+        "elasticjob_operator.cluster.leader:LeaseClock.renewed": (
+            omit(
+                "an API server that was away is taken to be heard by all at once",
+                "self.settled = self.now() + SETTLE_SECONDS",
+                by="operator leader",
+            ),
+        ),
+        "elasticjob_operator.job.pace:_essence": (
+            omit("a challenge waits as counters do", "agreed.challenge", by="operator pace"),
+        ),
+        "elasticjob_operator.cluster.cache:_words": (
+            omit("an answer is no news", "status.get('answer')", by="operator cache"),
+        ),
+    },
+    by="unit",
 )

@@ -1,212 +1,148 @@
-"""Seeded mistakes in what concerns nodes that are about to go, for `make mutants`; see `model.mutations`."""
+"""Seeded mistakes in what concerns nodes that are about to go, for `make mutants`; see `model.mutation`."""
 
-from model.mutations import BARRIER, DECIDE, ROSTER, Mutation
+from model.mutation import mutations, omit, replace
 
-TESTS, OPERATOR = "tests/unit/core/rendezvous/test_draining.py", "operator/elasticjob_operator"
-DRAIN, OBSERVED = f"{OPERATOR}/job/drain.py", "tests/unit/operator/job/test_drain.py"
-
-MUTATIONS = (
-    Mutation(
-        "draining: nobody comes for a member",
-        ROSTER,
-        "    draining = sum(worker.draining for worker in staying)\n",
-        "    draining = 0\n",
-        TESTS,
-    ),
-    Mutation(
-        "draining: a round ends for a worker whose own node goes",
-        ROSTER,
-        "if not one.draining and (stands",
-        "if (stands",
-        TESTS,
-    ),
-    Mutation(
-        "draining: a member leaves before anybody has come for it",
-        ROSTER,
-        "(stands or one.pod_key in arrived)][:draining]",
-        "True][:draining]",
-        TESTS,
-    ),
-    Mutation(
-        "draining: who has come has no place, and its member stays",
-        ROSTER,
-        "    if not stands and draining:  # those",
-        "    if False:  # those",
-        TESTS,
-    ),
-    Mutation(
-        "draining: who waits for a larger round relieves nobody",
-        ROSTER,
-        "    return min(there - size, draining, sum(not one.draining for one in come)) if enough else 0\n",
-        "    return 0\n",
-        TESTS,
-    ),
-    Mutation(
-        "draining: a member leaves though too few for any round are there",
-        ROSTER,
-        "    enough = size >= min_members(spec, state)\n",
-        "    enough = True\n",
-        TESTS,
-    ),
-    Mutation(
-        "draining: a round is not ended for who waits for a larger one",
-        DECIDE,
-        "    grows = relieved or _would_grow(step, newcomers)\n",
-        "    grows = _would_grow(step, newcomers)\n",
-        TESTS,
-    ),
-    Mutation(
-        "draining: the size leaves over who came for a member and keeps another whose node goes",
-        BARRIER,
-        "sorted(roster.joined, key=lambda worker: worker.draining)",
-        "roster.joined",
-        TESTS,
-    ),
-    Mutation(
-        "draining: the highest rank is relieved, wherever it is",
-        ROSTER,
-        "(worker.draining, ranks[worker.member])",
-        "ranks[worker.member]",
-        TESTS,
-    ),
-    Mutation(
-        "draining: a member is left over by the size while others come",
-        ROSTER,
-        "        by_size = 0 if others_come else ",
-        "        by_size = ",
-        TESTS,
-    ),
-    Mutation(
-        "draining: a spare stays where the node goes",
-        ROSTER,
-        "[worker for worker in left if not worker.draining]",
-        "left",
-        TESTS,
-    ),
-    Mutation(
-        "draining: pods that come to such a node are made over and over",
-        DECIDE,
-        "            step.put_off(worker.index,",
-        "            (lambda *_, **__: None)(worker.index,",
-        TESTS,
-    ),
-    Mutation(
-        "draining: pods that come to such a node are failures",
-        DECIDE,
-        'about to go", was_member=False, ignored=True)',
-        'about to go", was_member=False, ignored=False)',
-        TESTS,
-    ),
-    Mutation(
-        "draining: a worker whose node goes has a place before others",
-        ROSTER,
-        "worker.pod in STUCK, worker.draining, worker.index",
-        "worker.pod in STUCK, worker.index",
-        TESTS,
-    ),
-    Mutation(
-        "draining: who is relieved is told so a step later",
-        DECIDE,
-        "    _send_away(step, _reopened(step, step.state))  # who makes room learns at once that it is to leave\n",
-        "",
-        TESTS,
-    ),
-    Mutation(
-        "draining: who is relieved where a round breaks is told so a step later",
-        DECIDE,
-        "    _send_away(step, roster_of(step.spec, moved(step.state, ROUND_BROKEN), step.workers))\n",
-        "",
-        TESTS,
-    ),
-    Mutation(
-        "draining: the next round begins before rank 0 has saved",
-        BARRIER,
-        "    if arrived and not _saves(state, workers):\n",
-        "    if arrived:\n",
-        TESTS,
-    ),
-    Mutation(
-        "draining: rank 0 is waited for though it has left",
-        BARRIER,
-        "if not worker.deleting and not worker.asks(RequestType.LEAVE)\n",
-        "if not worker.deleting\n",
-        TESTS,
-    ),
-    Mutation(
-        "draining: a cordon says nothing before its taint comes",
-        DRAIN,
-        '    if spec.get("unschedulable"):\n',
-        "    if False:\n",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: a taint that only advises counts",
-        DRAIN,
-        '        if one["effect"] in KEEP_AWAY\n',
-        "",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: a pod that tolerates the taint goes too",
-        DRAIN,
-        " and not any(_tolerates(by, one) for by in tolerations)",
-        "",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: a node's taints are read once",
-        f"{OPERATOR}/job/observe.py",
-        " and known.node == node:",
-        ":",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: the grace begins anew with each look",
-        DRAIN,
-        "known.get(pod_key, now)",
-        "now",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: the budget never opens",
-        DRAIN,
-        "    return Budget.OPEN if is_over else Budget.CLOSED\n",
-        "    return Budget.CLOSED\n",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: whose pods tolerate the taint are never evicted",
-        DRAIN,
-        "    return any(one.key in keys for one in taints)\n",
-        "    return False\n",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: there is a budget where no node is watched",
-        DRAIN,
-        "    if ended or not (watched and spec.taints and spec.grace_seconds):\n",
-        "    if ended or not (spec.taints and spec.grace_seconds):\n",
-        OBSERVED,
-    ),
-    Mutation(
-        "draining: a leader begins before it knows the nodes",
-        f"{OPERATOR}/memory.py",
-        "                await self._lister.list_nodes()\n",
-        "                pass\n",
-        "tests/unit/operator/test_reconciler.py",
-    ),
-    Mutation(
-        "draining: the budget stays as it is until it is looked at again",
-        f"{OPERATOR}/actions/grants.py",
-        "        if asked == self._asked and left > 0:\n",
-        "        if asked[0] == self._asked[0] and left > 0:\n",
-        "tests/unit/operator/actions/test_grants.py",
-    ),
-    Mutation(
-        "draining: whoever changes a node wakes no job",
-        f"{OPERATOR}/cluster/cache.py",
-        "        return [key for key, view in self._views.items() if any(_is_on(name, pod)",
-        "        return [key for key, view in self._views.items() if not any(_is_on(name, pod)",
-        "tests/unit/operator/cluster/test_cache.py",
-    ),
+MUTATIONS = mutations(
+    {
+        "elasticjob.rendezvous.roster:roster_of": (
+            replace("draining: nobody comes for a member", "sum(worker.draining for worker in staying)", "0"),
+            omit("draining: a round ends for a worker whose own node goes", "not one.draining"),
+            replace(
+                "draining: a member leaves before anybody has come for it", "stands or one.pod_key in arrived", "True"
+            ),
+            replace("draining: who has come has no place, and its member stays", "not stands and draining", "False"),
+            replace(
+                "draining: a member is left over by the size while others come",
+                "0 if others_come else _relieved_by_size(spec, state, len(staying), draining - len(relief), come)",
+                "_relieved_by_size(spec, state, len(staying), draining - len(relief), come)",
+            ),
+            replace(
+                "draining: a spare stays where the node goes",
+                "[worker for worker in left if not worker.draining]",
+                "left",
+            ),
+        ),
+        "elasticjob.rendezvous.roster:_relieved_by_size": (
+            replace(
+                "draining: who waits for a larger round relieves nobody",
+                "min(there - size, draining, sum(not one.draining for one in come)) if enough else 0",
+                "0",
+            ),
+            replace(
+                "draining: a member leaves though too few for any round are there",
+                "size >= min_members(spec, state)",
+                "True",
+            ),
+        ),
+        "elasticjob.rendezvous.roster:_in_turn": (
+            replace(
+                "draining: the highest rank is relieved, wherever it is",
+                "(worker.draining, ranks[worker.member])",
+                "ranks[worker.member]",
+            ),
+            replace(
+                "draining: a worker whose node goes has a place before others",
+                "(worker.pod_key not in arrived, worker.pod in STUCK, worker.draining, worker.index)",
+                "(worker.pod_key not in arrived, worker.pod in STUCK, worker.index)",
+            ),
+        ),
+        "elasticjob.rendezvous.decide:reopen_for_newcomers": (
+            replace(
+                "draining: a round is not ended for who waits for a larger one",
+                "relieved or _would_grow(step, newcomers)",
+                "_would_grow(step, newcomers)",
+            ),
+            omit("draining: who is relieved is told so a step later", "_send_away(step, _reopened(step, step.state))"),
+        ),
+        "elasticjob.rendezvous.decide:_send_away": (
+            replace(
+                "draining: pods that come to such a node are made over and over",
+                "step.put_off",
+                "lambda *_, **__: None",
+            ),
+            replace("draining: pods that come to such a node are failures", "ignored=True", "ignored=False"),
+        ),
+        "elasticjob.rendezvous.decide:break_round": (
+            omit(
+                "draining: who is relieved where a round breaks is told so a step later",
+                "_send_away(step, roster_of(step.spec, moved(step.state, ROUND_BROKEN), step.workers))",
+            ),
+        ),
+        "elasticjob.rendezvous.barrier:judge": (
+            replace(
+                "draining: the size leaves over who came for a member and keeps another whose node goes",
+                "sorted(roster.joined, key=lambda worker: worker.draining)",
+                "roster.joined",
+            ),
+            omit("draining: the next round begins before rank 0 has saved", "not _saves(state, workers)"),
+        ),
+        "elasticjob.rendezvous.barrier:_saves": (
+            omit("draining: rank 0 is waited for though it has left", "not worker.asks(RequestType.LEAVE)"),
+        ),
+        "elasticjob_operator.job.drain:taints_of": (
+            replace(
+                "draining: a cordon says nothing before its taint comes",
+                'spec.get("unschedulable")',
+                "False",
+                by="operator drain",
+            ),
+            omit("draining: a taint that only advises counts", "one['effect'] in KEEP_AWAY", by="operator drain"),
+        ),
+        "elasticjob_operator.job.drain:draining_by": (
+            omit(
+                "draining: a pod that tolerates the taint goes too",
+                "not any(_tolerates(by, one) for by in tolerations)",
+                by="operator drain",
+            ),
+        ),
+        "elasticjob_operator.job.drain:still_there": (
+            replace(
+                "draining: the grace begins anew with each look", "known.get(pod_key, now)", "now", by="operator drain"
+            ),
+        ),
+        "elasticjob_operator.job.drain:budget_of": (
+            replace(
+                "draining: the budget never opens",
+                "Budget.OPEN if is_over else Budget.CLOSED",
+                "Budget.CLOSED",
+                by="operator drain",
+            ),
+            omit("draining: there is a budget where no node is watched", "watched", by="operator drain"),
+        ),
+        "elasticjob_operator.job.drain:is_going": (
+            replace(
+                "draining: whose pods tolerate the taint are never evicted",
+                "any(one.key in keys for one in taints)",
+                "False",
+                by="operator drain",
+            ),
+        ),
+        "elasticjob_operator.job.observe:Observer._look": (
+            omit("draining: a node's taints are read once", "known.node == node", by="operator drain"),
+        ),
+        "elasticjob_operator.memory:Memories._take_over": (
+            omit(
+                "draining: a leader begins before it knows the nodes",
+                "await self._lister.list_nodes()",
+                by="operator reconciler",
+            ),
+        ),
+        "elasticjob_operator.actions.grants:Grants.give": (
+            replace(
+                "draining: the budget stays as it is until it is looked at again",
+                "asked == self._asked",
+                "asked[0] == self._asked[0]",
+                by="operator grants",
+            ),
+        ),
+        "elasticjob_operator.cluster.cache:Cache.note_node": (
+            replace(
+                "draining: whoever changes a node wakes no job",
+                "any(_is_on(name, pod) for pod in view.pods.values())",
+                "not any(_is_on(name, pod) for pod in view.pods.values())",
+                by="operator cache",
+            ),
+        ),
+    },
+    by="core draining",
 )

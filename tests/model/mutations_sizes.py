@@ -1,43 +1,34 @@
-"""Seeded mistakes in what concerns the sizes that a round may have, for `make mutants`; see `model.mutations`."""
+"""Seeded mistakes in what concerns the sizes that a round may have, for `make mutants`; see `model.mutation`."""
 
-from model.mutations import AGREED, BARRIER, DECIDE, SIZES, Mutation
+from model.mutation import mutations, omit, replace
 
-TESTS = "tests/unit/core/rendezvous/test_sizes.py"
-
-MUTATIONS = (
-    Mutation(
-        "sizes: a round has all that have joined",
-        BARRIER,
-        "members=in_rank_order(spec, state, stayers_first[:size])",
-        "members=in_rank_order(spec, state, stayers_first)",
-        TESTS,
-    ),
-    Mutation(
-        "sizes: a round ends for who finds no place in the next",
-        DECIDE,
-        "    return largest_size(step.spec, step.state, members + len(newcomers)) > members\n",
-        "    return bool(newcomers)\n",
-        TESTS,
-    ),
-    Mutation(
-        "sizes: minReplicas may form a round that is none of them",
-        SIZES,
-        "    return min((size for size in spec.sizes if size >= spec.min_replicas), default=spec.replicas)\n",
-        "    return spec.min_replicas\n",
-        TESTS,
-    ),
-    Mutation(
-        "sizes: they bind the last workers of a job that is about to end",
-        SIZES,
-        "    if state.done or not spec.sizes:\n        return workers\n",
-        "    if not spec.sizes:\n        return workers\n",
-        TESTS,
-    ),
-    Mutation(
-        "sizes: the operator's rules know none",
-        AGREED,
-        "        sizes=spec.sizes.up_to(spec.replicas) if spec.sizes else (),\n",
-        "",
-        TESTS,
-    ),
+MUTATIONS = mutations(
+    {
+        "elasticjob.rendezvous.barrier:judge": (
+            replace("sizes: a round has all that have joined", "stayers_first[:size]", "stayers_first"),
+        ),
+        "elasticjob.rendezvous.decide:_would_grow": (
+            replace(
+                "sizes: a round ends for who finds no place in the next",
+                "largest_size(step.spec, step.state, members + len(newcomers)) > members",
+                "bool(newcomers)",
+            ),
+        ),
+        "elasticjob.rendezvous.sizes:min_members": (
+            replace(
+                "sizes: minReplicas may form a round that is none of them",
+                "min((size for size in spec.sizes if size >= spec.min_replicas), default=spec.replicas)",
+                "spec.min_replicas",
+            ),
+        ),
+        "elasticjob.rendezvous.sizes:largest_size": (
+            omit("sizes: they bind the last workers of a job that is about to end", "state.done"),
+        ),
+        "elasticjob.agreed:rendezvous_spec": (
+            omit(
+                "sizes: the operator's rules know none", "sizes=spec.sizes.up_to(spec.replicas) if spec.sizes else ()"
+            ),
+        ),
+    },
+    by="core sizes",
 )

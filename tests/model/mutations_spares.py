@@ -1,191 +1,134 @@
-"""Seeded mistakes in what concerns spares and the ranks of who stays, for `make mutants`; see `model.mutations`."""
+"""Seeded mistakes in what concerns spares and the ranks of who stays, for `make mutants`; see `model.mutation`."""
 
-from model.mutations import AGREED, BARRIER, DECIDE, RANKS, ROSTER, SIDECAR, STATUS, STEP, Mutation
+from model.mutation import mutations, omit, replace
 
-TESTS, OPERATOR = "tests/unit/core/rendezvous/test_spares.py", "operator/elasticjob_operator"
-OPERATOR_TESTS = "tests/unit/operator/job/test_spares.py"
-
-MUTATIONS = (
-    Mutation(
-        "spares: survivors move up, and newcomers come last",
-        RANKS,
-        "if ranks.get(one.member, size) < size}",
-        "if ranks.get(one.member, size) < 0}",
-        TESTS,
-    ),
-    Mutation(
-        "spares: no pods are made for them",
-        ROSTER,
-        "(*roster.owed, *roster.owed_spares) if due",
-        "roster.owed if due",
-        TESTS,
-    ),
-    Mutation(
-        "spares: they have places",
-        ROSTER,
-        "    kept = (*staying, *others[:free], *relief)\n",
-        "    kept = (*staying, *others[: free + spec.spares], *relief)\n",
-        TESTS,
-    ),
-    Mutation(
-        "spares: they are sent away as excess",
-        ROSTER,
-        "*(worker for worker in left if worker not in spares)",
-        "*left",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a suspended job keeps them",
-        ROSTER,
-        " + spec.spares - len(kept) if room else 0\n",
-        " + spec.spares - len(kept)\n",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a member without a place becomes one",
-        ROSTER,
-        "            *members[len(staying) :],\n",
-        "",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a killed torchrun that comes back in its pod is waited for",
-        ROSTER,
-        "    return may_join or lacks_last_word(state, worker)\n",
-        "    return True\n",
-        TESTS,
-    ),
-    Mutation(
-        "spares: one that waits goes before a member that may still join",
-        ROSTER,
-        "    may_join = worker.pod not in OUT and not worker.asks(RequestType.LEAVE)\n",
-        "    may_join = has_joined(state, worker)\n",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a member whose pod's status lags has no place",
-        ROSTER,
-        "    may_join = worker.pod not in OUT and not worker.asks(RequestType.LEAVE)\n",
-        "    may_join = has_joined(state, worker) or is_stopping(state, worker)\n",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a worker that is stuck has a place before one that is on its way",
-        ROSTER,
-        "(worker.pod_key not in arrived, worker.pod in STUCK, ",
-        "(worker.pod_key not in arrived, ",
-        TESTS,
-    ),
-    Mutation(
-        "spares: who is slow has a place before who has joined",
-        ROSTER,
-        "(worker.pod_key not in arrived, worker.pod in STUCK, ",
-        "(worker.pod in STUCK, ",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a job fails although one may take the failing worker's place",
-        BARRIER,
-        "roster.wanted_with_spares - len(failing)",
-        "roster.wanted - len(failing)",
-        TESTS,
-    ),
-    Mutation(
-        "spares: that all of them fail too is not seen",
-        BARRIER,
-        "(*roster.missing, *(worker for worker in roster.spares if not has_joined(state, worker)))",
-        "roster.missing",
-        TESTS,
-    ),
-    Mutation(
-        "spares: those that have not joined are counted",
-        STEP,
-        "sum(has_joined(self.state, worker) for worker in self.roster.spares)",
-        "len(self.roster.spares)",
-        TESTS,
-    ),
-    Mutation(
-        "spares: one that waits for good keeps its failures",
-        DECIDE,
-        " and not (index in spares and step.now >= forgotten(known))",
-        "",
-        TESTS,
-    ),
-    Mutation(
-        "spares: nobody looks when one may be forgiven",
-        STEP,
-        "            yield from (forgotten(failures) for failures in clocks.failures.values())\n",
-        "            yield from ()\n",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a replacement is told as one",
-        "core/elasticjob/rendezvous/reasons.py",
-        "if one.member not in known and one.index != before.index",
-        "if one.member not in known",
-        TESTS,
-    ),
-    Mutation(
-        "spares: a new operator does not know how many wait",
-        AGREED,
-        "        spares=status.spares,\n",
-        "",
-        "composed",
-    ),
-    Mutation(
-        "spares: the operator's rules know none",
-        AGREED,
-        "        spares=spec.spare_replicas,\n",
-        "",
-        OPERATOR_TESTS,
-    ),
-    Mutation(
-        "spares: the scale subresource counts them",
-        STATUS,
-        "        replicas=len(placed),\n",
-        "        replicas=len(alive),\n",
-        OPERATOR_TESTS,
-    ),
-    Mutation(
-        "spares: the ready ones count as ready workers",
-        STATUS,
-        "len(report.ready.intersection(placed))",
-        "len(report.ready)",
-        OPERATOR_TESTS,
-    ),
-    Mutation(
-        "spares: one is beside a member though there are other nodes",
-        f"{OPERATOR}/objects/pods.py",
-        '    if spare:\n        _keep_apart(pod, meta["name"])\n',
-        "",
-        "tests/unit/operator/objects/test_template.py",
-    ),
-    Mutation(
-        "spares: a job that starts warm makes them before there is anything to import",
-        f"{OPERATOR}/job/spares.py",
-        "        return state.last_formed == 0\n",
-        "        return False\n",
-        OPERATOR_TESTS,
-    ),
-    Mutation(
-        "spares: a job whose script imports nothing never has any",
-        f"{OPERATOR}/job/spares.py",
-        "    return now - state.clocks.formed < LEARNING_SECONDS\n",
-        "    return True\n",
-        OPERATOR_TESTS,
-    ),
-    Mutation(
-        "spares: one leaves when its trainer has waited long",
-        SIDECAR,
-        "            if self.mode is Mode.JOINING and not beside:\n",
-        "            if self.mode is Mode.JOINING:\n",
-        "tests/unit/sidecar/membership/test_membership.py",
-    ),
-    Mutation(
-        "spares: torchrun ends when one has waited long",
-        "trainer/elasticjob_torch/agent/course.py",
-        "                    if not self._stands_by():\n                        raise\n",
-        "                    raise\n",
-        "tests/unit/trainer/agent/test_membership.py",
-    ),
+MUTATIONS = mutations(
+    {
+        "elasticjob.rendezvous.rank_order:_keeping_ranks": (
+            replace(
+                "spares: survivors move up, and newcomers come last",
+                "ranks.get(one.member, size) < size",
+                "ranks.get(one.member, size) < 0",
+            ),
+        ),
+        "elasticjob.rendezvous.roster:pods_to_create": (
+            replace("spares: no pods are made for them", "(*roster.owed, *roster.owed_spares)", "roster.owed"),
+        ),
+        "elasticjob.rendezvous.roster:roster_of": (
+            replace("spares: they have places", "*others[:free]", "*others[:free + spec.spares]"),
+            replace(
+                "spares: they are sent away as excess", "(worker for worker in left if worker not in spares)", "left"
+            ),
+            replace(
+                "spares: a suspended job keeps them",
+                "room + draining + spec.spares - len(kept) if room else 0",
+                "room + draining + spec.spares - len(kept)",
+            ),
+            omit("spares: a member without a place becomes one", "*members[len(staying):]"),
+        ),
+        "elasticjob.rendezvous.roster:keeps_its_place": (
+            replace(
+                "spares: a killed torchrun that comes back in its pod is waited for",
+                "may_join or lacks_last_word(state, worker)",
+                "True",
+            ),
+            replace(
+                "spares: one that waits goes before a member that may still join",
+                "worker.pod not in OUT and not worker.asks(RequestType.LEAVE)",
+                "has_joined(state, worker)",
+            ),
+            replace(
+                "spares: a member whose pod's status lags has no place",
+                "worker.pod not in OUT and not worker.asks(RequestType.LEAVE)",
+                "has_joined(state, worker) or is_stopping(state, worker)",
+            ),
+        ),
+        "elasticjob.rendezvous.roster:_in_turn": (
+            omit("spares: a worker that is stuck has a place before one that is on its way", "worker.pod in STUCK"),
+            omit("spares: who is slow has a place before who has joined", "worker.pod_key not in arrived"),
+        ),
+        "elasticjob.rendezvous.barrier:_too_few": (
+            replace(
+                "spares: a job fails although one may take the failing worker's place",
+                "roster.wanted_with_spares",
+                "roster.wanted",
+            ),
+        ),
+        "elasticjob.rendezvous.barrier:_failing": (
+            replace(
+                "spares: that all of them fail too is not seen",
+                "(*roster.missing, *(worker for worker in roster.spares if not has_joined(state, worker)))",
+                "roster.missing",
+            ),
+        ),
+        "elasticjob.rendezvous.step:Step.count_waiting": (
+            replace(
+                "spares: those that have not joined are counted",
+                "sum(has_joined(self.state, worker) for worker in self.roster.spares)",
+                "len(self.roster.spares)",
+            ),
+        ),
+        "elasticjob.rendezvous.step:Step._moments": (
+            replace(
+                "spares: nobody looks when one may be forgiven",
+                "(forgotten(failures) for failures in clocks.failures.values())",
+                "()",
+            ),
+        ),
+        "elasticjob.rendezvous.decide:forgive_failures": (
+            omit(
+                "spares: one that waits for good keeps its failures",
+                "not (index in spares and step.now >= forgotten(known))",
+            ),
+        ),
+        "elasticjob.rendezvous.reasons:_of_spares": (
+            omit("spares: a replacement is told as one", "one.index != before.index"),
+        ),
+        "elasticjob.agreed:state_of": (
+            omit("spares: a new operator does not know how many wait", "spares=status.spares", by="composed"),
+        ),
+        "elasticjob.agreed:rendezvous_spec": (
+            omit("spares: the operator's rules know none", "spares=spec.spare_replicas", by="operator spares"),
+        ),
+        "elasticjob_operator.job.status:status_of": (
+            replace("spares: the scale subresource counts them", "len(placed)", "len(alive)", by="operator spares"),
+            replace(
+                "spares: the ready ones count as ready workers",
+                "report.ready.intersection(placed)",
+                "report.ready",
+                by="operator spares",
+            ),
+        ),
+        "elasticjob_operator.objects.pods:render_pod": (
+            omit(
+                "spares: one is beside a member though there are other nodes", "if spare: ...", by="operator template"
+            ),
+        ),
+        "elasticjob_operator.job.spares:are_held_back": (
+            replace(
+                "spares: a job that starts warm makes them before there is anything to import",
+                "state.last_formed == 0",
+                "False",
+                by="operator spares",
+            ),
+            replace(
+                "spares: a job whose script imports nothing never has any",
+                "now - state.clocks.formed < LEARNING_SECONDS",
+                "True",
+                by="operator spares",
+            ),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership._expire": (
+            omit("spares: one leaves when its trainer has waited long", "not beside", by="sidecar membership"),
+        ),
+        "elasticjob_torch.agent.course:Course.joining": (
+            replace(
+                "spares: torchrun ends when one has waited long",
+                "if not self._stands_by(): raise",
+                "raise",
+                by="trainer membership",
+            ),
+        ),
+    },
+    by="core spares",
 )

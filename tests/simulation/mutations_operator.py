@@ -1,4 +1,4 @@
-"""Seeded mistakes in what carries out the operator's decisions, for `make mutants`; see `model.mutations`.
+"""Seeded mistakes in what carries out the operator's decisions, for `make mutants`; see `model.mutation`.
 
 Not here, as nothing can see a difference: work that `WorkQueue.stop` does not cancel (the process ends instead);
 answers to a `create_pod` that are not noted (the name is taken at the next try, and the watch tells of the pod); a
@@ -6,310 +6,193 @@ delete that fails where the object is gone, and an overlooked end of a job or po
 mend both).
 """
 
-from model.mutations import Mutation
+from model.mutation import mutations, omit, replace
 
-RECONCILER, MEMORY, STATUS, APP, CLIENT, LEADER, CACHE, LISTING, QUEUE, HANDLERS, GRANTS, PODS, TEMPLATE, SLOTS = (
-    f"operator/elasticjob_operator/{name}.py"
-    for name in (
-        "reconciler",
-        "memory",
-        "actions/status_writer",
-        "app",
-        "cluster/client",
-        "cluster/leader",
-        "cluster/cache",
-        "cluster/listing",
-        "cluster/workqueue",
-        "cluster/handlers",
-        "actions/grants",
-        "actions/worker_pods",
-        "actions/template_check",
-        "actions/slots",
-    )
-)
-
-MUTATIONS = (
-    Mutation(
-        "a status of a later term is written over",
-        STATUS,
-        "        if report.before.term > self._leadership.term:\n"
-        "            await self._leadership.outgrow(report.before.term)\n"
-        "            return Retry(0.0)\n",
-        "",
-        "simulation",
-    ),
-    Mutation(
-        "pods are ended by a status that is not written yet",
-        STATUS,
-        "        if not isinstance(pace, Due):\n            return pace\n",
-        "        if not isinstance(pace, Due):\n            return Unchanged()\n",
-        "simulation",
-    ),
-    Mutation(
-        "a delete hits whatever has the name by now",
-        CLIENT,
-        '{"preconditions": {"uid": uid}, "propagationPolicy": "Background"}',
-        '{"propagationPolicy": "Background"}',
-        "simulation",
-    ),
-    Mutation(
-        "an ended job is never deleted",
-        RECONCILER,
-        "        if not isinstance(expiry, Expired):\n            return expiry\n",
-        "        if not isinstance(expiry, Expired):\n            return expiry\n        return Done()\n",
-        "simulation",
-    ),
-    Mutation(
-        "what an operator of other options gave is not renewed",
-        RECONCILER,
-        "        if not (soon or memory.settled or memory.going):  # an option may have changed with the operator\n",
-        "        if not (soon or memory.going):\n",
-        "simulation",
-    ),
-    Mutation(
-        "a status that met a newer one counts as written",
-        STATUS,
-        'meta["name"]))\n            return Retry(0.0)\n',
-        'meta["name"]))\n            return Written()\n',
-        "simulation",
-    ),
-    Mutation(
-        "nothing is listed anew",
-        MEMORY,
-        "        if memory is None or memory.fresh_for() <= 0:",
-        "        if memory is None:",
-        "simulation",
-    ),
-    Mutation(
-        "a job of which nothing is heard is not listed again",
-        RECONCILER,
-        "        yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())\n",
-        "",
-        "tests/unit/operator/test_reconciler.py",
-    ),
-    Mutation(
-        "a phase whose beginning was not answered is taken for as old as the one before",
-        MEMORY,
-        "        if self.phase not in (None, phase):\n",
-        "        if False:\n",
-        "tests/unit/operator/test_reconciler.py",
-    ),
-    Mutation(
-        "a deleted job comes back with an answer that was on its way",
-        "operator/elasticjob_operator/cluster/cache.py",
-        'job["metadata"]["uid"] not in view.gone and ',
-        "",
-        "tests/unit/operator/cluster/test_cache.py",
-    ),
-    Mutation(
-        "a worker may doubt as many as it likes",
-        "operator/elasticjob_operator/job/records.py",
-        ") > MAX_DOUBTS:",
-        ") > 65536:",
-        "tests/unit/operator/job/test_records.py",
-    ),
-    Mutation(
-        "what time alone brings about is not waited for",
-        RECONCILER,
-        "            yield LookAgain(decision.wake_at - self._leadership.clock.now())\n",
-        "            pass\n",
-        "simulation",
-    ),
-    Mutation(
-        "what was measured is forgotten at each step",
-        RECONCILER,
-        "        memory.keep(report.decision.state)\n",
-        "",
-        "simulation",
-    ),
-    Mutation(
-        "a job of the same name inherits what was known of the one before",
-        MEMORY,
-        '(memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch)',
-        "memory.epoch != epoch",
-        "tests/unit/operator/test_reconciler.py",
-    ),
-    Mutation(
-        "pods are made before their access",
-        RECONCILER,
-        "        if isinstance(given, Retry):\n            return given\n",
-        "",
-        "simulation",
-    ),
-    Mutation(
-        "an operator leads on for long after its last renewal",
-        LEADER,
-        "LOST_SHARE = 0.8 ",
-        "LOST_SHARE = 6.0 ",
-        "simulation",
-    ),
-    Mutation(
-        "a standby takes a Lease that is held",
-        LEADER,
-        "        return now - self._seen[1] >= max(self._times.duration, named)\n",
-        "        return now - self._seen[1] >= self._times.renew\n",
-        "simulation",
-    ),
-    Mutation(
-        "the clock of a leader that has stood by for long does not run for as long",
-        LEADER,
-        "self._last is not None and now - self._ticked",
-        "now - self._ticked",
-        "tests/unit/operator/cluster/test_leader.py",
-    ),
-    Mutation(
-        "a standby goes by its own time where the leader's is longer",
-        LEADER,
-        "max(self._times.duration, named)\n",
-        "self._times.duration\n",
-        "tests/unit/operator/cluster/test_leader.py",
-    ),
-    Mutation(
-        "a leader takes its Lease back from the next",
-        LEADER,
-        "(self._identity, self.term):\n                raise LeaseLost from None\n",
-        "(self._identity, self.term):\n                pass\n",
-        "simulation",
-    ),
-    Mutation(
-        "the next leader leads in the same term",
-        LEADER,
-        '.get("leaseTransitions", 0) + 1)',
-        '.get("leaseTransitions", 0))',
-        "simulation",
-    ),
-    Mutation(
-        "a late event writes over what is newer",
-        CACHE,
-        '    return int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])\n',
-        "    return True\n",
-        "simulation",
-    ),
-    Mutation(
-        "a listing takes away what was made meanwhile",
-        CACHE,
-        "    return {**listed, **newer}\n",
-        "    return listed\n",
-        "operator tests",
-    ),
-    Mutation(
-        "a listing brings back what is gone",
-        CACHE,
-        ' if item["metadata"]["uid"] not in gone]',
-        "]",
-        "operator tests",
-    ),
-    Mutation(
-        "the end of a job takes away the next one of its name",
-        CACHE,
-        '            if view.job is not None and view.job["metadata"]["uid"] == job["metadata"]["uid"]:\n',
-        "            if view.job is not None:\n",
-        "operator tests",
-    ),
-    Mutation(
-        "of a long list only the first page is read",
-        CLIENT,
-        '        while after := answer["metadata"].get("continue"):\n',
-        '        while False and (after := answer["metadata"].get("continue")):\n',
-        "simulation",
-    ),
-    Mutation(
-        "a pod of the same name is ended in place of the one that was meant",
-        CLIENT,
-        '{"metadata": {"uid": meta["uid"]}, "spec": {"activeDeadlineSeconds": seconds}}',
-        '{"spec": {"activeDeadlineSeconds": seconds}}',
-        "simulation",
-    ),
-    Mutation(
-        "a request of the Lease may take for ever",
-        CLIENT,
-        "            response = await self._client.call_api(*parts, _request_timeout=seconds)\n",
-        "            response = await self._client.call_api(*parts, _request_timeout=3600)\n",
-        "simulation",
-    ),
-    Mutation(
-        "work that is asked for while it runs is forgotten",
-        QUEUE,
-        "                delay, failed = await self._attempt(key, failures)\n",
-        "                delay, failed = await self._attempt(key, failures)\n"
-        "                self._due.pop(key, None)\n",
-        "simulation",
-    ),
-    Mutation(
-        "work that failed is not tried again",
-        QUEUE,
-        "            return delay, True\n",
-        "            return None, True\n",
-        "simulation",
-    ),
-    Mutation(
-        "an earlier wish does not wake what waits for later",
-        QUEUE,
-        "            self._wakes[key].set()\n",
-        "            pass\n",
-        "simulation",
-    ),
-    Mutation(
-        "what somebody has changed of the access stays so",
-        GRANTS,
-        "        if own and change is None:\n",
-        "        if own:\n",
-        "simulation",
-    ),
-    Mutation(
-        "access that is not the job's own is taken for it",
-        GRANTS,
-        "and not _is_left_over(found, job):\n",
-        "and False:\n",
-        "simulation",
-    ),
-    Mutation(
-        "what an earlier job of the name has left is in the way for ever",
-        GRANTS,
-        '    return any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)\n',
-        "    return False\n",
-        "operator tests",
-    ),
-    Mutation(
-        "what is nobody's is taken for an earlier job's",
-        GRANTS,
-        "        return labels.get(JOB_LABEL) == name\n",
-        "        return True\n",
-        "operator tests",
-    ),
-    Mutation(
-        "pods that were refused are not tried again",
-        PODS,
-        "        if refusal == self.refusal:\n            return again\n",
-        "        if refusal == self.refusal:\n            return None\n",
-        "simulation",
-    ),
-    Mutation(
-        "a pod that was refused counts as made",
-        PODS,
-        '                return Answer(why=NAMED.sub("", str(error)))\n',
-        "                return Answer(made=True)\n",
-        "simulation",
-    ),
-    Mutation(
-        "a template is not judged again when it was mended",
-        TEMPLATE,
-        "        if given == self._checked:\n",
-        "        if self._checked is not None:\n",
-        "simulation",
-    ),
-    Mutation(
-        "who waits for a slot waits for ever",
-        SLOTS,
-        "            del self._held[key]\n        self._hand_out()\n",
-        "            del self._held[key]\n",
-        "simulation",
-    ),
-    Mutation(
-        "an operator that has lost its Lease works on",
-        APP,
-        "    except LeaseLost:\n        return True\n",
-        "    except LeaseLost:\n        await asyncio.sleep(3600)\n        return True\n",
-        "simulation",
-    ),
+MUTATIONS = mutations(
+    {
+        "elasticjob_operator.actions.status_writer:StatusWriter.write": (
+            omit("a status of a later term is written over", "if report.before.term > self._leadership.term: ..."),
+            replace("pods are ended by a status that is not written yet", "return pace", "return Unchanged()"),
+            replace(
+                "a status that met a newer one counts as written",
+                "self._cache.note_job(...); return Retry(0.0)",
+                "self._cache.note_job(...); return Written()",
+            ),
+        ),
+        "elasticjob_operator.cluster.client:Kube.delete": (
+            omit("a delete hits whatever has the name by now", '"preconditions": {"uid": uid}'),
+        ),
+        "elasticjob_operator.cluster.client:Kube._list": (
+            replace(
+                "of a long list only the first page is read",
+                "(after := answer['metadata'].get('continue'))",
+                'False and (after := answer["metadata"].get("continue"))',
+            ),
+        ),
+        "elasticjob_operator.cluster.client:Kube.set_deadline": (
+            omit(
+                "a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": meta["uid"]}'
+            ),
+        ),
+        "elasticjob_operator.cluster.client:Kube.request": (
+            replace("a request of the Lease may take for ever", "_request_timeout=seconds", "_request_timeout=3600"),
+        ),
+        "elasticjob_operator.reconciler:Reconciler._expire": (
+            replace(
+                "an ended job is never deleted",
+                'meta = report.job["metadata"]',
+                'return Done(); meta = report.job["metadata"]',
+            ),
+        ),
+        "elasticjob_operator.reconciler:Reconciler._give": (
+            omit("what an operator of other options gave is not renewed", "memory.settled"),
+        ),
+        "elasticjob_operator.reconciler:Reconciler._wake": (
+            omit(
+                "a job of which nothing is heard is not listed again",
+                "yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())",
+                by="operator reconciler",
+            ),
+            omit(
+                "what time alone brings about is not waited for",
+                "yield LookAgain(decision.wake_at - self._leadership.clock.now())",
+            ),
+        ),
+        "elasticjob_operator.reconciler:Reconciler._follow": (
+            omit("what was measured is forgotten at each step", "memory.keep(report.decision.state)"),
+        ),
+        "elasticjob_operator.reconciler:Reconciler._make_pods": (
+            omit("pods are made before their access", "if isinstance(given, Retry): ..."),
+        ),
+        "elasticjob_operator.memory:Memories.recall": (
+            omit("nothing is listed anew", "memory.fresh_for() <= 0"),
+            replace(
+                "a job of the same name inherits what was known of the one before",
+                '(memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch)',
+                "memory.epoch != epoch",
+                by="operator reconciler",
+            ),
+        ),
+        "elasticjob_operator.memory:Memory.clocks_of": (
+            replace(
+                "a phase whose beginning was not answered is taken for as old as the one before",
+                "self.phase not in (None, phase)",
+                "False",
+                by="operator reconciler",
+            ),
+        ),
+        "elasticjob_operator.cluster.cache:_is_news": (
+            omit(
+                "a deleted job comes back with an answer that was on its way",
+                'job["metadata"]["uid"] not in view.gone',
+                by="operator cache",
+            ),
+        ),
+        "elasticjob_operator.cluster.cache:is_newer": (
+            replace(
+                "a late event writes over what is newer",
+                'int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])',
+                "True",
+            ),
+        ),
+        "elasticjob_operator.cluster.cache:_merge": (
+            replace(
+                "a listing takes away what was made meanwhile", "{**listed, **newer}", "listed", by="operator tests"
+            ),
+            omit("a listing brings back what is gone", "item['metadata']['uid'] not in gone", by="operator tests"),
+        ),
+        "elasticjob_operator.cluster.cache:Cache.note_job": (
+            omit(
+                "the end of a job takes away the next one of its name",
+                'view.job["metadata"]["uid"] == job["metadata"]["uid"]',
+                by="operator tests",
+            ),
+        ),
+        "elasticjob_operator.job.records:_problem_of": (
+            replace(
+                "a worker may doubt as many as it likes",
+                "(doubted := len(record.status.doubts)) > MAX_DOUBTS",
+                "(doubted := len(record.status.doubts)) > 65536",
+                by="operator records",
+            ),
+        ),
+        "elasticjob_operator.cluster.leader:LOST_SHARE": (
+            replace("an operator leads on for long after its last renewal", "0.8", "6.0"),
+        ),
+        "elasticjob_operator.cluster.leader:Leadership._is_free": (
+            replace("a standby takes a Lease that is held", "max(self._times.duration, named)", "self._times.renew"),
+            replace(
+                "a standby goes by its own time where the leader's is longer",
+                "max(self._times.duration, named)",
+                "self._times.duration",
+                by="operator leader",
+            ),
+        ),
+        "elasticjob_operator.cluster.leader:LeaseClock.tick": (
+            omit(
+                "the clock of a leader that has stood by for long does not run for as long",
+                "self._last is not None",
+                by="operator leader",
+            ),
+        ),
+        "elasticjob_operator.cluster.leader:Leadership._rewrite": (
+            omit("a leader takes its Lease back from the next", "raise LeaseLost from None"),
+        ),
+        "elasticjob_operator.cluster.leader:Leadership._try_to_acquire": (
+            replace("the next leader leads in the same term", "... + 1", "..."),
+        ),
+        "elasticjob_operator.cluster.workqueue:WorkQueue._run": (
+            replace(
+                "work that is asked for while it runs is forgotten",
+                "failures = failures + 1 if failed else 0",
+                "self._due.pop(key, None); failures = failures + 1 if failed else 0",
+            ),
+        ),
+        "elasticjob_operator.cluster.workqueue:WorkQueue._attempt": (
+            replace("work that failed is not tried again", "delay, True", "None, True"),
+        ),
+        "elasticjob_operator.cluster.workqueue:WorkQueue.add": (
+            omit("an earlier wish does not wake what waits for later", "self._wakes[key].set()"),
+        ),
+        "elasticjob_operator.actions.grants:Grants._ensure": (
+            omit("what somebody has changed of the access stays so", "change is None"),
+            replace("access that is not the job's own is taken for it", "not _is_left_over(found, job)", "False"),
+        ),
+        "elasticjob_operator.actions.grants:_is_left_over": (
+            replace(
+                "what an earlier job of the name has left is in the way for ever",
+                'any((one["apiVersion"], one["kind"], one["name"]) == former for one in owners)',
+                "False",
+                by="operator tests",
+            ),
+            replace(
+                "what is nobody's is taken for an earlier job's",
+                "labels.get(JOB_LABEL) == name",
+                "True",
+                by="operator tests",
+            ),
+        ),
+        "elasticjob_operator.actions.worker_pods:WorkerPods.create": (
+            replace("pods that were refused are not tried again", "return again", "return None"),
+        ),
+        "elasticjob_operator.actions.worker_pods:WorkerPods._create": (
+            replace("a pod that was refused counts as made", 'why=NAMED.sub("", str(error))', "made=True"),
+        ),
+        "elasticjob_operator.actions.template_check:TemplateCheck.check": (
+            replace(
+                "a template is not judged again when it was mended",
+                "given == self._checked",
+                "self._checked is not None",
+            ),
+        ),
+        "elasticjob_operator.actions.slots:Slots._give_back": (
+            omit("who waits for a slot waits for ever", "self._hand_out()"),
+        ),
+        "elasticjob_operator.app:_lead_once": (
+            replace(
+                "an operator that has lost its Lease works on", "return True", "await asyncio.sleep(3600); return True"
+            ),
+        ),
+    },
+    by="simulation",
 )

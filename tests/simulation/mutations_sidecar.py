@@ -1,488 +1,309 @@
-"""Seeded mistakes in what the sidecar and the plug-in do, beside what they decide; told as those of `model.mutations`.
+"""Seeded mistakes in what the sidecar and the plug-in do, beside what they decide; told as those of `model.mutation`.
 
 Lives of the simulation find most of them too, sooner or later.
 """
 
-from model.mutations import Mutation
+from model.mutation import mutations, omit, replace
 
-SIDECAR, PLUGIN = "sidecar/elasticjob_sidecar", "trainer/elasticjob_torch"
-DRIVER, MACHINE = f"{SIDECAR}/driver.py", f"{SIDECAR}/membership/machine.py"
-CLIENT, WATCH, RECORD, IDENTITY, RETRY = (
-    f"{SIDECAR}/kubernetes/{name}.py" for name in ("client", "job_watch", "worker_record", "identity", "retry")
-)
-ROUTES, SERVER = f"{SIDECAR}/trainer_api/routes.py", f"{SIDECAR}/trainer_api/server.py"
-TRUST, TUNNEL = f"{SIDECAR}/store/trust.py", f"{SIDECAR}/store/tunnel.py"
-LINES, SILENCES = f"{SIDECAR}/store/lines.py", f"{SIDECAR}/membership/silences.py"
-CALLS, EVENTS, COURSE = f"{PLUGIN}/sidecar/client.py", f"{PLUGIN}/sidecar/events.py", f"{PLUGIN}/agent/course.py"
-
-MUTATIONS = (
-    Mutation(
-        "a sidecar that is started anew forgets the success that the one before has recorded",
-        MACHINE,
-        "            self._move(HAS_FINISHED, round=round)\n\n    def close(",
-        "            pass\n\n    def close(",
-        "unit",
-    ),
-    Mutation(
-        "the success of a pod of the same name is taken for this one's",
-        RECORD,
-        " or not self._me.owns(found):\n            return None\n",
-        ":\n            return None\n",
-        "wire",
-    ),
-    Mutation(
-        "a stream's keep-alive is put off by whatever rings",
-        ROUTES,
-        "                await response.write(said)\n                wrote = loop.time()\n",
-        "                await response.write(said)\n            wrote = loop.time()\n",
-        "wire",
-    ),
-    Mutation(
-        "a stream says nothing between two changes",
-        ROUTES,
-        '                said = b": still here\\n\\n"\n',
-        "                wrote = loop.time()\n",
-        "wire",
-    ),
-    Mutation(
-        "nobody notices that a trainer was killed",
-        SERVER,
-        "            handler_cancellation=True,\n",
-        "            handler_cancellation=False,\n",
-        "wire",
-    ),
-    Mutation(
-        "a trainer that is gone is not told to the membership",
-        ROUTES,
-        "            driver.detach(asked.trainer, stream)\n",
-        "            pass\n",
-        "wire",
-    ),
-    Mutation(
-        "the end of an old stream ends the new one",
-        MACHINE,
-        "        if stream == self._stream:\n",
-        "        if self._stream:\n",
-        "wire",
-    ),
-    Mutation(
-        "a stream that was replaced goes on",
-        ROUTES,
-        "                lambda: driver.standing.stream == stream,  # a newer one takes over\n",
-        "                lambda: True,\n",
-        "wire",
-    ),
-    Mutation(
-        "who was replaced by a newer trainer is connected again",
-        MACHINE,
-        "            raise superseded()\n        if self.trainer != trainer:\n",
-        "            pass\n        if self.trainer != trainer:\n",
-        "wire",
-    ),
-    Mutation(
-        "an agent that was told of its successor tries on",
-        EVENTS,
-        "        self.superseded = _names_superseded(payload)\n",
-        "        _names_superseded(payload)\n",
-        "wire",
-    ),
-    Mutation(
-        "success is told before it is recorded",
-        DRIVER,
-        "                await self._record.written()\n",
-        "                await asyncio.sleep(0)\n",
-        "wire",
-    ),
-    Mutation(
-        "an agent takes a finish as recorded that was not",
-        COURSE,
-        "self._used, error)\n            return False\n        self._recorded",
-        "self._used, error)\n        self._recorded",
-        "wire",
-    ),
-    Mutation(
-        "a request that changed while it was written counts as written",
-        RECORD,
-        "replace_worker, asking(self._stored, request))\n        self._granted = wish\n",
-        "replace_worker, asking(self._stored, request))\n        self._granted = self._wishes\n",
-        "wire",
-    ),
-    Mutation(
-        "a write whose answer was lost is repeated without a look at the object",
-        RECORD,
-        "            self._took(found)\n            self._note",
-        "            self._note",
-        "wire",
-    ),
-    Mutation(
-        "a record that somebody has deleted is not made again",
-        RECORD,
-        "            if isinstance(failure, Missing | Denied):",
-        "            if isinstance(failure, Denied):",
-        "wire",
-    ),
-    Mutation(
-        "a record that lost its labels or owner stays so",
-        IDENTITY,
-        "        return marked and stored",
-        "        return stored",
-        "wire",
-    ),
-    Mutation(
-        "requests put off heartbeats",
-        RECORD,
-        "self._last_sign = min(put_off, self._last_beat + self._pace)",
-        "self._last_sign = _now()",
-        "wire",
-    ),
-    Mutation(
-        "an answer waits for a request that is refused",
-        RECORD,
-        "            is_word = self._owes_word\n",
-        "            is_word = self._owes_word and self._granted >= self._wishes\n",
-        "wire",
-    ),
-    Mutation(
-        "an answer waits for another write that hangs",
-        RECORD,
-        "            self._giving_way.reschedule(_now() + WORD_SECONDS)\n",
-        "            pass\n",
-        "tests/unit/sidecar/kubernetes/test_words.py",
-    ),
-    Mutation(
-        "an answer pauses where the record was newer than known",
-        RECORD,
-        "                if tries.conflict and not again:\n",
-        "                if False:\n",
-        "tests/unit/sidecar/kubernetes/test_words.py",
-    ),
-    Mutation(
-        "rank 0 believes the record of any pod of a worker's name",
-        TRUST,
-        'if name == pod_of(spec["index"]):',
-        'if name.rpartition("-")[0] == pod_of(spec["index"]).rpartition("-")[0]:',
-        "tests/unit/sidecar/store/test_tls.py",
-    ),
-    Mutation(
-        "a spare goes on doubting",
-        f"{SIDECAR}/store/lines.py",
-        "                        self._doubt(Members())\n",
-        "                        pass\n",
-        "tests/unit/sidecar/test_doubts_over_the_wire.py",
-    ),
-    Mutation(
-        "what an earlier sidecar doubted stays in its record",
-        RECORD,
-        "            self._written_status = replace(self._written_status, doubts=doubts, answer=answer)\n",
-        "",
-        "wire",
-    ),
-    Mutation(
-        "all beat when a round ends",
-        RECORD,
-        "            self._last_sign = self._last_beat = _now()  # not now",
-        "            pass  # not now",
-        "wire",
-    ),
-    Mutation(
-        "who was stopped doubts all others when it wakes",
-        SILENCES,
-        "min(now - self._looked, 2 * self.look_seconds)",
-        "now - self._looked",
-        "wire",
-    ),
-    Mutation(
-        "all members say at once that rank 0 is silent",
-        SILENCES,
-        "    return (rank.bit_length() + 1) // 2\n",
-        "    return 1\n",
-        "unit",
-    ),
-    Mutation(
-        "a challenge of long ago keeps members from saying that rank 0 is silent",
-        SILENCES,
-        "self._asked >= since",
-        "self._asked > -inf",
-        "unit",
-    ),
-    Mutation(
-        "lines end with their round, whatever has ended it",
-        SILENCES,
-        "return before if before is not None and before.round == job.round - 1 else None",
-        "return None",
-        "wire",
-    ),
-    Mutation(
-        "whose line had not come up when the round ended is doubted for it",
-        SILENCES,
-        " if since <= ran}",
-        "}",
-        "wire",
-    ),
-    Mutation(
-        "who was heard after the last look had no line when the round ended",
-        SILENCES,
-        "        self.over, ran = True, self._time(now)\n",
-        "        self.over, ran = True, self._ran\n",
-        "unit",
-    ),
-    Mutation(
-        "all say one after the other that a rank 0 is silent that may have gone",
-        SILENCES,
-        "(self.over or self._asked >= since)",
-        "self._asked >= since",
-        "wire",
-    ),
-    Mutation(
-        "who is gone when a round ended makes all list the job anew",
-        SILENCES,
-        "        if self.over:  # whoever is missing may be known to have gone\n            return False\n",
-        "",
-        "unit",
-    ),
-    Mutation(
-        "a watch is long while nobody tells of news that it misses",
-        SILENCES,
-        "        return not self.over and all(",
-        "        return all(",
-        "unit",
-    ),
-    Mutation(
-        "who has finished is doubted",
-        SILENCES,
-        " and member not in finished)",
-        ")",
-        "unit",
-    ),
-    Mutation(
-        "who loses line and watch at once hears of no challenge",
-        LINES,
-        "            self._watch.again()\n",
-        "            pass\n",
-        "wire",
-    ),
-    Mutation(
-        "a long watch stays long when nobody else would notice its silence",
-        WATCH,
-        "                self._end_call(None if calm else random.uniform(*WATCH_SECONDS))\n",
-        "                pass\n",
-        "wire",
-    ),
-    Mutation(
-        "a watch is long though nobody is heard",
-        LINES,
-        "        self._watch.calm(round.silences.hears_all())\n",
-        "        self._watch.calm(not doubted)\n",
-        "tests/unit/sidecar/store/test_lines.py",
-    ),
-    Mutation(
-        "the end of a round is unknown to its lines",
-        LINES,
-        "            round.silences.end(now)\n",
-        "            pass\n",
-        "wire",
-    ),
-    Mutation(
-        "the lines of a round stay for ever",
-        LINES,
-        "            asyncio.get_running_loop().call_later(round.closing_seconds(), self._end, round)\n",
-        "",
-        "tests/unit/sidecar/store/test_lines.py",
-    ),
-    Mutation(
-        "a line of a round that is over is made anew",
-        LINES,
-        "        while not round.silences.over:\n",
-        "        while True:\n",
-        "tests/unit/sidecar/store/test_lines.py",
-    ),
-    Mutation(
-        "a line that broke is not made anew",
-        LINES,
-        "            await asyncio.sleep(backoff.next())\n",
-        "            return\n",
-        "wire",
-    ),
-    Mutation(
-        "rank 0 answers no sign",
-        LINES,
-        "connection, Line.give_sign)",
-        "connection, lambda _: None)",
-        "wire",
-    ),
-    Mutation(
-        "a doubt of the last round is never taken back",
-        LINES,
-        "        if doubted != round.said and",
-        "        if doubted != (round.said or Members()) and",
-        "wire",
-    ),
-    Mutation(
-        "an expired watch is not begun with a new list",
-        WATCH,
-        '            except Gone:\n                self._version = ""\n',
-        "            except Gone:\n                pass\n",
-        "wire",
-    ),
-    Mutation(
-        "410 is taken for a server that is away",
-        CLIENT,
-        " 410: Gone,",
-        "",
-        "wire",
-    ),
-    Mutation(
-        "409 is taken for a server that is away",
-        CLIENT,
-        " 409: Conflict,",
-        "",
-        "wire",
-    ),
-    Mutation(
-        "404 is taken for a server that is away",
-        CLIENT,
-        " 404: Missing,",
-        "",
-        "wire",
-    ),
-    Mutation(
-        "a watch that has fallen silent is listened to for ever",
-        CLIENT,
-        "        limits = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)\n",
-        "        limits = aiohttp.ClientTimeout(total=None if seconds > REQUEST_SECONDS else seconds)\n",
-        "wire",
-    ),
-    Mutation(
-        "a request to the API server has no deadline",
-        CLIENT,
-        "        async with await self._send(method, url, REQUEST_SECONDS, body, kind) as response:\n",
-        "        async with await self._send(method, url, 1e9, body, kind) as response:\n",
-        "wire",
-    ),
-    Mutation(
-        "a watch goes on from where the last one began",
-        WATCH,
-        '            self._version = event["object"]["metadata"]["resourceVersion"]\n',
-        "",
-        "wire",
-    ),
-    Mutation(
-        "the status of another job of the same name is passed on",
-        WATCH,
-        '        if metadata["uid"] != self._uid:\n',
-        "        if False:\n",
-        "wire",
-    ),
-    Mutation(
-        "tries come ever more seldom",
-        RETRY,
-        "min(self._next * 2, LONGEST_SECONDS)",
-        "self._next * 2",
-        "wire",
-    ),
-    Mutation(
-        "the store's members stay those of the first round",
-        TRUST,
-        "            elif served.round != round:\n",
-        "            elif round == 0:\n",
-        "tests/unit/sidecar/store/test_lines.py",
-    ),
-    Mutation(
-        "nobody is let in whose certificate was not there at first",
-        TRUST,
-        "                    await self._pause(backoff.next(), served.round)\n                    continue\n",
-        "                    await self._pause(backoff.next(), served.round)\n",
-        "wire",
-    ),
-    Mutation(
-        "connections to an earlier round's store stay open",
-        TUNNEL,
-        "            stale = [pair for pair, round in self._open.items() if round != current]\n",
-        "            stale = []\n",
-        "wire",
-    ),
-    Mutation(
-        "a change of the membership wakes nobody",
-        DRIVER,
-        "        next_change, self._next_change = self._next_change, asyncio.Event()\n        next_change.set()\n",
-        "        self._next_change = asyncio.Event()\n",
-        "wire",
-    ),
-    Mutation(
-        "time never runs out for the membership",
-        DRIVER,
-        "        self._timer = None if at is None else asyncio.get_running_loop().call_at(at, self._tick)\n",
-        "        self._timer = None\n",
-        "wire",
-    ),
-    Mutation(
-        "an agent does not say which round it holds",
-        EVENTS,
-        '"round": self.handed})',
-        '"round": 0})',
-        "wire",
-    ),
-    Mutation(
-        "a stream is not opened again",
-        EVENTS,
-        "        pause, self._pause = self._pause, min(self._pause * 2, _MAX_PAUSE_SECONDS)\n        return pause\n",
-        "        return 1e9\n",
-        "wire",
-    ),
-    Mutation(
-        "a call is not made again when the sidecar restarts",
-        CALLS,
-        "        if not error.passing:\n            raise error\n",
-        "        raise error\n",
-        "wire",
-    ),
-    Mutation(
-        "a sidecar that restarts for ever is asked for ever",
-        CALLS,
-        "        if now + self._pause > min(self._away + self._patience, self._deadline):\n",
-        "        if now + self._pause > self._away + self._patience:\n",
-        "wire",
-    ),
-    Mutation(
-        "an agent that fails in its round says that the membership changed",
-        COURSE,
-        "        return wire.JoinCause.WORKER_FAILED\n",
-        "        return wire.JoinCause.MEMBERSHIP_CHANGED\n",
-        "wire",
-    ),
-    Mutation(
-        "an agent without a stream is refused for good",
-        COURSE,
-        "                yield partial(self._sleep, 0.1)\n                continue\n",
-        "                raise\n",
-        "wire",
-    ),
-    Mutation(
-        "an agent takes news of an earlier round for those of its own",
-        EVENTS,
-        "(self.changed and self.handed == number)",
-        "self.changed",
-        "wire",
-    ),
-    Mutation(
-        "a finish behind a Close is told as recorded",
-        DRIVER,
-        "while ends and self._asks(RequestType.CLOSE):",
-        "while False:",
-        "wire",
-    ),
-    Mutation(
-        "a finish is not told again to a sidecar that has just started",
-        COURSE,
-        "                if self._clock() > give_up:\n                    raise\n",
-        "                raise\n",
-        "wire",
-    ),
-    Mutation(
-        "an agent that was replaced in its round trains on",
-        COURSE,
-        "        return self._events.superseded or (view",
-        "        return (view",
-        "wire",
-    ),
+MUTATIONS = mutations(
+    {
+        "elasticjob_sidecar.membership.machine:Membership.recall": (
+            omit(
+                "a sidecar that is started anew forgets the success that the one before has recorded",
+                "self._move(HAS_FINISHED, round=round)",
+                by="unit",
+            ),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership.detached": (
+            replace("the end of an old stream ends the new one", "stream == self._stream", "self._stream"),
+        ),
+        "elasticjob_sidecar.membership.machine:Membership.attached": (
+            omit("who was replaced by a newer trainer is connected again", "raise superseded()"),
+        ),
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._finished_before": (
+            omit("the success of a pod of the same name is taken for this one's", "not self._me.owns(found)"),
+        ),
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._write_request": (
+            replace(
+                "a request that changed while it was written counts as written",
+                "self._granted = wish",
+                "self._granted = self._wishes",
+            ),
+            replace("requests put off heartbeats", "min(put_off, self._last_beat + self._pace)", "_now()"),
+        ),
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._guarded": (
+            omit("a write whose answer was lost is repeated without a look at the object", "self._took(found)"),
+        ),
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord.run": (
+            replace("a record that somebody has deleted is not made again", "Missing | Denied", "Denied"),
+            replace(
+                "an answer waits for a request that is refused",
+                "is_word = self._owes_word",
+                "is_word = self._owes_word and self._granted >= self._wishes",
+            ),
+            replace(
+                "an answer pauses where the record was newer than known",
+                "tries.conflict and not again",
+                "False",
+                by="sidecar words",
+            ),
+        ),
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._hurry": (
+            omit(
+                "an answer waits for another write that hangs",
+                "self._giving_way.reschedule(_now() + WORD_SECONDS)",
+                by="sidecar words",
+            ),
+        ),
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._establish": (
+            omit(
+                "what an earlier sidecar doubted stays in its record",
+                "self._written_status = replace(self._written_status, doubts=doubts, answer=answer)",
+            ),
+        ),
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord.rest": (
+            omit("all beat when a round ends", "self._last_sign = self._last_beat = _now()"),
+        ),
+        "elasticjob_sidecar.trainer_api.routes:TrainerApi._follow": (
+            replace(
+                "a stream's keep-alive is put off by whatever rings",
+                "if said:\n    await response.write(said)\n    wrote = loop.time()",
+                "if said: await response.write(said)\nwrote = loop.time()",
+            ),
+            replace("a stream says nothing between two changes", 'said = b": still here\\n\\n"', "wrote = loop.time()"),
+        ),
+        "elasticjob_sidecar.trainer_api.routes:TrainerApi.events": (
+            replace(
+                "a trainer that is gone is not told to the membership", "driver.detach(asked.trainer, stream)", "pass"
+            ),
+            replace("a stream that was replaced goes on", "driver.standing.stream == stream", "True"),
+        ),
+        "elasticjob_sidecar.trainer_api.server:TrainerServer.__init__": (
+            replace(
+                "nobody notices that a trainer was killed", "handler_cancellation=True", "handler_cancellation=False"
+            ),
+        ),
+        "elasticjob_torch.sidecar.events:Stream.refused": (
+            replace(
+                "an agent that was told of its successor tries on",
+                "self.superseded = _names_superseded(payload)",
+                "_names_superseded(payload)",
+            ),
+        ),
+        "elasticjob_torch.sidecar.events:EventStream.target": (
+            replace("an agent does not say which round it holds", "self.handed", "0"),
+        ),
+        "elasticjob_torch.sidecar.events:Reopening.ended": (
+            replace(
+                "a stream is not opened again",
+                "pause, self._pause = self._pause, min(self._pause * 2, _MAX_PAUSE_SECONDS); return pause",
+                "return 1e9",
+            ),
+        ),
+        "elasticjob_torch.sidecar.events:View.ends_round": (
+            omit("an agent takes news of an earlier round for those of its own", "self.handed == number"),
+        ),
+        "elasticjob_sidecar.driver:Driver._settled": (
+            replace("success is told before it is recorded", "self._record.written()", "asyncio.sleep(0)"),
+            replace("a finish behind a Close is told as recorded", "ends and self._asks(RequestType.CLOSE)", "False"),
+        ),
+        "elasticjob_sidecar.driver:Driver._settle": (
+            replace(
+                "a change of the membership wakes nobody",
+                "next_change, self._next_change = self._next_change, asyncio.Event(); next_change.set()",
+                "self._next_change = asyncio.Event()",
+            ),
+        ),
+        "elasticjob_sidecar.driver:Driver._arm": (
+            replace(
+                "time never runs out for the membership",
+                "None if at is None else asyncio.get_running_loop().call_at(at, self._tick)",
+                "None",
+            ),
+        ),
+        "elasticjob_torch.agent.course:Course.finishing": (
+            omit("an agent takes a finish as recorded that was not", "return False"),
+        ),
+        "elasticjob_torch.agent.course:Course._cause": (
+            replace(
+                "an agent that fails in its round says that the membership changed",
+                "wire.JoinCause.WORKER_FAILED",
+                "wire.JoinCause.MEMBERSHIP_CHANGED",
+            ),
+        ),
+        "elasticjob_torch.agent.course:Course.joining": (
+            replace(
+                "an agent without a stream is refused for good", "yield partial(self._sleep, 0.1); continue", "raise"
+            ),
+        ),
+        "elasticjob_torch.agent.course:Course._telling": (
+            replace(
+                "a finish is not told again to a sidecar that has just started",
+                "if self._clock() > give_up: raise",
+                "raise",
+            ),
+        ),
+        "elasticjob_torch.agent.course:Course.has_ended": (
+            omit("an agent that was replaced in its round trains on", "self._events.superseded"),
+        ),
+        "elasticjob_sidecar.kubernetes.identity:Identity.is_of": (
+            omit("a record that lost its labels or owner stays so", "marked"),
+        ),
+        "elasticjob_sidecar.store.trust:_certificates": (
+            replace(
+                "rank 0 believes the record of any pod of a worker's name",
+                'name == pod_of(spec["index"])',
+                'name.rpartition("-")[0] == pod_of(spec["index"]).rpartition("-")[0]',
+                by="sidecar tls",
+            ),
+        ),
+        "elasticjob_sidecar.store.trust:RoundTrust.run": (
+            replace(
+                "the store's members stay those of the first round",
+                "served.round != round",
+                "round == 0",
+                by="sidecar lines",
+            ),
+            omit("nobody is let in whose certificate was not there at first", "continue"),
+        ),
+        "elasticjob_sidecar.store.lines:Lines.run": (
+            omit("a spare goes on doubting", "self._doubt(Members())", by="sidecar doubts over the wire"),
+        ),
+        "elasticjob_sidecar.store.lines:Lines._look": (
+            omit("who loses line and watch at once hears of no challenge", "self._watch.again()"),
+            replace(
+                "a watch is long though nobody is heard",
+                "round.silences.hears_all()",
+                "not doubted",
+                by="sidecar lines",
+            ),
+            omit("the end of a round is unknown to its lines", "round.silences.end(now)"),
+            replace(
+                "a doubt of the last round is never taken back",
+                "doubted != round.said",
+                "doubted != (round.said or Members())",
+            ),
+        ),
+        "elasticjob_sidecar.store.lines:Lines._close": (
+            omit(
+                "the lines of a round stay for ever",
+                "asyncio.get_running_loop().call_later(round.closing_seconds(), self._end, round)",
+                by="sidecar lines",
+            ),
+        ),
+        "elasticjob_sidecar.store.lines:Lines._call": (
+            replace(
+                "a line of a round that is over is made anew",
+                "while not round.silences.over: ...",
+                "while True: ...",
+                by="sidecar lines",
+            ),
+            replace("a line that broke is not made anew", "await asyncio.sleep(backoff.next())", "return"),
+        ),
+        "elasticjob_sidecar.store.lines:Lines._accepted": (
+            replace("rank 0 answers no sign", "Line.give_sign", "lambda _: None"),
+        ),
+        "elasticjob_sidecar.membership.silences:Silences._time": (
+            replace(
+                "who was stopped doubts all others when it wakes",
+                "self._ran + min(now - self._looked, 2 * self.look_seconds)",
+                "self._ran + now - self._looked",
+            ),
+        ),
+        "elasticjob_sidecar.membership.silences:_turn": (
+            replace("all members say at once that rank 0 is silent", "(rank.bit_length() + 1) // 2", "1", by="unit"),
+        ),
+        "elasticjob_sidecar.membership.silences:Silences._is_doubted": (
+            replace(
+                "a challenge of long ago keeps members from saying that rank 0 is silent",
+                "self._asked >= since",
+                "self._asked > -inf",
+                by="unit",
+            ),
+            omit("all say one after the other that a rank 0 is silent that may have gone", "self.over"),
+        ),
+        "elasticjob_sidecar.membership.silences:group_of": (
+            replace(
+                "lines end with their round, whatever has ended it",
+                "before if before is not None and before.round == job.round - 1 else None",
+                "None",
+            ),
+        ),
+        "elasticjob_sidecar.membership.silences:Silences.end": (
+            omit("whose line had not come up when the round ended is doubted for it", "since <= ran"),
+            replace(
+                "who was heard after the last look had no line when the round ended",
+                "self._time(now)",
+                "self._ran",
+                by="unit",
+            ),
+        ),
+        "elasticjob_sidecar.membership.silences:Silences.misses_news": (
+            omit("who is gone when a round ended makes all list the job anew", "if self.over: ...", by="unit"),
+        ),
+        "elasticjob_sidecar.membership.silences:Silences.hears_all": (
+            omit("a watch is long while nobody tells of news that it misses", "not self.over", by="unit"),
+        ),
+        "elasticjob_sidecar.membership.silences:Silences.doubted": (
+            omit("who has finished is doubted", "member not in finished", by="unit"),
+        ),
+        "elasticjob_sidecar.kubernetes.job_watch:JobWatch.calm": (
+            omit(
+                "a long watch stays long when nobody else would notice its silence",
+                "self._end_call(None if calm else random.uniform(*WATCH_SECONDS))",
+            ),
+        ),
+        "elasticjob_sidecar.kubernetes.job_watch:JobWatch.run": (
+            replace(
+                "an expired watch is not begun with a new list",
+                "except Gone: self._version = ''",
+                "except Gone: pass",
+            ),
+        ),
+        "elasticjob_sidecar.kubernetes.job_watch:JobWatch._listen": (
+            omit(
+                "a watch goes on from where the last one began",
+                "self._version = event['object']['metadata']['resourceVersion']",
+            ),
+        ),
+        "elasticjob_sidecar.kubernetes.job_watch:JobWatch._pass_on": (
+            replace("the status of another job of the same name is passed on", 'metadata["uid"] != self._uid', "False"),
+        ),
+        "elasticjob_sidecar.kubernetes.client:BY_STATUS": (
+            omit("410 is taken for a server that is away", "410: Gone"),
+            omit("409 is taken for a server that is away", "409: Conflict"),
+            omit("404 is taken for a server that is away", "404: Missing"),
+        ),
+        "elasticjob_sidecar.kubernetes.client:Kube._send": (
+            replace(
+                "a watch that has fallen silent is listened to for ever",
+                "aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)",
+                "aiohttp.ClientTimeout(total=None if seconds > REQUEST_SECONDS else seconds)",
+            ),
+        ),
+        "elasticjob_sidecar.kubernetes.client:Kube._answer": (
+            replace("a request to the API server has no deadline", "REQUEST_SECONDS", "1e9"),
+        ),
+        "elasticjob_sidecar.kubernetes.retry:Backoff.next": (
+            replace("tries come ever more seldom", "min(self._next * 2, LONGEST_SECONDS)", "self._next * 2"),
+        ),
+        "elasticjob_sidecar.store.tunnel:Tunnel.run": (
+            replace(
+                "connections to an earlier round's store stay open",
+                "[pair for pair, round in self._open.items() if round != current]",
+                "[]",
+            ),
+        ),
+        "elasticjob_torch.sidecar.client:Tries.failed": (
+            replace(
+                "a call is not made again when the sidecar restarts", "if not error.passing: raise error", "raise error"
+            ),
+            replace(
+                "a sidecar that restarts for ever is asked for ever",
+                "min(self._away + self._patience, self._deadline)",
+                "self._away + self._patience",
+            ),
+        ),
+    },
+    by="wire",
 )

@@ -1,0 +1,87 @@
+"""The checks that a mutant is tried with, by the names that mutations give as `by`, and the command of each."""
+
+PYTEST = ("-m", "pytest", "--exitfirst", "-q", "--no-header", "-p", "no:cacheprovider")
+EXPLORE = ("-m", "model.explore", "--quick", "--alone")
+SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "200", "--processes", "1")
+
+# Test files that a check can consist of, under tests/unit.
+FILES = {
+    "core causes": "core/rendezvous/test_causes.py",
+    "core challenges": "core/rendezvous/test_challenges.py",
+    "core draining": "core/rendezvous/test_draining.py",
+    "core failed pods": "core/rendezvous/test_failed_pods.py",
+    "core hangs": "core/rendezvous/test_hangs.py",
+    "core policy": "core/rendezvous/test_policy.py",
+    "core rank order": "core/rendezvous/test_rank_order.py",
+    "core rendezvous": "core/rendezvous/test_rendezvous.py",
+    "core sizes": "core/rendezvous/test_sizes.py",
+    "core spares": "core/rendezvous/test_spares.py",
+    "operator bad nodes": "operator/job/test_bad_nodes.py",
+    "operator cache": "operator/cluster/test_cache.py",
+    "operator drain": "operator/job/test_drain.py",
+    "operator failure policy": "operator/job/test_failure_policy.py",
+    "operator gang": "operator/actions/test_gang.py",
+    "operator grants": "operator/actions/test_grants.py",
+    "operator leader": "operator/cluster/test_leader.py",
+    "operator observations": "operator/job/test_observations.py",
+    "operator pace": "operator/job/test_pace.py",
+    "operator quota": "operator/job/test_quota.py",
+    "operator reconciler": "operator/test_reconciler.py",
+    "operator records": "operator/job/test_records.py",
+    "operator spares": "operator/job/test_spares.py",
+    "operator stalls": "operator/job/test_stalls.py",
+    "operator status": "operator/job/test_status.py",
+    "operator template": "operator/objects/test_template.py",
+    "operator topology": "operator/job/test_topology.py",
+    "operator watch times": "operator/cluster/test_watch_times.py",
+    "sidecar driver": "sidecar/test_driver.py",
+    "sidecar doubts over the wire": "sidecar/test_doubts_over_the_wire.py",
+    "sidecar job watch": "sidecar/kubernetes/test_job_watch.py",
+    "sidecar lines": "sidecar/store/test_lines.py",
+    "sidecar membership": "sidecar/membership/test_membership.py",
+    "sidecar over the wire": "sidecar/test_over_the_wire.py",
+    "sidecar silences": "sidecar/membership/test_silences.py",
+    "sidecar stalls": "sidecar/membership/test_stalls.py",
+    "sidecar tls": "sidecar/store/test_tls.py",
+    "sidecar words": "sidecar/kubernetes/test_words.py",
+    "sidecar worker record": "sidecar/kubernetes/test_worker_record.py",
+    "trainer client": "trainer/sidecar/test_client.py",
+    "trainer events": "trainer/sidecar/test_events.py",
+    "trainer membership": "trainer/agent/test_membership.py",
+    "trainer stalls": "trainer/agent/test_stalls.py",
+}
+
+
+def _of(*files: str) -> tuple[str, ...]:
+    return (*PYTEST, *(f"tests/unit/{FILES[name]}" for name in files))
+
+
+# Those that every mutant is tried with until one catches it, after the one that it names itself.
+CHECKS = {
+    "unit": _of("core rendezvous", "core challenges", "sidecar membership", "sidecar silences"),
+    "wire": _of(  # the sidecar's input and output, and the plug-in's
+        "sidecar over the wire",
+        "sidecar doubts over the wire",
+        "sidecar driver",
+        "sidecar worker record",
+        "sidecar words",
+        "sidecar job watch",
+        "trainer events",
+        "trainer client",
+        "trainer membership",
+    ),
+    "operator tests": (*PYTEST, *(f"tests/unit/operator/{folder}" for folder in ("actions", "cluster", "job"))),
+    "operator": (*EXPLORE, "operator"),
+    "composed": (*EXPLORE, "composed"),
+    "simulation": SIMULATE,
+}
+NAMES = CHECKS.keys() | FILES.keys()
+
+
+def command(check: str, module: str) -> tuple[str, ...]:
+    """What to run for a mutant of the module. Lives of the simulation are of the kind that is mostly about it."""
+    if check in FILES:
+        return _of(check)
+    if check != "simulation":
+        return CHECKS[check]
+    return (*CHECKS[check], "--kind", "operator" if module.startswith("elasticjob_operator") else "workers")
