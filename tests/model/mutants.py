@@ -67,8 +67,8 @@ LONGEST_SECONDS = 300  # a mutant may run in circles
 PYTEST = ("-m", "pytest", "--exitfirst", "-q", "--no-header", "-p", "no:cacheprovider")
 UNIT_TESTS = (
     *PYTEST,
-    "tests/unit/core/rendezvous/test_rendezvous.py",
-    "tests/unit/core/rendezvous/test_challenges.py",
+    "tests/unit/core/rendezvous/test_transcripts.py",
+    "tests/unit/core/rendezvous/test_moves.py",
     "tests/unit/sidecar/membership/test_membership.py",
     "tests/unit/sidecar/membership/test_silences.py",
 )

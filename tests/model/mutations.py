@@ -249,7 +249,7 @@ MUTATIONS = (
         RANKS,
         "key=lambda one: (ranks.get(one.member, last), one.index)",
         "key=lambda one: one.index",
-        "tests/unit/core/rendezvous/test_rendezvous.py",
+        "tests/unit/core/rendezvous/test_transcripts.py",
     ),
     Mutation(
         "the join timeout runs without pods",
@@ -340,7 +340,7 @@ MUTATIONS = (
         ROSTER,
         "        keeps = worker.member in ranks and keeps_its_place(state, worker)\n",
         "        keeps = False\n",
-        "tests/unit/core/rendezvous/test_spares.py",
+        "tests/unit/core/rendezvous/test_transcripts.py",
     ),
     Mutation(
         "a victim that does not go is never deleted",

@@ -2,7 +2,7 @@
 
 from model.mutations import BARRIER, DECIDE, ROSTER, Mutation
 
-TESTS, OPERATOR = "tests/unit/core/rendezvous/test_draining.py", "operator/elasticjob_operator"
+TESTS, OPERATOR = "tests/unit/core/rendezvous/test_transcripts.py", "operator/elasticjob_operator"
 DRAIN, OBSERVED = f"{OPERATOR}/job/drain.py", "tests/unit/operator/job/test_drain.py"
 
 MUTATIONS = (

@@ -2,7 +2,7 @@
 
 from model.mutations import AGREED, BARRIER, DECIDE, RANKS, ROSTER, SIDECAR, STATUS, STEP, Mutation
 
-TESTS, OPERATOR = "tests/unit/core/rendezvous/test_spares.py", "operator/elasticjob_operator"
+TESTS, OPERATOR = "tests/unit/core/rendezvous/test_transcripts.py", "operator/elasticjob_operator"
 OPERATOR_TESTS = "tests/unit/operator/job/test_spares.py"
 
 MUTATIONS = (
