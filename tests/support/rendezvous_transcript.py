@@ -12,7 +12,7 @@ Left out is only what follows from the rest:
 
 - a move to another phase settles a failure, who was given up for it, `planned` and who waits;
 - a round ends for the loss that is told before it, and the next one is formed for the reason for which the last ended;
-- `round 1 of 2 ended:` before the reason, and whoever has finished, are told by the status;
+- `round 1 of 2 ended:` or such before a reason, and that a worker has finished, are told by the status;
 - rank 0's address is the store, and a pod that is made is the next one of its worker.
 
 Members are the indices of workers, with a prime for each sidecar that was there before: 1'' is the third of worker 1.
@@ -41,7 +41,6 @@ class TranscribedJob(World):
         self.output: list[str] = []
         self.at_once = False
         self.shown = State(clocks=Clocks(opened=0, formed=0))  # as the output says so far
-        self.events: list[Event] = []
         self.untold: list[str] = []
         self.reason, self.cause, self.seconds = "", "", ""
         self.made: list[PodKey] = []
@@ -191,10 +190,10 @@ def vanish(job: TranscribedJob, index: int) -> None:
     job.step()
 
 
-def forge(job: TranscribedJob, index: int, number: int) -> None:
-    """Somebody else makes a pod, and its record joins."""
+def forge(job: TranscribedJob, index: int, number: int, id: object = "f0", **fields: Any) -> None:
+    """A pod that the operator does not make is there, and its record joins."""
     join = Request(type=RequestType.JOIN, after=job.state.last_formed, cause=Cause.STARTED)
-    job.workers[index, number] = Worker(index=index, replacement=number, id="f0", request=join, heartbeat=0)
+    job.workers[index, number] = Worker(index=index, replacement=number, id=str(id), request=join, **fields)
     job.step()
 
 
