@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 from elasticjob.rendezvous import (
     Clocks,
@@ -81,10 +82,10 @@ class World:
         """Its record makes no sense any more."""
         self.change(index, id=None, address="", request=None, heartbeat=None, invalid=why)
 
-    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None, **limits: float) -> None:
+    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None, **more: Any) -> None:
         for index in indices:
             seen = self.state.last_formed if after is None else after
-            self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause, **limits))
+            self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause, **more))
 
     def rejoin(self, *indices: int) -> None:
         self.join(*indices, cause=Cause.MEMBERSHIP_CHANGED)
