@@ -7,15 +7,13 @@ SIMULATE = ("-m", "simulation", "--seeds", "300", "--seconds", "200", "--process
 # Test files that a check can consist of, under tests/unit.
 FILES = {
     "core causes": "core/rendezvous/test_causes.py",
-    "core challenges": "core/rendezvous/test_challenges.py",
-    "core draining": "core/rendezvous/test_draining.py",
     "core failed pods": "core/rendezvous/test_failed_pods.py",
     "core hangs": "core/rendezvous/test_hangs.py",
+    "core moves": "core/rendezvous/test_moves.py",
     "core policy": "core/rendezvous/test_policy.py",
     "core rank order": "core/rendezvous/test_rank_order.py",
-    "core rendezvous": "core/rendezvous/test_rendezvous.py",
     "core sizes": "core/rendezvous/test_sizes.py",
-    "core spares": "core/rendezvous/test_spares.py",
+    "core transcripts": "core/rendezvous/test_transcripts.py",
     "operator bad nodes": "operator/job/test_bad_nodes.py",
     "operator cache": "operator/cluster/test_cache.py",
     "operator drain": "operator/job/test_drain.py",
@@ -58,7 +56,7 @@ def _of(*files: str) -> tuple[str, ...]:
 
 # Those that every mutant is tried with until one catches it, after the one that it names itself.
 CHECKS = {
-    "unit": _of("core rendezvous", "core challenges", "sidecar membership", "sidecar silences"),
+    "unit": _of("core transcripts", "core moves", "sidecar membership", "sidecar silences"),
     "wire": _of(  # the sidecar's input and output, and the plug-in's
         "sidecar over the wire",
         "sidecar doubts over the wire",

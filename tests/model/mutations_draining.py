@@ -144,5 +144,5 @@ MUTATIONS = mutations(
             ),
         ),
     },
-    by="core draining",
+    by="core transcripts",
 )

@@ -245,7 +245,7 @@ MUTATIONS = mutations(
                 "survivors whose ranks are no more come among the newcomers by index",
                 "(ranks.get(one.member, last), one.index)",
                 "one.index",
-                by="core rendezvous",
+                by="core transcripts",
             ),
         ),
         "elasticjob.rendezvous.roster:is_current": (
@@ -281,7 +281,7 @@ MUTATIONS = mutations(
                 "at a scale-down members go before those that wait",
                 "worker.member in ranks and keeps_its_place(state, worker)",
                 "False",
-                by="core spares",
+                by="core transcripts",
             ),
         ),
         "elasticjob.rendezvous.roster:pods_to_delete": (

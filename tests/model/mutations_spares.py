@@ -130,5 +130,5 @@ MUTATIONS = mutations(
             ),
         ),
     },
-    by="core spares",
+    by="core transcripts",
 )

@@ -1,6 +1,8 @@
 """A job on paper: pods and records change by hand, and `decide` runs after each change, its invariants checked."""
 
 from dataclasses import replace
+from math import inf
+from typing import Any
 
 from elasticjob.rendezvous import (
     Clocks,
@@ -32,6 +34,7 @@ class World:
         self.told: list[str] = []
         self.events: list[Event] = []
         self.ids = 0
+        self.wake_at: float | None = None
         self.step()
 
     def step(self) -> Decision:
@@ -39,7 +42,7 @@ class World:
         workers = tuple(self.workers.values())
         decision = decide(self.spec, self.state, workers, self.now)
         assert violations(self.spec, self.state, workers, decision) == []
-        self.state = decision.state
+        self.state, self.wake_at = decision.state, decision.wake_at
         self.log += [event.message for event in decision.events]
         self.told += [event.reason for event in decision.events]
         self.events += decision.events
@@ -79,10 +82,10 @@ class World:
         """Its record makes no sense any more."""
         self.change(index, id=None, address="", request=None, heartbeat=None, invalid=why)
 
-    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None, **limits: float) -> None:
+    def join(self, *indices: int, cause: str = Cause.STARTED, after: int | None = None, **more: Any) -> None:
         for index in indices:
             seen = self.state.last_formed if after is None else after
-            self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause, **limits))
+            self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause, **more))
 
     def rejoin(self, *indices: int) -> None:
         self.join(*indices, cause=Cause.MEMBERSHIP_CHANGED)
@@ -141,12 +144,22 @@ class World:
         self.change(index, pod=PodState.SUCCEEDED)
 
     def wait(self, seconds: float, living: tuple[int, ...] = ()) -> None:
-        """Time passes; the sidecars of the workers named live."""
+        """Time passes; the sidecars of the workers named live. Somebody looks whenever the last step has asked for it,
+        and time alone changes nothing before."""
         end = self.now + seconds
+        self.step()
         while self.now < end:
-            self.now = min(self.now + 5, end)
+            due = self.wake_at or inf
+            self.now = min(self.now + 5, end, due)
+            assert self.now >= due or self._nothing_is_due(), f"something changes before {due - self.now:g} s from now"
             self.beat(*living)
             self.step()
+
+    def _nothing_is_due(self) -> bool:
+        seen = self.spec, self.state, tuple(self.workers.values()), self.now
+        early = decide(*seen)
+        agreed = replace(early.state, clocks=self.state.clocks) == self.state
+        return agreed and not (early.events or pods_to_create(*seen) or pods_to_delete(*seen))
 
     @property
     def phase(self) -> str:

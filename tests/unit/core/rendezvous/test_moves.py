@@ -1,0 +1,64 @@
+"""The table of moves, and what ends by plan: tables, and no stories, which are in the transcripts."""
+
+from dataclasses import replace
+
+import pytest
+
+from elasticjob.rendezvous.transitions import MOVES, TABLE, IllegalMove, moved
+from elasticjob.terms import Outcome, RendezvousPhase
+from support.rendezvous_transcript import job_after
+
+LAST_MOVES = {
+    ("Forming", "RoundFormed"): "up 0 1",
+    ("Forming", "RendezvousTimeout"): "up 0; start 1; wait 600: 0 1",
+    ("Forming", "Failed"): "up 0; close 0",
+    ("Forming", "Complete"): "up 0 1; finish 1; delete 0; scale 1",
+    ("Formed", "RoundBroken"): "up 0 1; delete 0",
+    ("Formed", "RoundReopened"): "up 0 1; scale 3; up 2",
+    ("Formed", "Complete"): "up 0 1; finish 0 1",
+    ("Formed", "Closed"): "up 0 1; close 0",
+    ("Closed", "Complete"): "up 0 1; close 0; finish 0 1",
+    ("Closed", "Failed"): "up 0 1; close 0; leave 0; leave 1",
+}
+ENDS_BY_PLAN = ["scale 4; up 3", "scale 2", "suspend"]
+STOPS_UNTOLD = ["pod 1 deleting", "leave 1", "fail 1", "start 1", "pod 1 out-of-memory"]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=" ".join)
+def test_there_is_a_story_of_each_row(row: tuple[RendezvousPhase, str]) -> None:
+    job = job_after(f"job replicas=2 min_replicas=2 max_restarts=0; {LAST_MOVES[row]}")
+    made, phase = None, RendezvousPhase.FORMING
+    for word in job.told:
+        if (phase, word) in TABLE:
+            made = (phase, word)
+            phase = TABLE[made].target
+    assert made == row
+
+
+@pytest.mark.parametrize("phase", RendezvousPhase)
+def test_no_other_move_is_made(phase: RendezvousPhase) -> None:
+    state = replace(job_after("formed 1").state, phase=phase, outcome=Outcome.CLOSED if phase == "Closed" else None)
+    for event in {move.event for move in MOVES if (phase, move.event) not in TABLE}:
+        with pytest.raises(IllegalMove, match=f"round 1 is {phase}: {event} is no move"):
+            moved(state, event)
+
+
+def test_no_move_leads_out_of_an_end() -> None:
+    with pytest.raises(IllegalMove, match=r"round 1 has ended \(Complete\): Failed is no move"):
+        moved(job_after("formed 1; finish 0").state, Outcome.FAILED)
+
+
+@pytest.mark.parametrize("ends", ENDS_BY_PLAN)
+@pytest.mark.parametrize("stops", STOPS_UNTOLD)
+def test_an_end_by_plan_is_none_once_a_member_has_stopped_untold(ends: str, stops: str) -> None:
+    """Whoever would wait for it is to stop at once."""
+    job = job_after(f"formed 3; {ends}")
+    assert (job.phase, job.state.planned) == ("2 Forming", True)
+    job = job_after(stops, job)
+    assert (job.phase, job.state.planned) == ("2 Forming", False)
+
+
+@pytest.mark.parametrize("stops", STOPS_UNTOLD)
+def test_a_loss_is_no_plan(stops: str) -> None:
+    job = job_after(f"formed 3; {stops}; scale 1")
+    assert (job.phase, job.state.planned) == ("2 Forming", False)
