@@ -96,7 +96,7 @@ def test_a_table_of_names_renames_addresses_and_code_but_no_sentence_and_no_stri
         names_of("a b\nsince")
 
 
-@pytest.mark.parametrize("broken", ["core draining", "unit"])
+@pytest.mark.parametrize("broken", ["core transcripts", "unit"])
 def test_a_check_that_fails_without_a_mistake_catches_nothing(
     broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
