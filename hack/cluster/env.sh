@@ -45,7 +45,9 @@ export PATH=$cache/bin:$PATH
 # where the tests without a cluster find etcd and the control plane's programs
 control_plane=$cache/kubebuilder
 [ "$control_plane_version" = "$kubernetes_version" ] || control_plane+=-$control_plane_version
-export KUBEBUILDER_ASSETS=${KUBEBUILDER_ASSETS:-$control_plane}
+if [ -z "${KUBEBUILDER_ASSETS:-}" ] || [ -n "${KUBERNETES:-}" ] || [[ $KUBEBUILDER_ASSETS = "$cache"/kubebuilder* ]]; then
+  export KUBEBUILDER_ASSETS=$control_plane
+fi
 export ELASTICJOB_STARTED=${ELASTICJOB_STARTED:-$(date +%s)}
 
 say() { printf '%4ds  %s\n' "$(($(date +%s) - ELASTICJOB_STARTED))" "$*"; }
@@ -59,18 +61,24 @@ quietly() {
   return 1
 }
 
-# go build of the module in the working directory, without what only debuggers read. The flags are the same for all
-# modules, so that a package that two of them share is compiled once.
-go_build() { # DIRECTORY LINKER'S-FLAGS ARGUMENT...
-  local to=$1 linker=$2; shift 2
-  mkdir -p "$to"
-  CGO_ENABLED=0 quietly go build -trimpath -gcflags all=-dwarf=false -ldflags "-s -w $linker" -o "$to/" "$@"
+# go build in the working directory, without what only debuggers read. The flags are the same for all modules, so that
+# what two of them share is compiled once.
+go_build() { # ARGUMENT...
+  CGO_ENABLED=0 quietly go build -trimpath -gcflags all=-dwarf=false "$@"
 }
 
-# Flags of the linker by which Kubernetes' programs know their version.
-versioned() { # v1.35.4
+# The linker's flags for Kubernetes' programs, which then know their version.
+linked() { # v1.35.4
   local package=k8s.io/component-base/version minor=${1#v1.}
-  echo "-X $package.gitVersion=$1 -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
+  echo "-s -w -X $package.gitVersion=$1 -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
+}
+
+# Downloads many modules at once, where go build takes one for each core. Meanwhile the standard library is compiled.
+go_download() { # PACKAGE...
+  local compiles
+  go_build std & compiles=$!
+  CGO_ENABLED=0 GOMAXPROCS=16 quietly go list -deps "$@"
+  wait $compiles
 }
 
 # Builds programs of programs/go.mod. All have their dependencies in Kubernetes' own versions, so that each package is
@@ -80,8 +88,9 @@ build_programs() { # DIRECTORY PACKAGE...
   command -v go >/dev/null || fail "Go 1.25 or newer is needed to build $*; install it from go.dev"
   (
     cd "$here/programs" || exit
-    GOMAXPROCS=16 quietly go list -deps "$@" # downloads as many modules at once; go build takes one for each core
-    go_build "$to" "$(versioned "$kubernetes_version")" "$@"
+    go_download "$@"
+    mkdir -p "$to"
+    go_build -ldflags "$(linked "$kubernetes_version")" -o "$to/" "$@"
   )
 }
 
