@@ -65,16 +65,13 @@ take_control_plane() {
   local new=$KUBEBUILDER_ASSETS.new
   mkdir -p "$KUBEBUILDER_ASSETS" "$new"
   # the node image keeps the control plane's images as containerd's blobs; their layers are tar archives
-  quietly bash -o pipefail -c 'docker run --rm --network none --entrypoint bash "$0" -c "$1" | tar -xC "$2"' \
-    "$node_image" "
-      cd \"\$(mktemp -d)\"
+  quietly bash -o pipefail -c 'docker run --rm --network none --entrypoint bash "$0" -c "$1" - "${@:3}" | tar -xC "$2"' \
+    "$node_image" '
+      cd "$(mktemp -d)"
       for blob in /var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/*; do
-        # kubernetes is what the others link to where the image is built here
-        for program in etcd ${of_control_plane[*]} kubernetes; do
-          tar -xf \"\$blob\" usr/local/bin/\$program 2>/dev/null
-        done
+        tar -xf "$blob" "${@/#/usr/local/bin/}" 2>/dev/null
       done
-      tar -cC usr/local/bin ." "$new"
+      tar -cC usr/local/bin .' "$new" etcd "${of_control_plane[@]}" kubernetes # to which they link if it was made here
   mv "$new"/* "$KUBEBUILDER_ASSETS/"  # never half a program
   rmdir "$new"
 }
@@ -91,7 +88,9 @@ compile_control_plane() {
   (cd "$work" && quietly go mod download "$module@$control_plane_version") ||
     fail "there is no Kubernetes $control_plane_version to be had; see go's reason above"
   released=$(cd "$work" && go list -m -f '{{.Dir}}' "$module@$control_plane_version")
-  sed -e "/k8s.io.sample-/d" -e "s|=> ./staging/src/\(.*\)|=> \1 v0.${control_plane_version#v1.}|" "$released/go.mod" > "$work/go.mod"
+  # the samples are published too, but not of each release
+  sed -e "/k8s.io.sample-/d" -e "s|=> ./staging/src/\(.*\)|=> \1 v0.${control_plane_version#v1.}|" \
+    "$released/go.mod" > "$work/go.mod"
   cat "$released/go.sum" > "$work/go.sum" # what is read-only there is written to here
   (
     export GOWORK=off GOFLAGS="${GOFLAGS:-} -mod=mod -modfile=$work/go.mod"
