@@ -46,7 +46,7 @@ unit:  ## unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest $$(find tests/unit -name 'test_fuzz_*.py') --hypothesis-profile=fuzz $(select)
-api:  ## tests against an API server without a cluster (K=expression selects)
+api:  ## tests against an API server without a cluster (K=expression selects, KUBERNETES=v1.30.14 is another version of it)
 	@hack/cluster/tools.sh kubectl helm apiserver
 	@$(cluster) $(venv) pytest tests/api $(select)
 contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH=2.6.0 takes one; K=expression)

@@ -4,12 +4,7 @@
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
-uv_version=0.13.8
-uv=$cache/uv-$uv_version/bin/uv
-[ -x "$uv" ] || {
-  quietly "${PYTHON:-python3}" -m venv --clear "$cache/uv-$uv_version"
-  quietly "$cache/uv-$uv_version/bin/pip" install "uv==$uv_version"
-}
+uv=$("$root/hack/venv.sh" uv)/bin/uv
 
 cd "$root"
 export UV_CUSTOM_COMPILE_COMMAND="make lock"
@@ -28,6 +23,7 @@ for name in digits torch-2.6 torch-2.10; do compile "locks/$name.txt" $debian_py
 there=() # already beside them
 for name in $(sed -n 's/^\([^ =#]*\)==.*/\1/p' locks/digits.txt); do there+=(--no-emit-package "$name"); done
 compile locks/examples.txt $debian_python locks/examples.in "${there[@]}"
+compile locks/uv.txt 3.11 locks/uv.in
 compile locks/release.txt 3.11 locks/release.in
 compile locks/docs.txt 3.11 locks/docs.in
 compile locks/dev.txt 3.11 pyproject.toml --extra operator --extra sidecar --extra dev

@@ -15,7 +15,7 @@ lock=$1; shift
 "$here/engine.sh"
 "$here/tools.sh" apiserver
 "$here/torch.sh" dev "$lock"
-build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
+build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$root"
 
 dev=$(locked_dir dev dev)
 path=$root/core:$root/operator:$root/sidecar:$root/trainer:$root/tests:$root/bench

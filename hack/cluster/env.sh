@@ -12,6 +12,8 @@ cluster=elasticjob
 # kind, helm and Kubernetes' own programs are pinned in programs/go.mod
 kubernetes_version=$(grep -o 'k8s.io/kubernetes v[0-9.]*' "$here/programs/go.mod" | cut -d ' ' -f 2)
 node_image=kindest/node:$kubernetes_version
+# KUBERNETES is another version of the control plane for the tests without nodes; the cluster keeps its own
+control_plane_version=${KUBERNETES:-$kubernetes_version}
 # those of controllers/, by the version in their go.mod
 controller_version() { grep -o "sigs.k8s.io/$1 v[0-9.]*" "$here/controllers/$1/go.mod" | cut -d ' ' -f 2; } # NAME
 kueue_chart=$cache/kueue-$(controller_version kueue)
@@ -40,8 +42,12 @@ checkpoint_dir=$cache/checkpoints
 # a kubeconfig of its own: the user's current context is never touched
 export KUBECONFIG=$cache/kubeconfig
 export PATH=$cache/bin:$PATH
-# where the tests without a cluster find etcd and kube-apiserver
-export KUBEBUILDER_ASSETS=${KUBEBUILDER_ASSETS:-$cache/kubebuilder}
+# where the tests without a cluster find etcd and the control plane's programs
+control_plane=$cache/kubebuilder
+[ "$control_plane_version" = "$kubernetes_version" ] || control_plane+=-$control_plane_version
+if [ -z "${KUBEBUILDER_ASSETS:-}" ] || [ -n "${KUBERNETES:-}" ] || [[ $KUBEBUILDER_ASSETS = "$cache"/kubebuilder* ]]; then
+  export KUBEBUILDER_ASSETS=$control_plane
+fi
 export ELASTICJOB_STARTED=${ELASTICJOB_STARTED:-$(date +%s)}
 
 say() { printf '%4ds  %s\n' "$(($(date +%s) - ELASTICJOB_STARTED))" "$*"; }
@@ -55,18 +61,36 @@ quietly() {
   return 1
 }
 
+# go build in the working directory, without what only debuggers read. The flags are the same for all modules, so that
+# what two of them share is compiled once.
+go_build() { # ARGUMENT...
+  CGO_ENABLED=0 quietly go build -trimpath -gcflags all=-dwarf=false "$@"
+}
+
+# The linker's flags for Kubernetes' programs, which then know their version.
+linked() { # v1.35.4
+  local package=k8s.io/component-base/version minor=${1#v1.}
+  echo "-s -w -X $package.gitVersion=$1 -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
+}
+
+# Downloads many modules at once, where go build takes one for each core. Meanwhile the standard library is compiled.
+go_download() { # PACKAGE...
+  local compiles
+  go_build std & compiles=$!
+  CGO_ENABLED=0 GOMAXPROCS=16 quietly go list -deps "$@"
+  wait $compiles
+}
+
 # Builds programs of programs/go.mod. All have their dependencies in Kubernetes' own versions, so that each package is
 # compiled once for all of them.
 build_programs() { # DIRECTORY PACKAGE...
-  local to=$1 version=k8s.io/component-base/version; shift
+  local to=$1; shift
   command -v go >/dev/null || fail "Go 1.25 or newer is needed to build $*; install it from go.dev"
-  local ldflags="-s -w -X $version.gitVersion=$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=35"
-  mkdir -p "$to"
   (
     cd "$here/programs" || exit
-    export CGO_ENABLED=0
-    GOMAXPROCS=16 quietly go list -deps "$@" # downloads as many modules at once; go build takes one for each core
-    quietly go build -trimpath -ldflags "$ldflags" -o "$to/" "$@"
+    go_download "$@"
+    mkdir -p "$to"
+    go_build -ldflags "$(linked "$kubernetes_version")" -o "$to/" "$@"
   )
 }
 

@@ -17,7 +17,9 @@ trap 'exit 143' TERM # when what runs has ended too
 # a debootstrap that is stopped leaves its mounts
 trap 'umount "$work"/rootfs/{proc,sys} 2>/dev/null || true; rm -rf "$work"' EXIT
 sources=$here/node-image
-programs=$cache/programs-$(sha256 < "$here/programs/go.sum" | cut -c1-12)
+programs=$cache/programs-$(cat "$here"/programs/{go.sum,*/main.go} | sha256 | cut -c1-12)
+# what programs/kubernetes is, by its name; kubectl, which is started often, is a program of its own
+in_one=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm)
 
 pull() { # IMAGE SECONDS
   say "images: pulling $1"
@@ -55,18 +57,18 @@ compile() {
     [ ! -e "$programs/.complete" ] || return 0
   fi
   command -v gcc >/dev/null || fail "gcc is needed to build $node_image; install it"
-  local kubernetes=k8s.io/kubernetes/cmd
-  build_programs "$programs" "$kubernetes"/{kubeadm,kubelet,kubectl,kube-{apiserver,controller-manager,scheduler,proxy}} \
-    go.etcd.io/etcd/server/v3 ./coredns
+  build_programs "$programs" ./kubernetes ./coredns k8s.io/kubernetes/cmd/kubectl go.etcd.io/etcd/server/v3
   mv "$programs/server" "$programs/etcd"
+  local name
+  for name in "${in_one[@]}"; do ln -sf kubernetes "$programs/$name"; done
   gcc -static -Os -s -o "$programs/pause" "$sources/pause.c"
   touch "$programs/.complete"
 }
 
-image() { # NAME BASE INSTRUCTIONS [PROGRAM]...
+image() { # NAME BASE INSTRUCTIONS [FILE]..., which are in bin/
   local context=$work/image name=$1 base=$2 instructions=$3; shift 3
-  rm -rf "$context"; mkdir "$context"
-  (($# == 0)) || cp "$@" "$context/"
+  rm -rf "$context"; mkdir -p "$context/bin"
+  (($# == 0)) || cp --no-dereference "$@" "$context/bin/"
   printf 'FROM %s\n%s\n' "$base" "$instructions" > "$context/Dockerfile"
   build_image -t "$name" "$context"
 }
@@ -84,32 +86,29 @@ build_node() {
   compile
   packages
   "$programs/kubeadm" config images list --kubernetes-version "$kubernetes_version" > "$work/names" 2>/dev/null
-  local program files pause pod_network=localhost/pod-network:v1 parts context=$work/node
-  name() { grep "/$1:" "$work/names"; }
-  for program in kube-apiserver kube-controller-manager kube-scheduler etcd; do
-    image "$(name $program)" scratch "COPY $program /usr/local/bin/" "$programs/$program"
-  done
-  image "$(name coredns)" scratch $'COPY coredns /\nENTRYPOINT ["/coredns"]' "$programs/coredns"
-  image "$(name kube-proxy)" $network 'COPY kube-proxy /usr/local/bin/' "$programs/kube-proxy"
-  image $pod_network $network $'COPY kubectl /usr/local/bin/\nCOPY pod-network.sh /\nCMD ["/pod-network.sh"]' \
-    "$programs/kubectl" "$sources/pod-network.sh"
-  # what kind's own node images are made with
+  local files pause parts part pod_network=localhost/pod-network:v1 context=$work/node
+  # kind's own node images are made with these
   files=$(cd "$here/programs" && go list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
   pause=$(sed -n 's/^ *sandbox_image = "\(.*\)"/\1/p' "$files/etc/containerd/config.toml")
-  image "$pause" scratch $'COPY pause /\nENTRYPOINT ["/pause"]' "$programs/pause"
+  image "$pause" scratch $'COPY bin/ /\nENTRYPOINT ["/pause"]' "$programs/pause"
+  # One image has all programs, under each name that kubeadm calls one of them by: its layers are stored once.
+  # Only CoreDNS is started without its name.
+  mapfile -t parts < <(grep -v /pause: "$work/names"; echo $pod_network)
+  image $pod_network $network $'COPY bin/ /usr/local/bin/\nENTRYPOINT ["coredns"]' \
+    "$programs"/{kubernetes,kubectl,etcd,coredns} "${in_one[@]/#/$programs/}" "$sources/pod-network.sh"
+  for part in "${parts[@]}"; do docker tag $pod_network "$part"; done
 
   mkdir -p "$context/bin" "$context/manifests"
-  cp "$programs"/{kubeadm,kubelet,kubectl} "$context/bin/"
+  cp --no-dereference "$programs"/{kubernetes,kubeadm,kubelet,kubectl} "$context/bin/"
   cp "$sources"/default-{cni,storage}.yaml "$context/manifests/"
   cp -r "$files" "$context/kind-files"
   chmod -R u+w "$context/kind-files"
   rm "$context/kind-files/etc/systemd/system/containerd-fuse-overlayfs.service"
-  mapfile -t parts < <(for program in kube-{apiserver,controller-manager,scheduler,proxy} etcd coredns; do name $program; done)
-  docker save -o "$context/images.tar" "${parts[@]}" "$pause" $pod_network
+  docker save -o "$context/images.tar" "${parts[@]}" "$pause"
   build_image --build-arg BASE_IMAGE="$base_image" --build-arg KUBERNETES_VERSION="$kubernetes_version" \
     -t "$node_image" -f "$sources/Dockerfile" "$context"
   # they live on inside the node image
-  quietly docker rmi "${parts[@]}" "$pause" $pod_network $network
+  quietly docker rmi "${parts[@]}" "$pause" $network
   rm -rf "$cache"/programs-*
 }
 

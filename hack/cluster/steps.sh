@@ -8,7 +8,7 @@
 # shellcheck shell=bash
 
 # a step's number is its place in these; bash 3 has no other maps
-names=() usual=() needs=() titles=() commands=() states=() began=() pids=()
+names=() usual=() needs=() titles=() commands=() states=() began=() took=() pids=()
 steps=0 ended=0 afterwards=0 logs=
 minute=60
 
@@ -27,21 +27,40 @@ in_words() { # SECONDS
   if (($1 >= 100)); then echo "$((($1 + 30) / 60)) minutes"; else echo "$1 s"; fi
 }
 
-# Seconds until the last one ends, when each takes its usual time.
+# What steps take on this machine, in percent of their usual time: those that have ended, and those that should have.
+# At least half: a step that found its work done says nothing of the machine.
+pace() {
+  local number took_all=0 usual_all=0 so_far percent=100
+  for ((number = 0; number < steps; number++)); do
+    case ${states[number]} in
+      waiting) continue ;;
+      running) so_far=$((SECONDS - began[number])); ((so_far > usual[number])) || continue ;;
+      ended) so_far=${took[number]} ;;
+    esac
+    ((took_all += so_far, usual_all += usual[number])) || true
+  done
+  ((usual_all == 0)) || percent=$((100 * took_all / usual_all))
+  echo $((percent > 50 ? percent : 50))
+}
+
+# Seconds until the last one ends at this machine's pace. One that takes longer than that has a tenth of it to go.
 seconds_left() {
-  local number one end latest=0 ends=()
+  local number one end latest=0 so_far ends=() pace; pace=$(pace)
   for ((number = 0; number < steps; number++)); do
     end=0
     for one in ${needs[number]}; do ((end >= ends[one])) || end=${ends[one]}; done
     case ${states[number]} in
-      waiting) ((end += usual[number])) || true ;;
-      running) end=$((usual[number] - SECONDS + began[number])); ((end > 0)) || end=5 ;;
+      waiting) ((end += usual[number] * pace / 100)) || true ;;
+      running)
+        so_far=$((SECONDS - began[number]))
+        end=$((usual[number] * pace / 100 - so_far))
+        ((end >= so_far / 10)) || end=$((so_far / 10)) ;;
       ended) end=0 ;;
     esac
     ends[number]=$end
     ((latest >= end)) || latest=$end
   done
-  echo $((latest + afterwards))
+  echo $((latest + afterwards * pace / 100))
 }
 
 how_far() { echo "$ended of $steps steps, about $(in_words "$(seconds_left)") left"; }
@@ -61,16 +80,16 @@ begin() { # NUMBER
 }
 
 end() { # NUMBER
-  local code=0 took=$((SECONDS - began[$1]))
+  local code=0
   wait "${pids[$1]}" || code=$?
-  states[$1]=ended
+  states[$1]=ended took[$1]=$((SECONDS - began[$1]))
   if ((code)); then
-    say "${titles[$1]}: failed after $took s with exit code $code. What it printed:"
+    say "${titles[$1]}: failed after ${took[$1]} s with exit code $code. What it printed:"
     cat "$logs/$1" >&2
     fail "the set-up ended at '${titles[$1]}', whose output is above; what was made until then is kept"
   fi
   ((++ended))
-  say "${titles[$1]}: done in $took s ($(how_far))"
+  say "${titles[$1]}: done in ${took[$1]} s ($(how_far))"
 }
 
 say_what_runs() {

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # kind, helm and kubectl: those on PATH where their versions suit, else pinned ones in the cache; and etcd with
-# kube-apiserver, for tests without a cluster; Prometheus and its adapter, for those of metrics and autoscaling; and
-# Kueue, for those of quotas.
+# kube-apiserver, kube-controller-manager and kube-scheduler, for tests without nodes; Prometheus and its adapter, for
+# those of metrics and autoscaling; and Kueue, for those of quotas.
 #   tools.sh [--check] [kind] [helm] [kubectl] [apiserver] [prometheus] [prometheus-adapter] [kueue]
 #                                                                             the first three when none is named
-# With --check it makes none, and says by its exit code whether they are there.
+# With --check it makes none, and says by its exit code whether they are there. With KUBERNETES=v1.30.14 the control
+# plane without nodes is compiled from that release; etcd stays the cluster's.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
@@ -28,8 +29,11 @@ has_prometheus() { has_image "$(image_name prometheus)"; }
 has_controller() { [ "$(docker image inspect --format '{{.Config.Entrypoint}}' "$(image_name "$1")" 2>/dev/null)" = "[/manager]" ]; }
 has_prometheus-adapter() { has_controller prometheus-adapter; }
 has_kueue() { has_controller kueue && [ -d "$kueue_chart" ]; }
-control_plane=(etcd kube-apiserver kube-controller-manager kube-scheduler)
-has_apiserver() { local one; for one in "${control_plane[@]}"; do [ -x "$KUBEBUILDER_ASSETS/$one" ] || return 1; done; }
+of_control_plane=(kube-apiserver kube-controller-manager kube-scheduler)
+has_apiserver() {
+  local program
+  for program in etcd "${of_control_plane[@]}"; do [ -x "$KUBEBUILDER_ASSETS/$program" ] || return 1; done
+}
 
 make_actionlint() { say "tools: building actionlint"; build_programs "$cache/bin" github.com/rhysd/actionlint/cmd/actionlint; }
 make_kind() { say "tools: building kind"; build_programs "$cache/bin" sigs.k8s.io/kind; }
@@ -45,27 +49,59 @@ make_kubectl() { # the node image holds the server's own
   quietly docker rm "$container"
 }
 
-# etcd and kube-apiserver of a control plane without nodes, into $KUBEBUILDER_ASSETS
+# The programs of a control plane without nodes, into $KUBEBUILDER_ASSETS
 make_apiserver() {
-  [ "$KUBEBUILDER_ASSETS" = "$cache/kubebuilder" ] ||
-    fail "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has no etcd and kube-apiserver; unset it, or put them there"
-  [ "$(uname -s)" = Linux ] || fail "etcd and kube-apiserver are needed; install them with" \
-    "'go run sigs.k8s.io/controller-runtime/tools/setup-envtest@latest use' and set KUBEBUILDER_ASSETS"
+  [ "$KUBEBUILDER_ASSETS" = "$control_plane" ] || fail "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has not all of etcd," \
+    "${of_control_plane[*]} of Kubernetes $control_plane_version; unset it, or put them there"
+  [ "$(uname -s)" = Linux ] || fail "etcd, ${of_control_plane[*]} are needed; build them from Kubernetes' source and" \
+    "set KUBEBUILDER_ASSETS to their directory"
+  if [ "$control_plane_version" = "$kubernetes_version" ]; then take_control_plane; else compile_control_plane; fi
+}
+
+take_control_plane() {
   "$here/engine.sh"
   "$here/node-image.sh"
-  say "tools: etcd and kube-apiserver ($kubernetes_version, from the node image)"
+  say "tools: etcd, ${of_control_plane[*]} ($kubernetes_version, from the node image)"
   local new=$KUBEBUILDER_ASSETS.new
   mkdir -p "$KUBEBUILDER_ASSETS" "$new"
   # the node image keeps the control plane's images as containerd's blobs; their layers are tar archives
-  quietly bash -o pipefail -c 'docker run --rm --network none --entrypoint bash "$0" -c "$1" bash "${@:3}" | tar -xC "$2"' \
+  quietly bash -o pipefail -c 'docker run --rm --network none --entrypoint bash "$0" -c "$1" - "${@:3}" | tar -xC "$2"' \
     "$node_image" '
       cd "$(mktemp -d)"
       for blob in /var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/*; do
-        for program; do tar -xf "$blob" "usr/local/bin/$program" 2>/dev/null; done
+        tar -xf "$blob" "${@/#/usr/local/bin/}" 2>/dev/null
       done
-      tar -cC usr/local/bin "$@"' "$new" "${control_plane[@]}"
+      tar -cC usr/local/bin .' "$new" etcd "${of_control_plane[@]}" kubernetes # to which they link if it was made here
   mv "$new"/* "$KUBEBUILDER_ASSETS/"  # never half a program
   rmdir "$new"
+}
+
+# As Kubernetes' own build does it, but that the modules of its staging directory are those that were published.
+compile_control_plane() {
+  [[ $control_plane_version =~ ^v1\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?$ ]] ||
+    fail "KUBERNETES=$control_plane_version is no release of Kubernetes; give one such as v1.30.14"
+  command -v go >/dev/null || fail "Go is needed to build Kubernetes $control_plane_version; install it from go.dev"
+  [ -x "$cache/kubebuilder/etcd" ] || env -u KUBERNETES -u KUBEBUILDER_ASSETS "$0" apiserver
+  say "tools: building ${of_control_plane[*]} ($control_plane_version, some minutes)"
+  local module=k8s.io/kubernetes released packages=("${of_control_plane[@]/#/./cmd/}") new=$KUBEBUILDER_ASSETS.new
+  local work; work=$(mktemp -d)
+  (cd "$work" && quietly go mod download "$module@$control_plane_version") ||
+    fail "there is no Kubernetes $control_plane_version to be had; see go's reason above"
+  released=$(cd "$work" && go list -m -f '{{.Dir}}' "$module@$control_plane_version")
+  # the samples are published too, but not of each release
+  sed -e "/k8s.io.sample-/d" -e "s|=> ./staging/src/\(.*\)|=> \1 v0.${control_plane_version#v1.}|" \
+    "$released/go.mod" > "$work/go.mod"
+  cat "$released/go.sum" > "$work/go.sum" # what is read-only there is written to here
+  (
+    export GOWORK=off GOFLAGS="${GOFLAGS:-} -mod=mod -modfile=$work/go.mod"
+    cd "$released"
+    go_download "${packages[@]}"
+    mkdir -p "$new"
+    go_build -ldflags "$(linked "$control_plane_version")" -o "$new/" "${packages[@]}"
+  )
+  cp "$cache/kubebuilder/etcd" "$new/"
+  rm -rf "$work" "$KUBEBUILDER_ASSETS"
+  mv "$new" "$KUBEBUILDER_ASSETS"
 }
 
 # Debian's, in an image: its programs run wherever Docker does
@@ -86,7 +122,8 @@ make_controller() { # NAME PACKAGE
   local context; context=$(mktemp -d)
   (
     cd "$here/controllers/$1" || exit
-    CGO_ENABLED=0 quietly go build -trimpath -ldflags "-s -w" -o "$context/controller" "$2"
+    # nothing is inlined: they are compiled in less time, and fast enough for tests
+    go_build -gcflags "all=-dwarf=false -l" -gcflags std=-dwarf=false -ldflags "-s -w" -o "$context/controller" "$2"
   )
   build_image --tag "$(image_name "$1")" --file "$here/controllers/Dockerfile" "$context"
   rm -r "$context"

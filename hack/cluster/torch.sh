@@ -21,9 +21,15 @@ dir() { locked_dir "$(kind "$1")" "$1"; }
 
 build() { # DIRECTORY MOUNTED-AT COMMAND, which reads a lock
   "$here/node-image.sh" base < /dev/null
-  build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$here"
+  build_image --target venv -t elasticjob/torch-builder:dev -f "$here/digits.Dockerfile" "$root"
   docker run --rm --init --interactive --network host --user "$(id -u):$(id -g)" --env HOME=/tmp \
     --volume "$1:$2" elasticjob/torch-builder:dev sh -c "$3"
+}
+
+# The command that installs a lock. uv's cache is in the same directory, so that what it unpacks is moved, not copied.
+uv_install() { # DIRECTORY OPTION...
+  echo "UV_CACHE_DIR=$1/.uv /opt/uv/bin/uv pip install --quiet --native-tls --python $* --require-hashes" \
+    "--compile-bytecode --requirements /dev/stdin && rm -rf $1/.uv"
 }
 
 remove_old() {
@@ -41,8 +47,7 @@ install() { # LOCK
   esac
   remove_old
   mkdir -p "$made"
-  build "$made" "$to" "python3 -m venv --clear $to &&
-    $to/bin/pip install --quiet --no-cache-dir --require-hashes -r /dev/stdin" < "$root/locks/$1.txt"
+  build "$made" "$to" "python3 -m venv --clear $to && $(uv_install "$to")" < "$root/locks/$1.txt"
   chmod -R a+rX "$made"
   touch "$made/.complete"
   say "torch: installed"
@@ -55,8 +60,8 @@ install_examples() {
   if [ ! -e "$torch/$name/.complete" ]; then
     say "torch: installing locks/examples.txt (about 25 s, 230 MB) into $torch/$name"
     rm -rf "${torch:?}/$name"
-    build "$torch" /opt/torch "/opt/torch/bin/pip install --quiet --no-cache-dir --no-deps --require-hashes \
-      --target /opt/torch/$name -r /dev/stdin" < "$root/locks/examples.txt"
+    build "$torch" /opt/torch "$(uv_install /opt/torch --no-deps --target "/opt/torch/$name")" \
+      < "$root/locks/examples.txt"
     chmod -R a+rX "$torch/$name"
     touch "$torch/$name/.complete"
     say "torch: installed"

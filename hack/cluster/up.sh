@@ -31,8 +31,6 @@ examples_are_there() { [ -e "$(locked_dir torch "$newest_torch")/$(basename "$(l
 
 has_image "$base_image" ||
   step base 30 "" "$base_image, by debootstrap" "$here/node-image.sh" base
-"$here/tools.sh" --check kind ||
-  step kind 20 "" "kind, compiled" "$here/tools.sh" kind
 if ! has_image "$node_image"; then
   if is_pulled "$base_image"; then
     step node 60 "" "$node_image, pulled" "$here/node-image.sh"
@@ -42,6 +40,9 @@ if ! has_image "$node_image"; then
     step node 30 "programs packages" "$node_image, built" "$here/node-image.sh" node
   fi
 fi
+# after Kubernetes, with which it shares most of its packages; so does helm
+"$here/tools.sh" --check kind ||
+  step kind 10 "programs" "kind, compiled" "$here/tools.sh" kind
 torch_is_there "$newest_torch" ||
   step torch 100 "base" "torch $(torch_version "$newest_torch") (5.6 GB)" "$here/torch.sh" "$newest_torch"
 if wants images install demo tests; then
@@ -60,9 +61,8 @@ if [ "$goal" = tests ]; then
   examples_are_there ||
     step examples 25 "torch" "the examples' libraries" "$here/torch.sh" examples
 fi
-# after Kubernetes, for which everybody waits, and with which it shares most of its packages
 wants cluster images || "$here/tools.sh" --check helm ||
-  step helm 40 "programs" "helm, compiled" "$here/tools.sh" helm
+  step helm 30 "programs kind" "helm, compiled" "$here/tools.sh" helm
 "$here/cluster.sh" --check && seconds=5 || seconds=40
 step cluster "$seconds" "node kind" "the cluster $cluster" "$here/cluster.sh"
 if wants images install demo tests; then

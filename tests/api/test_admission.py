@@ -41,11 +41,11 @@ class Jobs:
         path = f"{JOBS}/{name}{subresource}"
         return self._plane.request("PATCH", path, {"spec": spec}, content_type="application/merge-patch+json")
 
-    def refusal(self, name: str, subresource: str = "", **spec: Any) -> str:
+    def refusal(self, name: str, subresource: str = "", **spec: Any) -> Refused:
         with pytest.raises(Refused) as refused:
             self.change(name, subresource, **spec)
         assert refused.value.code == 422
-        return str(refused.value)
+        return refused.value
 
     def tell(self, name: str, **conditions: str) -> None:
         """Write a status with these conditions, as the operator does."""
@@ -61,23 +61,22 @@ def jobs(with_crds: ControlPlane) -> Jobs:
 
 
 @pytest.mark.parametrize(
-    ("template", "sentence"),
+    ("template", "field"),
     [
-        ({}, "spec.template.spec: Required value"),
-        ("none", "spec.template in body must be of type object"),
-        ({"metadata": "x", "spec": POD}, "spec.template.metadata in body must be of type object"),
-        ({"metadata": {"labels": ["a"]}, "spec": POD}, "spec.template.metadata.labels in body must be of type object"),
-        (
-            {"metadata": {"labels": {"a": 1}}, "spec": POD},
-            "spec.template.metadata.labels.a in body must be of type str",
-        ),
-        ({"metadata": {"annotations": {"a": {}}}, "spec": POD}, "spec.template.metadata.annotations.a in body must be"),
+        ({}, "spec.template.spec"),
+        ("none", "spec.template"),
+        ({"metadata": "x", "spec": POD}, "spec.template.metadata"),
+        ({"metadata": {"labels": ["a"]}, "spec": POD}, "spec.template.metadata.labels"),
+        ({"metadata": {"labels": {"a": 1}}, "spec": POD}, "spec.template.metadata.labels.a"),
+        ({"metadata": {"annotations": {"a": {}}}, "spec": POD}, "spec.template.metadata.annotations.a"),
     ],
 )
-def test_a_template_of_another_shape_is_refused(jobs: Jobs, template: Any, sentence: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_a_template_of_another_shape_is_refused(jobs: Jobs, template: Any, field: str) -> None:
+    with pytest.raises(Refused, check=lambda refused: refused.names(field)):
         jobs.make(template=template)
-    assert sentence in str(refused.value)
+
+
+ONE_OF = "a rule has exactly one of onExitCodes and onPodConditions"
 
 
 def rule(**rest: Any) -> dict[str, Any]:
@@ -104,28 +103,31 @@ def test_a_policy_for_failures_within_the_bounds_is_taken(jobs: Jobs, policy: An
 
 
 @pytest.mark.parametrize(
-    ("rules", "sentence"),
+    ("rules", "field", "sentence"),
     [
-        ([rule()], "a rule has exactly one of onExitCodes and onPodConditions"),
-        ([rule(onExitCodes=codes(1), onPodConditions=[{"type": "A"}])], "a rule has exactly one of onExitCodes and"),
-        ([rule(onExitCodes=codes(0, 1))], "values must not have 0 with the operator In: exit code 0 is no failure"),
-        ([rule(onExitCodes=codes(2, 1))], "values must be in ascending order"),
-        ([rule(onExitCodes=codes(1, 1))], "spec.podFailurePolicy.rules[0].onExitCodes.values[1]: Duplicate value: 1"),
-        ([rule(onExitCodes=codes())], "onExitCodes.values in body should have at least 1 items"),
-        ([rule(onExitCodes=codes(256))], "should be less than or equal to 255"),
-        ([rule(onExitCodes=codes(1, operator="Is"))], "onExitCodes.operator: Unsupported value"),
-        ([rule(onPodConditions=[])], "onPodConditions in body should have at least 1 items"),
-        ([rule(onPodConditions=[{"type": "A"}] * 21)], "onPodConditions: Too many: 21: must have at most 20 items"),
-        ([rule(onPodConditions=[{"status": "True"}])], "onPodConditions[0].type: Required value"),
-        ([{"onExitCodes": codes(1)}], "rules[0].action: Required value"),
-        ([rule(onExitCodes=codes(1)) | {"action": "FailIndex"}], "rules[0].action: Unsupported value"),
-        ([rule(onExitCodes=codes(1))] * 21, "spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items"),
+        ([rule()], "[0].onExitCodes", ONE_OF),
+        ([rule(onExitCodes=codes(1), onPodConditions=[{"type": "A"}])], "[0].onExitCodes", ONE_OF),
+        (
+            [rule(onExitCodes=codes(0, 1))],
+            "[0].onExitCodes.values",
+            "values must not have 0 with the operator In: exit code 0 is no failure",
+        ),
+        ([rule(onExitCodes=codes(2, 1))], "[0].onExitCodes.values", "values must be in ascending order"),
+        ([rule(onExitCodes=codes(1, 1))], "[0].onExitCodes.values[1]", ""),
+        ([rule(onExitCodes=codes())], "[0].onExitCodes.values", ""),
+        ([rule(onExitCodes=codes(256))], "[0].onExitCodes.values[0]", ""),
+        ([rule(onExitCodes=codes(1, operator="Is"))], "[0].onExitCodes.operator", ""),
+        ([rule(onPodConditions=[])], "[0].onPodConditions", ""),
+        ([rule(onPodConditions=[{"type": "A"}] * 21)], "[0].onPodConditions", ""),
+        ([rule(onPodConditions=[{"status": "True"}])], "[0].onPodConditions[0].type", ""),
+        ([{"onExitCodes": codes(1)}], "[0].action", ""),
+        ([rule(onExitCodes=codes(1)) | {"action": "FailIndex"}], "[0].action", ""),
+        ([rule(onExitCodes=codes(1))] * 21, "", ""),
     ],
 )
-def test_a_wrong_policy_for_failures_is_refused(jobs: Jobs, rules: Any, sentence: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_a_wrong_policy_for_failures_is_refused(jobs: Jobs, rules: Any, field: str, sentence: str) -> None:
+    with pytest.raises(Refused, check=lambda refused: refused.names(f"spec.podFailurePolicy.rules{field}", sentence)):
         jobs.make(podFailurePolicy={"rules": rules})
-    assert sentence in str(refused.value)
 
 
 def test_what_tools_write_into_a_template_is_no_slip(jobs: Jobs) -> None:
@@ -138,11 +140,11 @@ def test_what_running_pods_were_made_from_cannot_be_changed(jobs: Jobs, field: s
     name = jobs.make()
     jobs.tell(name, TemplateValid="True", Rendezvoused="False")
     sentence = f"{field} can be changed only while the job is suspended or its template invalid: set spec.suspend"
-    assert f"spec.{field}: Forbidden: {sentence}" in jobs.refusal(name, **{field: value})
+    assert jobs.refusal(name, **{field: value}).names(f"spec.{field}", sentence)
 
 
 def test_nor_before_the_operator_has_looked_at_it(jobs: Jobs) -> None:
-    assert "can be changed only while" in jobs.refusal(jobs.make(), nprocPerNode=2)
+    assert jobs.refusal(jobs.make(), nprocPerNode=2).names("spec.nprocPerNode", "can be changed only while")
 
 
 @CHANGES
@@ -166,7 +168,8 @@ def test_warm_restart_is_off_and_can_be_changed_at_any_time(jobs: Jobs) -> None:
 
 def test_suspended_in_the_same_edit_is_too_late(jobs: Jobs) -> None:
     """The pods that run would be those of another template than the one that the job then shows."""
-    assert "nprocPerNode can be changed only while" in jobs.refusal(jobs.make(), suspend=True, nprocPerNode=2)
+    refusal = jobs.refusal(jobs.make(), suspend=True, nprocPerNode=2)
+    assert refusal.names("spec.nprocPerNode", "nprocPerNode can be changed only while")
 
 
 @CHANGES
@@ -176,8 +179,8 @@ def test_of_an_ended_job_nothing_can_be_changed_that_would_have_no_effect(
 ) -> None:
     name = jobs.make(suspend=True)
     jobs.tell(name, TemplateValid="False", **{end: "True"})
-    sentence = f"spec.{field}: Forbidden: the job has ended, and {field} changes nothing any more: make a new job"
-    assert sentence in jobs.refusal(name, **{field: value})
+    sentence = f"the job has ended, and {field} changes nothing any more: make a new job"
+    assert jobs.refusal(name, **{field: value}).names(f"spec.{field}", sentence)
 
 
 @pytest.mark.parametrize("subresource", ["", "/scale"])
@@ -186,7 +189,7 @@ def test_an_ended_job_cannot_be_scaled(jobs: Jobs, subresource: str) -> None:
     jobs.change(name, subresource, replicas=3)
     jobs.tell(name, Complete="True")
     refusal = jobs.refusal(name, subresource, replicas=4)
-    assert "spec.replicas: Forbidden: the job has ended, and replicas changes nothing any more" in refusal
+    assert refusal.names("spec.replicas", "the job has ended, and replicas changes nothing any more")
 
 
 def test_an_ended_job_can_be_told_of_applied_again_and_given_another_time_to_live(jobs: Jobs) -> None:
@@ -199,5 +202,6 @@ def test_an_ended_job_can_be_told_of_applied_again_and_given_another_time_to_liv
 @pytest.mark.parametrize("spec", [{"replicas": 4000}, {"replicas": 2, "maxReplicas": 4000}], ids=["now", "at most"])
 def test_a_job_has_no_more_workers_with_its_spares_than_any_may_have(jobs: Jobs, spec: dict[str, int]) -> None:
     jobs.make(**spec, spareReplicas=96)
-    with pytest.raises(Refused, match="spareReplicas 97 and up to 4000 replicas are more than the 4096 workers"):
+    sentence = "spareReplicas 97 and up to 4000 replicas are more than the 4096 workers"
+    with pytest.raises(Refused, check=lambda refused: refused.names("spec.spareReplicas", sentence)):
         jobs.make(**spec, spareReplicas=97)

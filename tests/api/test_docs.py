@@ -106,7 +106,7 @@ def test_a_manifest_of_an_example(file: Path, with_crds: ControlPlane) -> None:
 
 def test_a_field_that_is_not_there_is_refused(with_crds: ControlPlane) -> None:
     first = next(block.text for block in manifests() if block.page == "quick-start.md")
-    with pytest.raises(AssertionError, match=r'unknown field "spec\.replica"'):
+    with pytest.raises(AssertionError, match=r'"spec\.replica"'):
         validate(with_crds, first.replace("  replicas:", "  replica: 1\n  replicas:"))
 
 

@@ -1,7 +1,6 @@
-"""What the API server refuses of both kinds, field by field, in the words that a user sees."""
+"""What the API server refuses of both kinds, field by field, and in our own words where a rule is ours."""
 
 import copy
-import json
 import secrets
 from collections.abc import Iterator
 from itertools import pairwise
@@ -29,6 +28,7 @@ CONDITION = {
     "observedGeneration": 1,
     "lastTransitionTime": TIME,
 }
+SELECTABLE_FIELDS = 31  # the minor version of Kubernetes from which on the CRDs' selectableFields are taken
 TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}]}}
 
 Path_ = tuple[str | int, ...]
@@ -124,12 +124,11 @@ def write(plane: ControlPlane, plural: str, body: dict[str, Any], **metadata: st
     return plane.request("PUT", path, {**made, "status": body["status"]})
 
 
-def refusal_of(plane: ControlPlane, plural: str, body: dict[str, Any], **metadata: str) -> str:
+def refusal_of(plane: ControlPlane, plural: str, body: dict[str, Any], **metadata: str) -> Refused:
     with pytest.raises(Refused) as refused:
         write(plane, plural, body, **metadata)
     assert refused.value.code == 422
-    _, _, status = str(refused.value).partition("422: ")
-    return str(json.loads(status)["message"])
+    return refused.value
 
 
 @pytest.mark.parametrize("plural", WHOLE)
@@ -145,7 +144,7 @@ def test_a_value_beyond_any_bound_is_refused_and_its_field_named(with_crds: Cont
     for _, path, value in cases:
         field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
         refusal = refusal_of(with_crds, plural, with_value(plural, path, value))
-        assert f"{field}: " in refusal, (field, str(value)[:50], refusal[:500])
+        assert refusal.names(field), (field, str(value)[:50], str(refusal)[:500])
 
 
 LONG_NAME = "n" * (JOB_NAME_LENGTH + 1)
@@ -154,66 +153,31 @@ NAME_SENTENCE = (
     "five that are added: "
 )
 LONG_METRIC = {"m" * (METRIC_NAME_LENGTH + 1): 1.0}
+METRIC_SENTENCE = "the name of a metric has at most 64 characters"
 
 
 @pytest.mark.parametrize(
-    ("plural", "path", "value", "sentence"),
+    ("plural", "path", "value", "field", "sentence"),
     [
-        (
-            "elasticjobs",
-            ("spec", "maxRestarts"),
-            2**31,
-            "spec.maxRestarts: Invalid value: 2147483648: spec.maxRestarts in body should be less than or equal to",
-        ),
-        (
-            "elasticjobs",
-            ("spec", "rendezvous", "workerLostSeconds"),
-            3,
-            "spec.rendezvous.workerLostSeconds: Invalid value: 3: spec.rendezvous.workerLostSeconds in body should be "
-            "greater than or equal to 4",
-        ),
-        (
-            "elasticjobs",
-            ("status", "conditions", 0, "lastTransitionTime"),
-            "yesterday",
-            'status.conditions[0].lastTransitionTime: Invalid value: "yesterday": ',
-        ),
-        (
-            "elasticjobs",
-            ("status", "conditions", 0, "reason"),
-            "two words",
-            'status.conditions[0].reason: Invalid value: "two words": ',
-        ),
-        ("elasticjobs", ("status", "conditions"), [CONDITION, CONDITION], "status.conditions[1]: Duplicate value"),
+        ("elasticjobs", ("status", "conditions"), [CONDITION, CONDITION], "status.conditions[1]", ""),
         (
             "elasticjobs",
             ("status", "conditions"),
             [{key: value for key, value in CONDITION.items() if key != "message"}],
-            "status.conditions[0].message: Required value",
+            "status.conditions[0].message",
+            "",
         ),
-        (
-            "elasticjobs",
-            ("status", "history"),
-            [ROUND] * 17,
-            "status.history: Too many: 17: must have at most 16 items",
-        ),
-        (
-            "elasticjobs",
-            ("status", "progress", "metrics"),
-            LONG_METRIC,
-            "status.progress.metrics: Invalid value: the name of a metric has at most 64 characters",
-        ),
-        (
-            "elasticworkers",
-            ("status", "metrics"),
-            LONG_METRIC,
-            "status.metrics: Invalid value: the name of a metric has at most 64 characters",
-        ),
+        ("elasticjobs", ("status", "history"), [ROUND] * 17, "status.history", ""),
+        ("elasticjobs", ("status", "progress", "metrics"), LONG_METRIC, "status.progress.metrics", METRIC_SENTENCE),
+        ("elasticworkers", ("status", "metrics"), LONG_METRIC, "status.metrics", METRIC_SENTENCE),
     ],
-    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
+    ids=["condition twice", "message missing", "history", "metric of a job", "metric of a worker"],
 )
-def test_the_words_of_a_refusal(with_crds: ControlPlane, plural: str, path: Path_, value: Any, sentence: str) -> None:
-    assert sentence in refusal_of(with_crds, plural, with_value(plural, path, value))
+def test_a_value_that_no_bound_of_its_field_refuses(
+    with_crds: ControlPlane, plural: str, path: Path_, value: Any, field: str, sentence: str
+) -> None:
+    refusal = refusal_of(with_crds, plural, with_value(plural, path, value))
+    assert refusal.names(field, sentence), refusal
 
 
 @pytest.mark.parametrize("time", [TIME, "2026-01-02T03:04:05.678901Z", "2026-01-02T03:04:05.678901+00:00"])
@@ -237,7 +201,7 @@ def test_an_incarnation_cannot_change_its_certificate(with_crds: ControlPlane) -
     name = write(with_crds, "elasticworkers", WHOLE["elasticworkers"])["metadata"]["name"]
     change = {"spec": {"certificate": "another"}}
     path = f"{COLLECTION}/elasticworkers/{name}"
-    with pytest.raises(Refused, match=r"spec.certificate: Forbidden: an incarnation has one certificate"):
+    with pytest.raises(Refused, check=lambda it: it.names("spec.certificate", "an incarnation has one certificate")):
         with_crds.request("PATCH", path, change, content_type="application/merge-patch+json")
 
 
@@ -246,7 +210,7 @@ def test_an_incarnation_cannot_change_its_certificate(with_crds: ControlPlane) -
 )
 def test_a_name_that_leaves_no_room_for_the_pods_is_refused(with_crds: ControlPlane, metadata: dict[str, str]) -> None:
     refusal = refusal_of(with_crds, "elasticjobs", WHOLE["elasticjobs"], **metadata)
-    assert f"metadata.name: Invalid value: {NAME_SENTENCE}" in refusal, refusal
+    assert refusal.names("metadata.name", NAME_SENTENCE), refusal
 
 
 @pytest.mark.parametrize(
@@ -264,6 +228,8 @@ def test_kubectl_lists_jobs_among_all_and_finds_a_jobs_workers_by_a_field(with_c
     listed = kubectl(with_crds, "get", "all", "--output", "name").split()
     assert f"elasticjob.elasticjob.io/{job}" in listed
     assert f"elasticworker.elasticjob.io/{worker}" not in listed
+    if with_crds.minor_version < SELECTABLE_FIELDS:
+        pytest.skip(f"Kubernetes 1.{with_crds.minor_version} selects no custom resources by a field of their own")
     found = kubectl(with_crds, "get", "elasticworkers", f"--field-selector=spec.job={job}", "--output", "name")
     assert found.split() == [f"elasticworker.elasticjob.io/{worker}"]
 

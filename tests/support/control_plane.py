@@ -34,11 +34,20 @@ _TRIES = 3  # another process may take a free port first
 
 
 class Refused(ControlPlaneError):
-    """The API server answered with an error; ``code`` is its HTTP status."""
+    """The API server answered with an error; ``code`` is its HTTP status, ``answer`` what it said."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, answer: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self._answer = answer
+
+    def names(self, field: str, sentence: str = "") -> bool:
+        """Whether it is this field that is refused: with this sentence, where the refusal is a rule of the CRD's.
+
+        The server's own words differ between its versions.
+        """
+        causes = json.loads(self._answer).get("details", {}).get("causes", [])
+        return any(cause.get("field") == field and sentence in cause["message"] for cause in causes)
 
 
 class ControlPlane:
@@ -102,6 +111,11 @@ class ControlPlane:
     def database(self) -> str:
         """The URL of etcd."""
         return f"http://{_HOST}:{self._database}"
+
+    @property
+    def minor_version(self) -> int:
+        """Of the API server: 35 of Kubernetes 1.35."""
+        return int(self.request("GET", "/version")["minor"].rstrip("+"))
 
     def start(self) -> None:
         """Start all programs; return when the API server is ready. Stop them with `stop`."""
@@ -180,7 +194,7 @@ class ControlPlane:
         except urllib.error.HTTPError as error:
             with error:
                 message = error.read().decode(errors="replace")
-            raise Refused(error.code, f"{method} {path} was refused with {error.code}: {message}") from error
+            raise Refused(error.code, f"{method} {path} was refused with {error.code}: {message}", message) from error
         except OSError as error:
             if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
                 raise NotInTime(f"an answer to {method} {path}", _REQUEST_SECONDS) from error.__context__
