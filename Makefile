@@ -13,12 +13,15 @@ cluster := source hack/cluster/env.sh;
 venv := PATH="$$(hack/venv.sh)/bin:$$PATH";
 select = $(if $(K),-k '$(K)')
 
+# `##` says what a target does, `##*` marks those of every day, and each line `##@` begins a group of targets, or goes on
+# with one.
 .PHONY: help
-help:  ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help:  # the targets of every day and the names of the others (ALL=1 says what each does)
+	@awk -v all='$(ALL)' -f hack/help.awk $(MAKEFILE_LIST)
 
+##@ cluster
 .PHONY: setup venv
-setup: venv cluster  ## the development environment and the cluster
+setup: venv cluster  ##* the development environment and the cluster
 venv:  ## the development environment (Python, from locks/dev.txt)
 	@hack/venv.sh
 
@@ -31,16 +34,21 @@ install:  ## the same, and install or upgrade ElasticJob
 	@hack/cluster/up.sh install
 install-for-tests:  ## the same, and what only the cluster's tests use: the oldest torch, the examples' libraries
 	@hack/cluster/up.sh tests
-demo:  ## train on the cluster, scale it, kill a worker, and watch
+demo:  ##* train on the cluster, scale it, kill a worker, and watch
 	@hack/cluster/up.sh demo
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d
+##@ tests
+.PHONY: check coverage test unit fuzz api contract explore explore-quick simulate simulate-quick mutants e2e faults faults-c10d
 .PHONY: soak soak-silences upgrade-test lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
 .PHONY: bench-silence bench-joins bench-store bench-ranks
-test:  ## everything that CI runs
+check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
+	@$(venv) python -m hack.check --seconds $(or $(SECONDS),60) $(if $(SINCE),--since '$(SINCE)')
+coverage:  ## unit tests under coverage.py; writes build/coverage.json, and for make check which test runs which function
+	@$(venv) python -m hack.check.measure
+test:  ##* everything that CI runs
 	@hack/test.sh
-unit:  ## unit tests (K=expression selects)
+unit:  ##* unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest $$(find tests/unit -name 'test_fuzz_*.py') --hypothesis-profile=fuzz $(select)
@@ -72,6 +80,7 @@ upgrade-test:  ## an older version, upgraded, rolled back and removed under a jo
 	@$(venv) hack/upgrade-test.sh $(FROM)
 faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
+##@ benchmarks
 bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3)
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-profile: install  ## where the time of a round goes, step by step (SIZES="8 128")
@@ -94,7 +103,8 @@ bench-ranks:  ## ring neighbours in other racks of 1,024 after losses, with and 
 	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --losses $(or $(LOSSES),300)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
-lint:  ## style, types, import rules, chart, generated files, workflows
+##@ tests
+lint:  ##* style, types, import rules, chart, generated files, workflows
 	@hack/cluster/tools.sh actionlint
 	@$(cluster) actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 	@$(venv) ruff check .
@@ -109,16 +119,19 @@ lint:  ## style, types, import rules, chart, generated files, workflows
 	@hack/cluster/tools.sh helm
 	@$(cluster) helm lint --strict --quiet --kube-version $$kubernetes_version charts/elasticjob
 
+##@ documents
 .PHONY: crds docs site format lock
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
-docs:  ## write what pages of docs/ and the chart's README repeat from code and values.yaml
+docs:  ##* write what pages of docs/ and the chart's README repeat from code and values.yaml
 	@$(venv) python hack/docs.py
 	@$(venv) python hack/chart_readme.py
 site:  ## docs/ as a site in build/site; fails on a link that leads nowhere
 	@venv=$$(hack/venv.sh docs); NO_MKDOCS_2_WARNING=1 "$$venv/bin/mkdocs" build --quiet
-format:  ## reformat the Python sources
+##@ tests
+format:  ##* reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
+##@ release
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 	@hack/lock.sh $(if $(UPGRADE),--upgrade)
 
@@ -135,6 +148,7 @@ release-chart:  ## the chart's package, pushed to a registry and pulled (docker-
 release-sbom:  ## SBOMs of what the images install from locks/
 	@hack/release/sbom.sh build/release/sbom
 
+##@ cluster
 .PHONY: clean-cluster clean-all
 clean-cluster:  ## delete the cluster and its checkpoints; what is slow to make stays
 	@hack/cluster/down.sh

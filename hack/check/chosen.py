@@ -1,0 +1,71 @@
+"""A pytest plugin that runs the tests of a choice, the nearest first, of equally near ones the quick ones, in a time.
+
+pytest-xdist's workers take the tests in their order, so that all of them stop at about the same one.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OPTION = "--chosen"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, metavar="FILE", required=True, help="the choice, as hack/check/__main__.py writes it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = Path(config.getoption(OPTION))
+    config.pluginmanager.register(Chosen(json.loads(path.read_text())), "chosen of check")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Counted(path.with_suffix(".counts")), "counts of check")
+
+
+class Chosen:
+    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known."""
+
+    def __init__(self, choice: dict[str, Any]) -> None:
+        self.files: dict[str, int] = choice["files"]
+        self.tests: dict[str, int | None] = choice["tests"]
+        self.seconds: dict[str, float] = choice["seconds"]
+        self.deadline: float = choice["deadline"]
+
+    def _distance(self, item: pytest.Item) -> int | None:
+        return self.tests.get(item.nodeid, self.files.get(item.nodeid.partition("::")[0]))
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        distances = {item: self._distance(item) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if distances[item] is None])
+        items[:] = [item for item in items if distances[item] is not None]
+        items.sort(key=lambda item: (distances[item] or 0, self.seconds.get(item.nodeid, 0.0)))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """True: nothing more is to be done for the test."""
+        return time.time() + self.seconds.get(item.nodeid, 0.0) > self.deadline or None
+
+
+class Counted:
+    """Notes how many tests were chosen, and how many of them ran."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.chosen = 0
+        self.ran: set[str] = set()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.chosen = max(self.chosen, len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self.chosen = len(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.ran.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self.path.write_text(json.dumps({"chosen": self.chosen, "ran": len(self.ran)}))
