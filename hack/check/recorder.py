@@ -25,7 +25,7 @@ TESTS = "build/check/tests"
 HERE = os.path.join(os.getcwd(), "")
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 
-_measured = coverage.Coverage(data_file=DATA, data_suffix=True)
+_measured = coverage.Coverage(data_file=DATA, data_suffix=True, omit=[__file__])
 _seconds: dict[str, float] = defaultdict(float)
 _starts_processes: set[str] = set()
 _running: list[str] = []

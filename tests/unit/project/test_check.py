@@ -187,14 +187,23 @@ def test_a_file_is_used_by_what_imports_or_names_it(path: str, expected: dict[st
     assert {Path(one).name: distance for one, distance in found.items() if one in TESTS} == expected
 
 
+CONFIGURATION = """
+[tool.pytest]
+pythonpath = ["core"]
+[tool.ruff]
+exclude = ["hack"]
+[tool.coverage.run]
+source = ["core", "tests"]
+relative_files = true
+"""
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A small project with the check of this one."""
     shutil.copytree(ROOT / "hack" / "check", tmp_path / "hack" / "check")
     shutil.copy(ROOT / ".gitignore", tmp_path)
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.pytest]\npythonpath = ["core"]\n[tool.ruff]\nexclude = ["hack"]\n[tool.coverage.run]\nsource = ["core", "tests"]\nrelative_files = true\n'
-    )
+    (tmp_path / "pyproject.toml").write_text(CONFIGURATION)
     for part in ("operator", "sidecar", "cli", "trainer"):
         (tmp_path / part).mkdir()
         (tmp_path / part / f"{part}_part.py").touch()
@@ -232,7 +241,7 @@ def test_a_run_tells_what_it_left_out_and_what_failed(checkout: Path) -> None:
     low.write_text(low.read_text().replace("return 3", "return 'three'"))
     code, text = run(checkout, "hack.check")
     assert code == 1, text
-    assert "FAILED (mypy, tests)" in text, text
+    assert "FAILED (ruff, mypy, tests)" in text, text
 
 
 def test_help_shows_every_target_in_a_group() -> None:
