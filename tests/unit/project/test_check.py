@@ -13,6 +13,7 @@ import pytest
 from support.doc_pages import ROOT
 
 sys.path.append(str(ROOT))
+from hack.check.changes import NoSuchCommit, tree
 from hack.check.choice import Change, Choice, choose
 from hack.check.functions import AT_IMPORT, changed
 from hack.check.record import File, Function, Ran, Record
@@ -217,10 +218,18 @@ def checkout(tmp_path: Path) -> Path:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    git = ["git", "-c", "user.name=me", "-c", "user.email=me@example.com"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
-        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    git(tmp_path, "init", "-q", "-b", "main")
+    commit(tmp_path)
     return tmp_path
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=me", "-c", "user.email=me@example.com", *words], cwd=folder, check=True)
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "some")
 
 
 def run(checkout: Path, module: str, *options: str) -> tuple[int, str]:
@@ -235,17 +244,45 @@ def test_a_run_tells_what_it_left_out_and_what_failed(checkout: Path) -> None:
     code, text = run(checkout, "hack.check.measure")
     assert code == 0, text
     low = checkout / "core" / "lib" / "low.py"
-    low.write_text(low.read_text().replace("return 1", "return 3"))
-    code, text = run(checkout, "hack.check")
-    assert (code, "1 of 1 unit tests that the change may concern ran" in text) == (0, True), text
-    choice = checkout / "build" / "check" / "chosen.json"
-    choice.write_text(json.dumps(json.loads(choice.read_text()) | {"deadline": 0}))
-    code, text = run(checkout, "pytest", "-n", "2", "-p", "hack.check.chosen", f"--chosen={choice}")
-    assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
-    low.write_text(low.read_text().replace("return 3", "return 'three'"))
+    low.write_text(low.read_text().replace("return 1", "return 'one'"))
     code, text = run(checkout, "hack.check")
     assert code == 1, text
-    assert "FAILED (ruff, mypy, tests)" in text, text
+    last = text.splitlines()[-1]
+    assert last.startswith("check: FAILED (ruff, mypy, tests) in "), text
+    assert last.endswith("1 of 1 unit tests that the change may concern ran"), text
+    choice = checkout / "build" / "check" / "chosen.json"
+    choice.write_text(json.dumps(json.loads(choice.read_text()) | {"deadline": 0}))
+    _, text = run(checkout, "pytest", "-n", "2", "-p", "hack.check.chosen", f"--chosen={choice}")
+    assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
+
+
+def test_changed_is_what_the_upstream_does_not_have_committed_or_not(tmp_path: Path) -> None:
+    first, clone = tmp_path / "first", tmp_path / "clone"
+    first.mkdir()
+    git(first, "init", "-q", "-b", "main")
+    for name in ("kept.py", "edited.py", "deleted.py", "page.md"):
+        (first / name).write_text("1\n")
+    commit(first)
+    assert edited(first, "kept.py") == {"kept.py"}  # there is no upstream
+    git(tmp_path, "clone", "-q", str(first), str(clone))
+    assert edited(clone, "edited.py") == {"edited.py"}
+    commit(clone)
+    (clone / "deleted.py").unlink()
+    assert edited(clone, "new.py") == {"edited.py", "deleted.py", "new.py"}
+    assert set(tree(clone, "HEAD").changed) == {"deleted.py", "new.py"}
+    commit(first)
+    git(clone, "fetch", "-q")
+    found = tree(clone, "origin/main")  # what was done there since is not ours
+    assert found.changed == {"edited.py", "deleted.py", "new.py"}
+    assert found.before == {"edited.py": "1\n", "deleted.py": "1\n"}
+    assert found.now.keys() == {"kept.py", "edited.py", "new.py"}
+    with pytest.raises(NoSuchCommit, match="SINCE=nothing: "):
+        tree(clone, "nothing")
+
+
+def edited(folder: Path, name: str) -> set[str]:
+    (folder / name).write_text("2\n")
+    return set(tree(folder, "").changed)
 
 
 def test_help_shows_every_target_in_a_group() -> None:
