@@ -39,13 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Chosen:
-    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known."""
+    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known. `least`: for so
+    many seconds tests are started however late it is, so that a slow machine does not run none."""
 
     def __init__(self, choice: dict[str, Any]) -> None:
         self.files: dict[str, int] = choice["files"]
         self.tests: dict[str, int | None] = choice["tests"]
         self.seconds: dict[str, float] = choice["seconds"]
         self.deadline: float = choice["deadline"]
+        self.least: float = choice["least"]
 
     def _distance(self, item: pytest.Item) -> int | None:
         return self.tests.get(item.nodeid, self.files.get(item.nodeid.partition("::")[0]))
@@ -54,6 +56,7 @@ class Chosen:
         distances = {item: self._distance(item) for item in items}
         config.hook.pytest_deselected(items=[item for item in items if distances[item] is None])
         items[:] = [item for item in items if distances[item] is not None]
+        self.deadline = max(self.deadline, time.time() + self.least)
         items.sort(key=lambda item: (distances[item] or 0, self.seconds.get(item.nodeid, 0.0)))
 
     @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ from hack.check.place import BUILD, ROOT
 from hack.check.record import Record
 
 ALONE = 20  # so few tests are not worth a second process
+LEAST = 10.0  # seconds that the tests have in any case
 NONE_RAN = 5  # pytest's code
 
 CHECKS = {
@@ -58,9 +59,8 @@ def run(choice: Choice, record: Record, deadline: float) -> Outcome:
         return Outcome()
     seconds = {test: ran.seconds for test, ran in record.tests.items() if test.partition("::")[0] in choice.files}
     path = BUILD / "chosen.json"
-    path.write_text(
-        json.dumps({"files": choice.files, "tests": choice.tests, "seconds": seconds, "deadline": deadline})
-    )
+    times = {"seconds": seconds, "deadline": deadline, "least": LEAST}
+    path.write_text(json.dumps({"files": choice.files, "tests": choice.tests, **times}))
     counts = path.with_suffix(".counts")
     counts.unlink(missing_ok=True)
     left_out = sum(distance is None for distance in choice.tests.values())
