@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Chosen:
-    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known. `least`: for so
-    many seconds tests are started however late it is, so that a slow machine does not run none."""
+    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known. `least`: for so many
+    seconds tests are started however late it is, so that a slow machine does not run none."""
 
     def __init__(self, choice: dict[str, Any]) -> None:
         self.files: dict[str, int] = choice["files"]
