@@ -14,6 +14,7 @@ import pytest
 from hack.check.place import BUILD
 
 OPTION = "--chosen"
+TOO_LONG = "takes longer than there is time"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,8 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Chosen:
-    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known. `least`: for so many
-    seconds tests are started however late it is, so that a slow machine does not run none."""
+    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known.
+
+    `least`: for so many seconds tests are started however late it is, so that a slow machine does not run none.
+    """
 
     def __init__(self, choice: dict[str, Any]) -> None:
         self.files: dict[str, int] = choice["files"]
@@ -60,9 +63,14 @@ class Chosen:
         items.sort(key=lambda item: (distances[item] or 0, self.seconds.get(item.nodeid, 0.0)))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """True: nothing more is to be done for the test."""
-        return time.time() + self.seconds.get(item.nodeid, 0.0) > self.deadline or None
+    def pytest_runtest_protocol(self) -> bool | None:
+        """True: nothing is to be done for this test, nor for any after it."""
+        return time.time() > self.deadline or None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if time.time() + self.seconds.get(item.nodeid, 0.0) > self.deadline:
+            pytest.skip(TOO_LONG)
 
 
 class Counted:
@@ -71,7 +79,8 @@ class Counted:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.chosen = 0
-        self.ran: set[str] = set()
+        self.begun: set[str] = set()
+        self.too_long: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -82,7 +91,9 @@ class Counted:
         self.chosen = len(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.ran.add(report.nodeid)
+        self.begun.add(report.nodeid)
+        if report.skipped and TOO_LONG in str(report.longrepr):
+            self.too_long.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        self.path.write_text(json.dumps({"chosen": self.chosen, "ran": len(self.ran)}))
+        self.path.write_text(json.dumps({"chosen": self.chosen, "ran": len(self.begun - self.too_long)}))

@@ -251,9 +251,11 @@ def test_a_run_tells_what_it_left_out_and_what_failed(checkout: Path) -> None:
     assert last.startswith("check: FAILED (ruff, mypy, tests) in "), text
     assert last.endswith("1 of 1 unit tests that the change may concern ran"), text
     choice = checkout / "build" / "check" / "chosen.json"
-    choice.write_text(json.dumps(json.loads(choice.read_text()) | {"deadline": 0, "least": 0}))
-    _, text = run(checkout, "pytest", "-n", "2", "-p", "hack.check.chosen", f"--chosen={choice}")
-    assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
+    for no_time in ({"deadline": 0}, {"deadline": 1e12, "seconds": {f"{LOW}::test_low": 1e13}}):
+        choice.write_text(json.dumps(json.loads(choice.read_text()) | {"least": 0} | no_time))
+        code, text = run(checkout, "pytest", "-n", "0", "-p", "hack.check.chosen", f"--chosen={choice}")
+        assert code == 0, text
+        assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
 
 
 def test_changed_is_what_the_upstream_does_not_have_committed_or_not(tmp_path: Path) -> None:
