@@ -13,12 +13,15 @@ cluster := source hack/cluster/env.sh;
 venv := PATH="$$(hack/venv.sh)/bin:$$PATH";
 select = $(if $(K),-k '$(K)')
 
+# `##` says what a target does, `##*` marks those of every day, and each line `##@` begins a group of targets, or goes on
+# with one.
 .PHONY: help
-help:  ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help:  # the targets of every day and the names of the others (ALL=1 says what each does)
+	@awk -v all='$(ALL)' -f hack/help.awk $(MAKEFILE_LIST)
 
+##@ cluster
 .PHONY: setup venv
-setup: venv cluster  ## the development environment and the cluster
+setup: venv cluster  ##* the development environment and the cluster
 venv:  ## the development environment (Python, from locks/dev.txt)
 	@hack/venv.sh
 
@@ -31,18 +34,24 @@ install:  ## the same, and install or upgrade ElasticJob
 	@hack/cluster/up.sh install
 install-for-tests:  ## the same, and what only the cluster's tests use: the oldest torch, the examples' libraries
 	@hack/cluster/up.sh tests
-demo:  ## train on the cluster, scale it, kill a worker, and watch
+demo:  ##* train on the cluster, scale it, kill a worker, and watch
 	@hack/cluster/up.sh demo
 	@$(cluster) hack/demo/demo.sh
 
-.PHONY: test flakes unit fuzz api plane contract explore explore-quick simulate simulate-quick mutants e2e e2e-all faults faults-c10d
+##@ tests
+.PHONY: check coverage test flakes unit fuzz api plane contract explore explore-quick simulate simulate-quick mutants
+.PHONY: e2e e2e-all faults faults-c10d
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
 .PHONY: bench-silence bench-joins bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
 .PHONY: lint-chart-readme lint-chart
-test:  ## everything that CI runs
+check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
+	@$(venv) python -m hack.check --seconds $(or $(SECONDS),60) $(if $(SINCE),--since '$(SINCE)')
+coverage:  ## unit tests under coverage.py; writes build/coverage.json, and for make check which test runs which function
+	@$(venv) python -m hack.check.measure
+test:  ##* everything that CI runs
 	@hack/test.sh
-unit:  ## unit tests (K=expression selects)
+unit:  ##* unit tests (K=expression selects)
 	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest $$(find tests/unit -name 'test_fuzz_*.py') --hypothesis-profile=fuzz $(select)
@@ -61,12 +70,12 @@ simulate-quick:  ## the same for 20 seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seconds 20
 mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
-plane:  ## the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression, PROCESSES=4)
+plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression, PROCESSES=4)
 	@hack/cluster/tools.sh kubectl helm apiserver
 	@$(cluster) $(venv) pytest tests/e2e --stand-in -n $(or $(PROCESSES),4) --dist loadgroup $(select)
 on_the_cluster = $(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
 	$(if $(RECORD),--record-durations) $(select)
-e2e: install-for-tests  ## of each feature that needs a cluster the test that proves it (K=expression selects among all, PROCESSES=3)
+e2e: install-for-tests  ##* of each feature that needs a cluster the test that proves it (K=expression selects among all, PROCESSES=3)
 	@$(on_the_cluster) $(if $(K),,-m 'real and not extended')
 e2e-all: install-for-tests  ## all tests on the cluster: variants, faults, examples, Kueue, Prometheus (RECORD=1 notes what each takes)
 	@$(on_the_cluster)
@@ -82,6 +91,7 @@ upgrade-test:  ## an older version, upgraded, rolled back and removed under a jo
 	@$(venv) hack/upgrade-test.sh $(FROM)
 faults-c10d: images  ## some of the faults for plain torchrun with c10d (K=part of an event's name)
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/faults_c10d.py $(if $(K),-k '$(K)')
+##@ benchmarks
 bench: install  ## a round's seconds beside torch's c10d and the API server's floor (SIZES="2 8", RUNS=3)
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-profile: install  ## where the time of a round goes, step by step (SIZES="8 128")
@@ -104,8 +114,9 @@ bench-ranks:  ## ring neighbours in other racks of 1,024 after losses, with and 
 	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --losses $(or $(LOSSES),300)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
+##@ tests
 # each of its checks is a target that a test breaks on purpose: tests/guards
-lint: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports  ## style, types, import rules, chart, generated files, workflows
+lint: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports  ##* style, types, import rules, chart, generated files, workflows
 lint: lint-crds lint-docs lint-chart-readme site lint-chart
 lint-workflows:
 	@hack/cluster/tools.sh actionlint
@@ -133,16 +144,19 @@ guards:  ## each step of lint and release, and the site, with what it guards bro
 	@hack/cluster/tools.sh actionlint helm
 	@$(venv) pytest tests/guards -n 2 $(select)
 
+##@ documents
 .PHONY: crds docs site format lock
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
-docs:  ## write what pages of docs/ and the chart's README repeat from code and values.yaml
+docs:  ##* write what pages of docs/ and the chart's README repeat from code and values.yaml
 	@$(venv) python hack/docs.py
 	@$(venv) python hack/chart_readme.py
 site:  ## docs/ as a site in build/site; fails on a link that leads nowhere, and on a page that the navigation lacks
 	@$(cluster) venv=$$(hack/venv.sh docs); NO_MKDOCS_2_WARNING=1 quietly "$$venv/bin/mkdocs" build
-format:  ## reformat the Python sources
+##@ tests
+format:  ##* reformat the Python sources
 	@$(venv) ruff check --fix --exit-zero --quiet .; ruff format .
+##@ release
 lock:  ## write locks/ anew (UPGRADE=1 takes the newest versions)
 	@hack/lock.sh $(if $(UPGRADE),--upgrade)
 
@@ -159,6 +173,7 @@ release-chart:  ## the chart's package, pushed to a registry and pulled (docker-
 release-sbom:  ## SBOMs of what the images install from locks/
 	@hack/release/sbom.sh build/release/sbom
 
+##@ cluster
 .PHONY: clean-cluster clean-all
 clean-cluster:  ## delete the cluster and its checkpoints; what is slow to make stays
 	@hack/cluster/down.sh

@@ -1,0 +1,99 @@
+"""A pytest plugin that runs the tests of a choice, the nearest first, of equally near ones the quick ones, in a time.
+
+pytest-xdist's workers take the tests in their order, so that all of them stop at about the same one. Bytecode is kept
+while tests are collected, which takes a third of the time then; what tests do goes without, as everywhere (Makefile).
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hack.check.place import BUILD
+
+OPTION = "--chosen"
+TOO_LONG = "takes longer than there is time"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, metavar="FILE", required=True, help="the choice, as hack/check/__main__.py writes it")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    sys.pycache_prefix = str(BUILD / "bytecode")
+    sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = Path(config.getoption(OPTION))
+    config.pluginmanager.register(Chosen(json.loads(path.read_text())), "chosen of check")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Counted(path.with_suffix(".counts")), "counts of check")
+
+
+class Chosen:
+    """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known.
+
+    `least`: for so many seconds tests are started however late it is, so that a slow machine does not run none.
+    """
+
+    def __init__(self, choice: dict[str, Any]) -> None:
+        self.files: dict[str, int] = choice["files"]
+        self.tests: dict[str, int | None] = choice["tests"]
+        self.seconds: dict[str, float] = choice["seconds"]
+        self.deadline: float = choice["deadline"]
+        self.least: float = choice["least"]
+
+    def _distance(self, item: pytest.Item) -> int | None:
+        return self.tests.get(item.nodeid, self.files.get(item.nodeid.partition("::")[0]))
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        distances = {item: self._distance(item) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if distances[item] is None])
+        items[:] = [item for item in items if distances[item] is not None]
+        self.deadline = max(self.deadline, time.time() + self.least)
+        items.sort(key=lambda item: (distances[item] or 0, self.seconds.get(item.nodeid, 0.0)))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> bool | None:
+        """True: nothing is to be done for this test, nor for any after it."""
+        return time.time() > self.deadline or None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if time.time() + self.seconds.get(item.nodeid, 0.0) > self.deadline:
+            pytest.skip(TOO_LONG)
+
+
+class Counted:
+    """Notes how many tests were chosen, and how many of them ran."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.chosen = 0
+        self.begun: set[str] = set()
+        self.too_long: set[str] = set()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.chosen = max(self.chosen, len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self.chosen = len(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.begun.add(report.nodeid)
+        if report.skipped and TOO_LONG in str(report.longrepr):
+            self.too_long.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self.path.write_text(json.dumps({"chosen": self.chosen, "ran": len(self.begun - self.too_long)}))
