@@ -29,12 +29,12 @@ from typing import Any
 from elasticjob.members import Member
 from elasticjob.rendezvous import Clocks, Decision, Event, PodState, Request, State, Worker
 from elasticjob.terms import Cause, RendezvousPhase, RequestType, RoundCause
-from support.rendezvous_world import PodKey, World
+from support.job_on_paper import JobOnPaper, PodKey
 
 MOST_STEPS = 6  # until nothing changes any more
 
 
-class TranscribedJob(World):
+class TranscribedJob(JobOnPaper):
     """Writes down what each of its steps changes."""
 
     def __init__(self, **spec: object) -> None:
@@ -222,30 +222,30 @@ def failures(job: TranscribedJob) -> None:
 
 
 VERBS: dict[str, Callable[..., object]] = {
-    "up": World.up,  # its pod runs, and its trainer joins
-    "start": World.start,  # its pod runs, and a sidecar that is new in it has written its first record
-    "join": World.join,
-    "rejoin": World.rejoin,  # told that the round has ended
+    "up": JobOnPaper.up,  # its pod runs, and its trainer joins
+    "start": JobOnPaper.start,  # its pod runs, and a sidecar that is new in it has written its first record
+    "join": JobOnPaper.join,
+    "rejoin": JobOnPaper.rejoin,  # told that the round has ended
     "fail": lambda job, *which, **more: job.join(*which, cause=Cause.WORKER_FAILED, **more),
-    "leave": World.leave,
-    "finish": World.finish,
-    "close": World.close,
-    "doubt": World.doubt,  # the first hears nothing of the others
-    "beat": World.beat,  # and answer
-    "spoil": World.spoil,
+    "leave": JobOnPaper.leave,
+    "finish": JobOnPaper.finish,
+    "close": JobOnPaper.close,
+    "doubt": JobOnPaper.doubt,  # the first hears nothing of the others
+    "beat": JobOnPaper.beat,  # and answer
+    "spoil": JobOnPaper.spoil,
     "pod": pod,
     "record": pod,
-    "delete": World.delete,  # until it is gone
+    "delete": JobOnPaper.delete,  # until it is gone
     "vanish": vanish,
     "forge": forge,
     "spec": spec,
-    "scale": World.scale,
+    "scale": JobOnPaper.scale,
     "suspend": lambda job: job.suspend(True),
     "resume": lambda job: job.suspend(False),
     "wait": lambda job, seconds, *living: job.wait(seconds, living),
     "away": away,
     "settle": settle,
-    "take-over": World.take_over,
+    "take-over": JobOnPaper.take_over,
     # what is no part of the status
     "failures": failures,
     "look": lambda job: job.say(f"looks again in {round(job.wake_at - job.now, 3):g} s"),

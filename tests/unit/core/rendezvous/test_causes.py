@@ -8,16 +8,16 @@ from hypothesis import settings
 
 from elasticjob.rendezvous import PodState
 from elasticjob.terms import Cause, Loss, Outcome, RoundCause
-from support.rendezvous_world import World, formed
+from support.job_on_paper import JobOnPaper, formed
 from unit.core.rendezvous.test_rendezvous_random import JobLife
 
 ROUNDS = {"RoundFormed", "RoundBroken", "RoundReopened", *Outcome}
 WORDS = {*Loss, *Cause, *RoundCause, *Outcome} - {RoundCause.OTHER}
 
 
-def words(world: World) -> list[tuple[str, str]]:
+def words(job: JobOnPaper) -> list[tuple[str, str]]:
     """Each event of a round or a loss, and its word."""
-    return [(one.reason, one.cause) for one in world.events if one.reason in ROUNDS or one.reason == "WorkerLost"]
+    return [(one.reason, one.cause) for one in job.events if one.reason in ROUNDS or one.reason == "WorkerLost"]
 
 
 class Told(JobLife):
@@ -25,7 +25,7 @@ class Told(JobLife):
 
     def teardown(self) -> None:
         super().teardown()
-        assert {word for _, word in words(self.world)} <= WORDS, self.world.events
+        assert {word for _, word in words(self.job)} <= WORDS, self.job.events
 
 
 TestTold = Told.TestCase
@@ -33,11 +33,11 @@ TestTold.settings = settings(max_examples=50, stateful_step_count=60, deadline=N
 
 
 def test_a_loss_has_one_word_as_the_rounds_end_and_as_the_next_ones_cause() -> None:
-    world = formed(2)
-    world.delete(1)
-    world.rejoin(0)
-    world.up(1)
-    assert words(world)[1:] == [
+    job = formed(2)
+    job.delete(1)
+    job.rejoin(0)
+    job.up(1)
+    assert words(job)[1:] == [
         ("WorkerLost", "PodDeleted"),
         ("RoundBroken", "PodDeleted"),
         ("RoundFormed", "PodDeleted"),
@@ -45,29 +45,29 @@ def test_a_loss_has_one_word_as_the_rounds_end_and_as_the_next_ones_cause() -> N
 
 
 def test_plans_have_words_too() -> None:
-    world = formed(2)
-    world.suspend(True)
-    assert words(world)[-1] == ("RoundBroken", "Suspended")
-    world = formed(1)
-    world.scale(2)
-    world.up(1)
-    assert words(world)[-1] == ("RoundReopened", "Scaled")
+    job = formed(2)
+    job.suspend(True)
+    assert words(job)[-1] == ("RoundBroken", "Suspended")
+    job = formed(1)
+    job.scale(2)
+    job.up(1)
+    assert words(job)[-1] == ("RoundReopened", "Scaled")
 
 
 def test_what_a_worker_says_is_no_word() -> None:
-    world = formed(2)
-    world.leave(1, "MyOwnWord")
-    assert words(world)[-1] == ("RoundBroken", "Other")
-    world = formed(2)
-    world.leave(1, Cause.TRAINER_LEFT)
-    assert words(world)[-1] == ("RoundBroken", "TrainerLeft")
+    job = formed(2)
+    job.leave(1, "MyOwnWord")
+    assert words(job)[-1] == ("RoundBroken", "Other")
+    job = formed(2)
+    job.leave(1, Cause.TRAINER_LEFT)
+    assert words(job)[-1] == ("RoundBroken", "TrainerLeft")
 
 
 @pytest.mark.parametrize("detail", ["", "line\nworker 2 came back", "scaled from 1 to 2"])
 def test_what_a_pod_says_is_no_word(detail: str) -> None:
-    world = formed(2)
-    world.change(1, pod=PodState.FAILED, detail=detail)
-    assert words(world)[1:] == [("WorkerLost", "PodFailed"), ("RoundBroken", "PodFailed")]
+    job = formed(2)
+    job.change(1, pod=PodState.FAILED, detail=detail)
+    assert words(job)[1:] == [("WorkerLost", "PodFailed"), ("RoundBroken", "PodFailed")]
 
 
 def test_the_first_round_is_the_first_formation() -> None:
@@ -75,60 +75,60 @@ def test_the_first_round_is_the_first_formation() -> None:
 
 
 def test_a_round_that_ended_under_an_operator_without_these_words_has_another() -> None:
-    world = formed(2)
-    world.delete(1)
-    world.state = replace(world.state, cause="")
-    world.rejoin(0)
-    world.up(1)
-    assert words(world)[-1] == ("RoundFormed", "Other")
+    job = formed(2)
+    job.delete(1)
+    job.state = replace(job.state, cause="")
+    job.rejoin(0)
+    job.up(1)
+    assert words(job)[-1] == ("RoundFormed", "Other")
 
 
-def vanish(world: World) -> None:
-    del world.workers[world.pod_key(1)]
-    world.step()
+def vanish(job: JobOnPaper) -> None:
+    del job.workers[job.pod_key(1)]
+    job.step()
 
 
-def disrupt(world: World) -> None:
-    world.leave(1, Cause.POD_STOPPING)
-    world.change(1, pod=PodState.SUCCEEDED, disrupted=True)
+def disrupt(job: JobOnPaper) -> None:
+    job.leave(1, Cause.POD_STOPPING)
+    job.change(1, pod=PodState.SUCCEEDED, disrupted=True)
 
 
-def end_suspended(world: World) -> None:
-    pod_key = world.pod_key(1)
-    world.workers[pod_key] = replace(world.workers[pod_key], pod=PodState.SUCCEEDED)
-    world.suspend(True)
+def end_suspended(job: JobOnPaper) -> None:
+    pod_key = job.pod_key(1)
+    job.workers[pod_key] = replace(job.workers[pod_key], pod=PodState.SUCCEEDED)
+    job.suspend(True)
 
 
-def end_unfinished(world: World) -> None:
-    world.leave(1, Cause.TRAINER_LEFT)
-    world.exit(1)
+def end_unfinished(job: JobOnPaper) -> None:
+    job.leave(1, Cause.TRAINER_LEFT)
+    job.exit(1)
 
 
-def hang(world: World) -> None:
-    world.delete(1)
-    world.wait(120, living=(0,))
+def hang(job: JobOnPaper) -> None:
+    job.delete(1)
+    job.wait(120, living=(0,))
 
 
-def spoil(world: World) -> None:
-    world.spoil(1)
-    world.wait(20, living=(0,))
+def spoil(job: JobOnPaper) -> None:
+    job.spoil(1)
+    job.wait(20, living=(0,))
 
 
-def fall_silent(world: World) -> None:
-    world.doubt(0, 1)
-    world.wait(10, living=(0,))
+def fall_silent(job: JobOnPaper) -> None:
+    job.doubt(0, 1)
+    job.wait(10, living=(0,))
 
 
-LOST_BY: dict[str, Callable[[World], object]] = {
-    "PodDeleted": lambda world: world.delete(1),
-    "PodFailed": lambda world: world.change(1, pod=PodState.FAILED),
+LOST_BY: dict[str, Callable[[JobOnPaper], object]] = {
+    "PodDeleted": lambda job: job.delete(1),
+    "PodFailed": lambda job: job.change(1, pod=PodState.FAILED),
     "PodGone": vanish,
     "PodDisrupted": disrupt,
     "EndedSuspended": end_suspended,
     "EndedUnfinished": end_unfinished,
-    "TrainerCrashed": lambda world: world.change(1, pod=PodState.CRASH_LOOP),
+    "TrainerCrashed": lambda job: job.change(1, pod=PodState.CRASH_LOOP),
     "TrainerHung": hang,
-    "StoreNotReady": lambda world: world.leave(0, Cause.STORE_NOT_READY),
+    "StoreNotReady": lambda job: job.leave(0, Cause.STORE_NOT_READY),
     "InvalidRecord": spoil,
     "NoAnswer": fall_silent,
 }
@@ -140,6 +140,6 @@ def test_there_is_a_story_of_each_loss() -> None:
 
 @pytest.mark.parametrize("word", LOST_BY)
 def test_each_loss_has_its_word(word: str) -> None:
-    world = formed(2)
-    LOST_BY[word](world)
-    assert ("WorkerLost", word) in words(world), world.log
+    job = formed(2)
+    LOST_BY[word](job)
+    assert ("WorkerLost", word) in words(job), job.log

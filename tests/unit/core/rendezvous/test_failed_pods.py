@@ -6,16 +6,16 @@ import pytest
 
 from elasticjob.rendezvous import Decision, Failed, Matched, PodState, Request
 from elasticjob.terms import Cause, PolicyAction, RequestType
-from support.rendezvous_world import World, formed
+from support.job_on_paper import JobOnPaper, formed
 
 COUNT, IGNORE = (Matched(0, action, "it says so") for action in (PolicyAction.COUNT, PolicyAction.IGNORE))
 
 
-def seen(world: World, index: int, **changes: object) -> tuple[Failed, ...]:
+def seen(job: JobOnPaper, index: int, **changes: object) -> tuple[Failed, ...]:
     """What the step finds that sees the change of worker `index`."""
-    pod_key = world.pod_key(index)
-    world.workers[pod_key] = replace(world.workers[pod_key], **changes)  # type: ignore[arg-type]
-    return world.step().failed
+    pod_key = job.pod_key(index)
+    job.workers[pod_key] = replace(job.workers[pod_key], **changes)  # type: ignore[arg-type]
+    return job.step().failed
 
 
 def rejoins(cause: Cause) -> Request:
@@ -28,7 +28,7 @@ def test_a_member_whose_pod_failed_by_itself(pod: PodState) -> None:
 
 
 def test_a_pod_that_failed_before_it_joined() -> None:
-    assert seen(World(replicas=2), 1, pod=PodState.FAILED) == (Failed((1, 0), judged=True),)
+    assert seen(JobOnPaper(replicas=2), 1, pod=PodState.FAILED) == (Failed((1, 0), judged=True),)
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_a_pod_that_is_deleted_as_the_cluster_hears_nothing_of_its_node_has() ->
 
 
 def test_a_worker_that_does_not_answer_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, found = formed(3), list[Failed]()
-    step = world.step
+    job, found = formed(3), list[Failed]()
+    step = job.step
 
     def noting() -> Decision:
         decision = step()
         found.extend(decision.failed)
         return decision
 
-    monkeypatch.setattr(world, "step", noting)
-    world.doubt(0, 2)
-    world.wait(20, living=(0, 1))
-    assert "worker 2 lost: no answer for" in " ".join(world.log)
+    monkeypatch.setattr(job, "step", noting)
+    job.doubt(0, 2)
+    job.wait(20, living=(0, 1))
+    assert "worker 2 lost: no answer for" in " ".join(job.log)
     assert found == [Failed((2, 0), judged=True)]
 
 
@@ -75,11 +75,11 @@ def test_a_member_that_leaves_as_it_failed_is_yet_to_be_judged(cause: Cause) -> 
 
 
 def test_so_is_one_whose_processes_failed_and_of_several_it_is_the_one_that_is_told() -> None:
-    world = formed(3)
+    job = formed(3)
     for index in (1, 2):
-        pod_key = world.pod_key(index)
-        world.workers[pod_key] = replace(world.workers[pod_key], request=rejoins(Cause.WORKER_FAILED))
-    decision: Decision = world.step()
+        pod_key = job.pod_key(index)
+        job.workers[pod_key] = replace(job.workers[pod_key], request=rejoins(Cause.WORKER_FAILED))
+    decision: Decision = job.step()
     assert decision.failed == (Failed((1, 0), judged=False),)
     assert decision.state.failure == "worker 1's processes failed"
 
@@ -89,19 +89,19 @@ def test_one_that_comes_back_for_another_cause_has_not_failed() -> None:
 
 
 def test_of_a_training_that_hangs_it_is_not_sure_whose_fault_it_is() -> None:
-    world = formed(2)
-    assert seen(world, 1, hung="no member has reported") == ()
-    assert world.state.failure == "no member has reported"
+    job = formed(2)
+    assert seen(job, 1, hung="no member has reported") == ()
+    assert job.state.failure == "no member has reported"
 
 
 def test_a_loss_is_told_once_though_the_round_has_ended_by_it() -> None:
-    world = formed(2)
-    assert seen(world, 1, pod=PodState.FAILED) == (Failed((1, 0), judged=True),)
-    assert world.step().failed == ()
+    job = formed(2)
+    assert seen(job, 1, pod=PodState.FAILED) == (Failed((1, 0), judged=True),)
+    assert job.step().failed == ()
 
 
 def test_a_replacement_is_told_by_its_own_number() -> None:
-    world = formed(2)
-    seen(world, 1, pod=PodState.FAILED)
-    world.start(1)
-    assert seen(world, 1, pod=PodState.FAILED) == (Failed((1, 1), judged=True),)
+    job = formed(2)
+    seen(job, 1, pod=PodState.FAILED)
+    job.start(1)
+    assert seen(job, 1, pod=PodState.FAILED) == (Failed((1, 1), judged=True),)

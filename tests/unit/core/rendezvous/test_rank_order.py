@@ -11,21 +11,21 @@ from elasticjob.members import Member
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import by_topology, crossings, in_rank_order, in_words, path_of
 from elasticjob.spec import ElasticJobSpec
-from support.rendezvous_world import World
+from support.job_on_paper import JobOnPaper
 
 ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"
 
 
-def job(*zones: str, keys: tuple[str, ...] = (ZONE,), **spec: object) -> World:
+def job(*zones: str, keys: tuple[str, ...] = (ZONE,), **spec: object) -> JobOnPaper:
     """Each worker has a node of its own, in the zone that its letter says."""
-    world = World(replicas=len(zones), rank_order=keys, **spec)
+    world = JobOnPaper(replicas=len(zones), rank_order=keys, **spec)
     for index, zone in enumerate(zones):
         place(world, index, zone)
     world.up(*range(len(zones)))
     return world
 
 
-def place(world: World, index: int, *labels: str) -> None:
+def place(world: JobOnPaper, index: int, *labels: str) -> None:
     world.change(index, topology=(*labels, f"n{index}"))
 
 
@@ -90,7 +90,7 @@ def test_a_scale_down_takes_the_highest_ranks_and_so_the_last_zones() -> None:
 
 
 def test_only_the_order_changes_where_some_sizes_are_allowed() -> None:
-    world = World(replicas=4, sizes=(2, 4), rank_order=(ZONE,))
+    world = JobOnPaper(replicas=4, sizes=(2, 4), rank_order=(ZONE,))
     for index, zone in enumerate("abab"):
         place(world, index, zone)
     world.up(0, 1, 2)
@@ -99,7 +99,7 @@ def test_only_the_order_changes_where_some_sizes_are_allowed() -> None:
 
 
 def test_without_it_topologies_change_nothing() -> None:
-    world = World(replicas=3)
+    world = JobOnPaper(replicas=3)
     for index, zone in enumerate("aba"):
         place(world, index, zone)
     world.up(0, 1, 2)

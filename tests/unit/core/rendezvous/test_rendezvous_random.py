@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from elasticjob.rendezvous import Clocks, Matched, PodState, Request, State, Worker, decide
 from elasticjob.terms import Cause, PolicyAction, RendezvousPhase, RequestType
-from support.rendezvous_world import World
+from support.job_on_paper import JobOnPaper
 
 MAX_WORKERS = 8
 CAUSES = st.sampled_from([Cause.STARTED, Cause.WORKER_FAILED, Cause.MEMBERSHIP_CHANGED, Cause.RENEWED])
@@ -33,11 +33,11 @@ def agreed(state: State) -> State:
 
 
 class JobLife(RuleBasedStateMachine):
-    """Every rule ends in a `decide` whose invariants `World` asserts, but for those that the operator sees later."""
+    """Every rule ends in a `decide` whose invariants `JobOnPaper` asserts, but those that the operator sees later."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(replicas=1)
+        self.job = JobOnPaper(replicas=1)
         self.unseen = 0
 
     @initialize(
@@ -53,9 +53,9 @@ class JobLife(RuleBasedStateMachine):
         size = self.sized(replicas)
         least = min(least, size["replicas"])
         keys = ("zone", "rack") if laid_out else ()
-        self.world = World(spares=spares, min_replicas=least, max_restarts=3, rank_order=keys, **size)
+        self.job = JobOnPaper(spares=spares, min_replicas=least, max_restarts=3, rank_order=keys, **size)
         if trains:
-            self.world.up(*range(min(replicas, size["replicas"])))
+            self.job.up(*range(min(replicas, size["replicas"])))
 
     def sized(self, replicas: int) -> dict[str, Any]:
         """As a job may be scaled: to a size that it may have."""
@@ -64,24 +64,24 @@ class JobLife(RuleBasedStateMachine):
         return {"replicas": replicas, "sizes": tuple(size for size in sizes if size <= replicas)}
 
     def some(self, number: int) -> Worker:
-        workers = list(self.world.workers.values())
+        workers = list(self.job.workers.values())
         return workers[number % len(workers)]
 
     def set(self, worker: Worker, **changes: object) -> None:
         pod_key = (worker.index, worker.replacement)
-        self.world.workers[pod_key] = replace(worker, **changes)  # type: ignore[arg-type]
+        self.job.workers[pod_key] = replace(worker, **changes)  # type: ignore[arg-type]
         self.look()
 
     def look(self) -> None:
         if self.unseen:
             self.unseen -= 1
             return
-        world = self.world
-        backwards = decide(world.spec, world.state, tuple(reversed(world.workers.values())), world.now)
-        decision = world.step()
+        job = self.job
+        backwards = decide(job.spec, job.state, tuple(reversed(job.workers.values())), job.now)
+        decision = job.step()
         assert agreed(decision.state) == agreed(backwards.state)
 
-    has_pods = precondition(lambda self: self.world.workers)
+    has_pods = precondition(lambda self: self.job.workers)
 
     @rule(unseen=st.integers(1, 5))
     def operator_is_slow(self, unseen: int) -> None:
@@ -90,37 +90,37 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(replicas=st.integers(1, MAX_WORKERS))
     def scale(self, replicas: int) -> None:
-        wanted = self.sized(max(replicas, self.world.spec.min_replicas))
-        self.world.spec = replace(self.world.spec, **wanted)
+        wanted = self.sized(max(replicas, self.job.spec.min_replicas))
+        self.job.spec = replace(self.job.spec, **wanted)
         self.look()
 
     @rule(spares=SPARES)
     def scale_spares(self, spares: int) -> None:
-        self.world.spec = replace(self.world.spec, spares=spares)
+        self.job.spec = replace(self.job.spec, spares=spares)
         self.look()
 
     @rule(laid_out=st.booleans())
     def rank_order_changes(self, laid_out: bool) -> None:
-        self.world.spec = replace(self.world.spec, rank_order=("zone", "rack") if laid_out else ())
+        self.job.spec = replace(self.job.spec, rank_order=("zone", "rack") if laid_out else ())
         self.look()
 
     @rule(suspended=st.booleans())
     def suspend(self, suspended: bool) -> None:
-        self.world.spec = replace(self.world.spec, suspend=suspended)
+        self.job.spec = replace(self.job.spec, suspend=suspended)
         self.look()
 
     @has_pods
     @rule(number=NUMBER)
     def sidecar_starts(self, number: int) -> None:
-        self.world.ids += 1
-        self.set(self.some(number), pod=PodState.RUNNING, id=f"{self.world.ids:x}", **MENDED)
+        self.job.ids += 1
+        self.set(self.some(number), pod=PodState.RUNNING, id=f"{self.job.ids:x}", **MENDED)
 
     @has_pods
     @rule(number=NUMBER, cause=CAUSES, behind=st.integers(0, 2))
     def join(self, number: int, cause: Cause, behind: int) -> None:
         worker = self.some(number)
         if worker.id is not None:
-            after = max(0, self.world.state.last_formed - behind)
+            after = max(0, self.job.state.last_formed - behind)
             self.set(worker, request=Request(type=RequestType.JOIN, after=after, cause=cause))
 
     @has_pods
@@ -130,12 +130,12 @@ class JobLife(RuleBasedStateMachine):
 
     @rule()
     def all_join(self) -> None:
-        for worker in list(self.world.workers.values()):
+        for worker in list(self.job.workers.values()):
             if worker.id is None:
-                self.world.ids += 1
-            join = Request(type=RequestType.JOIN, after=self.world.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
-            if not self.trains(worker) and (worker.index, worker.replacement) in self.world.workers:
-                id = worker.id or f"{self.world.ids:x}"
+                self.job.ids += 1
+            join = Request(type=RequestType.JOIN, after=self.job.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
+            if not self.trains(worker) and (worker.index, worker.replacement) in self.job.workers:
+                id = worker.id or f"{self.job.ids:x}"
                 self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="")
 
     @has_pods
@@ -147,8 +147,8 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=NUMBER)
     def finish(self, number: int) -> None:
         worker = self.some(number)
-        if worker.member in self.world.state.participants:
-            self.set(worker, request=Request(type=RequestType.FINISH, round=self.world.state.last_formed))
+        if worker.member in self.job.state.participants:
+            self.set(worker, request=Request(type=RequestType.FINISH, round=self.job.state.last_formed))
 
     @has_pods
     @rule(number=NUMBER, really=st.integers(0, 9))
@@ -198,12 +198,12 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=NUMBER, ahead=st.integers(1, 2))
     def somebody_makes_a_pod(self, number: int, ahead: int) -> None:
         """By the name of one that may come next, and it joins."""
-        world, index = self.world, self.some(number).index
-        pod_key = (index, world.state.replacements.get(index, 0) + ahead)
-        if pod_key not in world.workers:
-            world.ids += 1
-            join = Request(type=RequestType.JOIN, after=world.state.last_formed, cause=Cause.STARTED)
-            world.workers[pod_key] = Worker(index=index, replacement=pod_key[1], id=f"{world.ids:x}", request=join)
+        job, index = self.job, self.some(number).index
+        pod_key = (index, job.state.replacements.get(index, 0) + ahead)
+        if pod_key not in job.workers:
+            job.ids += 1
+            join = Request(type=RequestType.JOIN, after=job.state.last_formed, cause=Cause.STARTED)
+            job.workers[pod_key] = Worker(index=index, replacement=pod_key[1], id=f"{job.ids:x}", request=join)
             self.look()
 
     @has_pods
@@ -215,7 +215,7 @@ class JobLife(RuleBasedStateMachine):
     @rule(number=NUMBER)
     def pod_gone(self, number: int) -> None:
         worker = self.some(number)
-        del self.world.workers[worker.index, worker.replacement]
+        del self.job.workers[worker.index, worker.replacement]
         self.look()
 
     @has_pods
@@ -233,51 +233,51 @@ class JobLife(RuleBasedStateMachine):
     @has_pods
     @rule(number=NUMBER)
     def answers(self, number: int) -> None:
-        self.set(self.some(number), answer=self.world.state.challenge)
+        self.set(self.some(number), answer=self.job.state.challenge)
 
     @rule(seconds=st.sampled_from([1, 6, 16, 31, 80, 700]))
     def time_passes(self, seconds: int) -> None:
-        self.world.now += seconds
+        self.job.now += seconds
         self.look()
 
     @rule()
     def operator_restarts(self) -> None:
-        self.world.state = replace(self.world.state, clocks=Clocks(opened=self.world.now, formed=self.world.now))
+        self.job.state = replace(self.job.state, clocks=Clocks(opened=self.job.now, formed=self.job.now))
         self.look()
 
     def teardown(self) -> None:
         """Calm: pods come, sidecars live, trainers join. The job then trains, or has ended."""
-        world = self.world
-        world.spec = replace(world.spec, suspend=False)
-        world.step()
+        job = self.job
+        job.spec = replace(job.spec, suspend=False)
+        job.step()
         for _ in range(4):
-            for worker in list(world.workers.values()):
+            for worker in list(job.workers.values()):
                 self.calm(worker)
-            world.now += world.spec.rejoin
-            for pod_key, worker in world.workers.items():
+            job.now += job.spec.rejoin
+            for pod_key, worker in job.workers.items():
                 if worker.id is not None:
-                    world.workers[pod_key] = replace(worker, heartbeat=(worker.heartbeat or 0) + 1)
-            world.step()
-        assert world.state.phase is not RendezvousPhase.FORMING, world.log[-5:]
+                    job.workers[pod_key] = replace(worker, heartbeat=(worker.heartbeat or 0) + 1)
+            job.step()
+        assert job.state.phase is not RendezvousPhase.FORMING, job.log[-5:]
 
     def calm(self, worker: Worker) -> None:
-        world, self.unseen = self.world, 0
+        job, self.unseen = self.job, 0
         pod_key = (worker.index, worker.replacement)
-        if pod_key not in world.workers:
+        if pod_key not in job.workers:
             return
-        if worker.deleting or worker.member in world.state.leaving:
-            del world.workers[pod_key]
-            world.step()
+        if worker.deleting or worker.member in job.state.leaving:
+            del job.workers[pod_key]
+            job.step()
             return
-        if worker.pod in (PodState.SUCCEEDED, PodState.FAILED) or worker.index in world.state.done:
+        if worker.pod in (PodState.SUCCEEDED, PodState.FAILED) or worker.index in job.state.done:
             return
-        world.ids += 1
-        join = Request(type=RequestType.JOIN, after=world.state.last_formed)
+        job.ids += 1
+        join = Request(type=RequestType.JOIN, after=job.state.last_formed)
         request = worker.request if self.trains(worker) else join
-        self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{world.ids:x}", request=request, invalid="", hung="")
+        self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{job.ids:x}", request=request, invalid="", hung="")
 
     def trains(self, worker: Worker) -> bool:
-        state = self.world.state
+        state = self.job.state
         return state.phase is RendezvousPhase.FORMED and worker.member in state.participants
 
 

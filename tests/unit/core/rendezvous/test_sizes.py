@@ -5,12 +5,12 @@ import pytest
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.rendezvous import PodState
 from elasticjob.spec import ElasticJobSpec, SizesSpec
-from support.rendezvous_world import World, formed
+from support.job_on_paper import JobOnPaper, formed
 
 
-def job(replicas: int, *up: int, **spec: object) -> World:
+def job(replicas: int, *up: int, **spec: object) -> JobOnPaper:
     """Of sizes 2 and 4; those workers have joined."""
-    world = World(replicas=replicas, sizes=tuple(size for size in (2, 4) if size <= replicas), **spec)
+    world = JobOnPaper(replicas=replicas, sizes=tuple(size for size in (2, 4) if size <= replicas), **spec)
     world.up(*up)
     return world
 

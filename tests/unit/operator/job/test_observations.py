@@ -10,12 +10,12 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec
 from elasticjob_operator.job.observations import Metric, Observation, Times, observe
 from elasticjob_operator.job.status import Report, status_of
+from support.job_on_paper import JobOnPaper
 from support.operator_objects import job
-from support.rendezvous_world import World
 from support.statuses import NOW
 
 
-class Led(World):
+class Led(JobOnPaper):
     """A job on paper whose status is kept as the operator does, and what its leader has observed."""
 
     def __init__(self, **spec: Any) -> None:
@@ -196,6 +196,6 @@ def test_restarts_and_the_end_are_counted_once() -> None:
 
 def test_reasons_of_events_are_counted_as_they_were_announced() -> None:
     world = led()
-    decision = World.step(world)
+    decision = JobOnPaper.step(world)
     found, _ = observe(world.report(decision), world.state.clocks, world.times, world.now, None, ["ImagePull"])
     assert found == [Observation(Metric.EVENTS, label="ImagePull")]

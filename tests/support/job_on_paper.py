@@ -24,7 +24,7 @@ from elasticjob.terms import Cause, RequestType
 PodKey = tuple[int, int]  # index, replacement: what a pod's name says
 
 
-class World:
+class JobOnPaper:
     def __init__(self, **spec: object) -> None:
         self.spec = Spec(**spec)  # type: ignore[arg-type]
         self.now = 1000.0
@@ -176,9 +176,9 @@ class World:
         return member
 
 
-def formed(size: int, **spec: object) -> World:
+def formed(size: int, **spec: object) -> JobOnPaper:
     """A job whose first round is formed by workers 0 to `size` - 1."""
-    world = World(replicas=size, **spec)
-    world.up(*range(size))
-    assert world.phase == "1 Formed"
-    return world
+    job = JobOnPaper(replicas=size, **spec)
+    job.up(*range(size))
+    assert job.phase == "1 Formed"
+    return job
