@@ -289,7 +289,8 @@ def edited(folder: Path, name: str) -> set[str]:
 
 def test_help_shows_every_target_in_a_group() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.M)) - {"help"}
+    found = set(re.findall(r"^([a-z0-9-]+):", makefile, re.M)) - {"help"}
+    targets = {target for target in found if not target.startswith("lint-")}  # those are the checks of `make lint`
     words = ["make", "--no-print-directory", "help"]
     full = subprocess.run([*words, "ALL=1"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert set(re.findall(r"^  make ([a-z0-9-]+) +\S", full, re.M)) == targets
