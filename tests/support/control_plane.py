@@ -44,10 +44,11 @@ class Refused(ControlPlaneError):
     def names(self, field: str, sentence: str = "") -> bool:
         """Whether it is this field that is refused: with this sentence, where the refusal is a rule of the CRD's.
 
-        The server's own words differ between its versions.
+        The server's own words differ between its versions. Kubernetes 1.30 names a field of a status from there on.
         """
+        names = (field, field.removeprefix("status."))
         causes = json.loads(self._answer).get("details", {}).get("causes", [])
-        return any(cause.get("field") == field and sentence in cause["message"] for cause in causes)
+        return any(cause.get("field") in names and sentence in cause["message"] for cause in causes)
 
 
 class ControlPlane:
