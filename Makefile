@@ -25,15 +25,17 @@ setup: venv cluster  ##* the development environment and the cluster
 venv:  ## the development environment (Python, from locks/dev.txt)
 	@hack/venv.sh
 
-.PHONY: cluster images install install-for-tests demo
+.PHONY: cluster images install install-for-tests install-for-all-tests demo
 cluster:  ## the local kind cluster: 1 control plane, 2 workers
 	@hack/cluster/up.sh cluster
 images:  ## the cluster; build the images and load the changed ones into it
 	@hack/cluster/up.sh images
 install:  ## the same, and install or upgrade ElasticJob
 	@hack/cluster/up.sh install
-install-for-tests:  ## the same, and what only the cluster's tests use: the oldest torch, the examples' libraries
+install-for-tests:  ## the same, and what only the cluster's tests use: the oldest torch, Prometheus, Kueue
 	@hack/cluster/up.sh tests
+install-for-all-tests:  ## the same, and what only make e2e-all uses: Prometheus' adapter, the examples' libraries
+	@hack/cluster/up.sh all-tests
 demo:  ##* train on the cluster, scale it, kill a worker, and watch
 	@hack/cluster/up.sh demo
 	@$(cluster) hack/demo/demo.sh
@@ -72,12 +74,12 @@ mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each 
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
 plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression, PROCESSES=4)
 	@hack/cluster/tools.sh kubectl helm apiserver
-	@$(cluster) $(venv) pytest tests/e2e --stand-in -n $(or $(PROCESSES),4) --dist loadgroup $(select)
+	@$(cluster) $(venv) ELASTICJOB_PART=plane pytest tests/e2e --stand-in -n $(or $(PROCESSES),4) --dist loadgroup $(select)
 on_the_cluster = $(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
 	$(if $(RECORD),--record-durations) $(select)
-e2e: install-for-tests  ##* of each feature that needs a cluster the test that proves it (K=expression selects among all, PROCESSES=3)
+e2e: $(if $(K),install-for-all-tests,install-for-tests)  ##* of each feature that needs a cluster the test that proves it (K=expression selects among all, PROCESSES=3)
 	@$(on_the_cluster) $(if $(K),,-m 'real and not extended')
-e2e-all: install-for-tests  ## all tests on the cluster: variants, faults, examples, Kueue, Prometheus (RECORD=1 notes what each takes)
+e2e-all: install-for-all-tests  ## all tests on the cluster: variants, faults, examples, Kueue, Prometheus (RECORD=1 notes what each takes)
 	@$(on_the_cluster)
 flakes:  ## tests N=10 times beside two busy processes: which failed, how often, where (LEVEL=unit, K=expression)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m support.flakes $(or $(LEVEL),unit) $(or $(N),10) $(if $(K),'$(K)')

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes all that a target of the Makefile needs and is not there: what can be done at once is done at once.
-#   up.sh [cluster | images | install | demo | tests]    the cluster when none is named; `tests` is `install`, and what
-#                                                        only the cluster's tests use: the oldest torch, the examples'
-#                                                        libraries
+#   up.sh [cluster | images | install | demo | tests | all-tests]    the cluster when none is named; `tests` is `install`,
+#                                                        and what only the cluster's tests use: the oldest torch,
+#                                                        Prometheus, Kueue; `all-tests` has its adapter and the examples'
+#                                                        libraries too
 # The seconds of the steps below are those of a machine with two cores that makes all of them.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
@@ -10,8 +11,8 @@ set -euo pipefail
 
 goal=${1:-cluster}
 case $goal in
-  cluster | images | install | demo | tests) ;;
-  *) fail "up.sh makes cluster, images, install, demo or tests, not '$goal'" ;;
+  cluster | images | install | demo | tests | all-tests) ;;
+  *) fail "up.sh makes cluster, images, install, demo, tests or all-tests, not '$goal'" ;;
 esac
 
 # one at a time
@@ -45,17 +46,19 @@ fi
   step kind 10 "programs" "kind, compiled" "$here/tools.sh" kind
 torch_is_there "$newest_torch" ||
   step torch 100 "base" "torch $(torch_version "$newest_torch") (5.6 GB)" "$here/torch.sh" "$newest_torch"
-if wants images install demo tests; then
+if wants images install demo tests all-tests; then
   has_image "$(image_name sidecar)" && seconds=5 || seconds=75
   step images "$seconds" "base" "ElasticJob's images" "$here/images.sh" build
 fi
-if [ "$goal" = tests ]; then
+if wants tests all-tests; then
   torch_is_there "$oldest_torch" ||
     step oldest-torch 100 "torch" "torch $(torch_version "$oldest_torch") (5.3 GB)" "$here/torch.sh" "$oldest_torch"
   "$here/tools.sh" --check prometheus ||
     step prometheus 20 "base" "Prometheus, from Debian" "$here/tools.sh" prometheus
   "$here/tools.sh" --check kueue ||
     step kueue 240 "programs" "Kueue, compiled" "$here/tools.sh" kueue
+fi
+if wants all-tests; then
   "$here/tools.sh" --check prometheus-adapter ||
     step adapter 150 "kueue" "Prometheus' adapter, compiled" "$here/tools.sh" prometheus-adapter
   examples_are_there ||
@@ -65,10 +68,10 @@ wants cluster images || "$here/tools.sh" --check helm ||
   step helm 30 "programs kind" "helm, compiled" "$here/tools.sh" helm
 "$here/cluster.sh" --check && seconds=5 || seconds=40
 step cluster "$seconds" "node kind" "the cluster $cluster" "$here/cluster.sh"
-if wants images install demo tests; then
+if wants images install demo tests all-tests; then
   step load 15 "cluster images" "images into the nodes" "$here/images.sh" load
 fi
-if wants install demo tests; then
+if wants install demo tests all-tests; then
   step install 15 "load helm" "ElasticJob in the cluster" "$here/install.sh"
 fi
 
