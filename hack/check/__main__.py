@@ -2,8 +2,8 @@
 
     python -m hack.check [--since COMMIT] [--seconds 60]
 
-ruff and mypy run beside the tests. Tests are started, the nearest to the change first, as long as there is time; the
-last line says how many there was none for. mypy is never cut off: without its cache it may take longer than that.
+ruff and mypy run beside the tests. Tests run, the nearest to the change first, as long as there is time; the last line
+says how many there was none for. mypy is never cut off: without its cache it may take longer than that.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from hack.check.record import Record, load
 from hack.check.running import Outcome, Side, run
 from hack.check.uses import ROOTS, packages_of, uses_of
 
-ENDING = 5.0  # seconds for the last test, for pytest to end, and for what is printed
+ENDING = 6.0  # seconds for pytest to end and for what is printed
 
 
 def main() -> int:

@@ -5,8 +5,11 @@ while tests are collected, which takes a third of the time then; what tests do g
 """
 
 import json
+import signal
 import sys
+import threading
 import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 class Chosen:
     """`files` and `tests`: distances (hack/check/choice.py). `seconds`: of the tests whose time is known.
 
-    `least`: for so many seconds tests are started however late it is, so that a slow machine does not run none.
+    `deadline`: the last test is interrupted then. `least`: so many seconds the tests have in any case, so that a slow
+    machine does not run none.
     """
 
     def __init__(self, choice: dict[str, Any]) -> None:
@@ -51,6 +55,7 @@ class Chosen:
         self.seconds: dict[str, float] = choice["seconds"]
         self.deadline: float = choice["deadline"]
         self.least: float = choice["least"]
+        self.running = self.interrupted = False
 
     def _distance(self, item: pytest.Item) -> int | None:
         return self.tests.get(item.nodeid, self.files.get(item.nodeid.partition("::")[0]))
@@ -59,8 +64,37 @@ class Chosen:
         distances = {item: self._distance(item) for item in items}
         config.hook.pytest_deselected(items=[item for item in items if distances[item] is None])
         items[:] = [item for item in items if distances[item] is not None]
-        self.deadline = max(self.deadline, time.time() + self.least)
+        self._set_deadline()
         items.sort(key=lambda item: (distances[item] or 0, self.seconds.get(item.nodeid, 0.0)))
+
+    def _set_deadline(self) -> None:
+        now = time.time()
+        self.deadline = max(self.deadline, now + self.least)
+        if self.deadline < float("inf") and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGALRM, self._interrupt)
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, self.deadline - now))
+
+    def _interrupt(self, *_: object) -> None:
+        if self.running:
+            self.interrupted = True
+            pytest.skip(TOO_LONG)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        self._skip_if_longer(0.0)
+        self.running = True
+        try:
+            return (yield)
+        finally:
+            self.running = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """What comes of the interruption, which a test may take for a fault, is no failure of the test."""
+        report = yield
+        if self.interrupted and report.failed:
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {TOO_LONG}")
+        return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> bool | None:
@@ -69,7 +103,10 @@ class Chosen:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if time.time() + self.seconds.get(item.nodeid, 0.0) > self.deadline:
+        self._skip_if_longer(self.seconds.get(item.nodeid, 0.0))
+
+    def _skip_if_longer(self, seconds: float) -> None:
+        if time.time() + seconds > self.deadline:
             pytest.skip(TOO_LONG)
 
 

@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 def run(choice: Choice, record: Record, deadline: float) -> Outcome:
-    """Starts no test after the deadline, nor one that is known to take longer than until then."""
+    """Until the deadline; no test is started that is known to take longer."""
     if not choice.files:
         return Outcome()
     seconds = {test: ran.seconds for test, ran in record.tests.items() if test.partition("::")[0] in choice.files}

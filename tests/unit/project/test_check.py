@@ -201,6 +201,16 @@ relative_files = true
 """
 
 
+ENDLESS = """
+import threading
+def test_low():
+    try:
+        threading.Event().wait(600)
+    except BaseException:
+        raise ValueError("what interrupts it is taken for a fault")
+"""
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A small project with the check of this one."""
@@ -251,8 +261,10 @@ def test_a_run_tells_what_it_left_out_and_what_failed(checkout: Path) -> None:
     assert last.startswith("check: FAILED (ruff, mypy, tests) in "), text
     assert last.endswith("1 of 1 unit tests that the change may concern ran"), text
     choice = checkout / "build" / "check" / "chosen.json"
-    for no_time in ({"deadline": 0}, {"deadline": 1e12, "seconds": {f"{LOW}::test_low": 1e13}}):
-        choice.write_text(json.dumps(json.loads(choice.read_text()) | {"least": 0} | no_time))
+    (checkout / LOW).write_text(ENDLESS)
+    known = {f"{LOW}::test_low": 1e9}
+    for no_time in ({"deadline": 0, "least": 0}, {"least": 1, "seconds": {}}, {"least": 10, "seconds": known}):
+        choice.write_text(json.dumps(json.loads(choice.read_text()) | no_time))
         code, text = run(checkout, "pytest", "-n", "0", "-p", "hack.check.chosen", f"--chosen={choice}")
         assert code == 0, text
         assert json.loads(choice.with_suffix(".counts").read_text()) == {"chosen": 1, "ran": 0}, text
