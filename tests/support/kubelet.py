@@ -157,17 +157,6 @@ def initialized(pod: Pod) -> bool:
     return all(one.starts > 0 if one.name in ours else one.exit_code == 0 for one in init)
 
 
-def next_init(pod: Pod) -> str | None:
-    """The init container that is to start next, once those before it have done what they are for."""
-    ours = sidecars(pod.spec)
-    for one in (pod.containers[spec["name"]] for spec in _initial(pod.spec)):
-        if one.starts == 0:
-            return one.name
-        if one.name not in ours and one.exit_code != 0:
-            return None
-    return None
-
-
 def phase(pod: Pod) -> str:
     if pod.failed:
         return "Failed"
