@@ -4,7 +4,7 @@
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
-at_once=2 # for two cores
+at_once=3 # for two cores: some of them mostly wait
 export ELASTICJOB_FLAKY=$root/build/flaky.json # tests/support/second_run.py
 mkdir -p "$root/build"
 echo '[]' > "$ELASTICJOB_FLAKY"

@@ -43,13 +43,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = [item for item in items if HERE in item.path.parents]
-    if here and here[0].config.getoption("--stand-in"):
+    shared = not (here and here[0].config.getoption("--stand-in"))
+    if not shared:
         real = [item for item in here if item.get_closest_marker("real")]
         here[0].config.hook.pytest_deselected(items=real)
-        items[:] = [item for item in items if item not in real]
-        return
-    schedule.group(here)
-    items[:] = [item for item in items if HERE not in item.path.parents] + schedule.longest_first(here)
+        here = [item for item in here if item not in real]
+    schedule.group(here, shared=shared)
+    others = [item for item in items if HERE not in item.path.parents]
+    items[:] = others + schedule.longest_first(here, shared=shared)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

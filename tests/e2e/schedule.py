@@ -34,16 +34,17 @@ def configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Record())
 
 
-def group(items: list[pytest.Item]) -> None:
-    """Tests that share a job, or harm the same part, run in one process."""
+def group(items: list[pytest.Item], *, shared: bool) -> None:
+    """Tests that share a job, or harm the same part of a cluster that is `shared`, run in one process."""
     for item in items:
-        if part := _harmed(item):
+        if shared and (part := _harmed(item)):
             item.add_marker(pytest.mark.xdist_group(f"disruptive {part}"))
         elif "module_namespace" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
-def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+def longest_first(items: list[pytest.Item], *, shared: bool) -> list[pytest.Item]:
+    """Of a `shared` cluster those first for which others have to wait."""
     known: dict[str, float] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     together: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -51,8 +52,10 @@ def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
         together[marker.args[0] if marker else item.nodeid].append(item)
 
     def order(units: list[pytest.Item]) -> tuple[int, bool, float]:
-        phase = {OPERATOR: 0, NODES: 2, ALL: 4}.get(_harmed(units[0]), 1 if _uses(units[0], NODES) else 3)
         seconds = sum(known.get(_name(item), UNKNOWN_SECONDS) for item in units)
+        if not shared:
+            return 0, False, -seconds
+        phase = {OPERATOR: 0, NODES: 2, ALL: 4}.get(_harmed(units[0]), 1 if _uses(units[0], NODES) else 3)
         return phase, _uses(units[0], OPERATOR), -seconds
 
     return [item for units in sorted(together.values(), key=order) for item in units]
