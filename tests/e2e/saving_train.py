@@ -6,6 +6,7 @@ goes on. So the next group must begin exactly one step later, or a save was cut 
 
 import os
 import secrets
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,8 +16,8 @@ import elasticjob_torch
 
 STEP_SECONDS, SAVE_SECONDS = 0.2, 4.0
 STEPS = 1_000_000
-FINISH = Path("/tmp/finish")
-CHECKPOINT = Path("/checkpoints", os.environ["TORCHELASTIC_RUN_ID"])
+FINISH = Path(tempfile.gettempdir(), "finish")
+CHECKPOINT = Path(os.environ.get("CHECKPOINTS", "/checkpoints"), os.environ["TORCHELASTIC_RUN_ID"])
 
 
 def main() -> None:
