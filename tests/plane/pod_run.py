@@ -228,6 +228,7 @@ class PodRun:
                 self.running[name].signal(signal.SIGTERM)
             else:
                 task.cancel()
+                self._note(rules.gives_up(self.pod, name))
         if keeping:
             _, late = await asyncio.wait(keeping.values(), timeout=seconds)
             for name in [name for name, task in keeping.items() if task in late and name in self.running]:
