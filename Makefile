@@ -72,9 +72,9 @@ simulate-quick:  ## the same for 20 seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seconds 20
 mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
-plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression, PROCESSES=4)
+plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression, PROCESSES=3)
 	@hack/cluster/tools.sh kubectl helm apiserver
-	@$(cluster) $(venv) ELASTICJOB_PART=plane pytest tests/e2e --stand-in -n $(or $(PROCESSES),4) --dist loadgroup --no-loadscope-reorder $(select)
+	@$(cluster) $(venv) ELASTICJOB_PART=plane pytest tests/e2e --stand-in -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder $(select)
 on_the_cluster = $(cluster) $(venv) pytest tests/e2e -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder \
 	$(if $(RECORD),--record-durations) $(select)
 e2e: $(if $(K),install-for-all-tests,install-for-tests)  ##* of each feature that needs a cluster the test that proves it (K=expression selects among all, PROCESSES=3)

@@ -90,7 +90,8 @@ alone() { # PART
 "$here/up.sh" tests
 "$here/tools.sh" kubectl helm apiserver
 
-beside contract plane unit explore-quick api lint simulate-quick
+beside contract unit explore-quick api lint simulate-quick
+alone plane
 alone e2e
 printf '%s\n' "" "${times[@]}"
 flaky
