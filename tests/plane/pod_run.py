@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from plane.kubelet import Node
 
 TOKEN_SECONDS = 3600
-LOOK_SECONDS = 0.2  # between two probes, and two looks for what is missing
+LOOK_SECONDS = 0.2  # between two looks for what is missing
+PROBE_SECONDS = 1.0  # between two probes of what is ready
 LEAST_SIDECAR_SECONDS = 2.0  # what the kubelet gives a container whose pod's grace is over
 GRACE_SECONDS = 30.0
 LOG_LINES = 80  # of the kubelet, for a termination message
@@ -189,7 +190,7 @@ class PodRun:
                 failures = 0 if alive else failures + 1
                 if failures == liveness.get("failureThreshold", 3):
                     process.signal(signal.SIGKILL)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(PROBE_SECONDS if ready else LOOK_SECONDS)
 
     async def _answers(self, process: Running, page: str, seconds: float = 5) -> bool:
         if process.health is None:
@@ -207,8 +208,8 @@ class PodRun:
     async def _end_by_itself(self) -> None:
         """All that are to end have, or the deadline has passed."""
         if self._late.is_set():
-            await self._end(GRACE_SECONDS)
             self._note(rules.fails(self.pod, "DeadlineExceeded"))
+            await self._end(GRACE_SECONDS)
         else:
             await self._stop(self.sidecars, GRACE_SECONDS)
             self._changed.set()

@@ -129,12 +129,9 @@ class PodRun:
             self.nodes.loop.call_outside(self.nodes.later(0, deadline), self._exceed)
 
     def _exceed(self) -> None:
-        def fail() -> None:
-            self.pod = kubelet.fails(self.pod, "DeadlineExceeded")
-            self._forget()
-
         if not kubelet.has_ended(self.pod) and self.node.alive:
-            self._end(30, fail)
+            self._end(30, self._forget)
+            self.pod = kubelet.fails(self.pod, "DeadlineExceeded")
 
     def _end(self, grace: float, then: Callable[[], None]) -> None:
         if kubelet.has_ended(self.pod):

@@ -50,7 +50,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`containers` are all of the spec, in its order; `failed` is why the kubelet has ended the whole pod."""
+    """`containers` are all of the spec, in its order; `failed` is why the kubelet ends the whole pod."""
 
     spec: Object
     containers: Mapping[str, Container]
@@ -132,7 +132,7 @@ def gives_up(pod: Pod, name: str) -> Pod:
 
 
 def fails(pod: Pod, reason: str) -> Pod:
-    """The kubelet has ended the whole pod: DeadlineExceeded, Evicted."""
+    """The kubelet ends the whole pod: DeadlineExceeded, Evicted. It says so when no container runs any more."""
     return replace(pod, failed=reason)
 
 
@@ -158,7 +158,7 @@ def initialized(pod: Pod) -> bool:
 
 
 def phase(pod: Pod) -> str:
-    if pod.failed:
+    if _has_failed(pod):
         return "Failed"
     mains = [pod.containers[one["name"]] for one in pod.spec["containers"]]
     policy = pod.spec.get("restartPolicy", "Always")
@@ -174,6 +174,10 @@ def phase(pod: Pod) -> str:
     if all(one.exit_code == 0 for one in mains):
         return "Succeeded"
     return "Failed" if policy == "Never" else "Running"
+
+
+def _has_failed(pod: Pod) -> bool:
+    return pod.failed != "" and not any(one.runs for one in pod.containers.values())
 
 
 def has_ended(pod: Pod) -> bool:
@@ -202,7 +206,7 @@ def status(pod: Pod, others: Iterator[Object] | tuple[Object, ...] = ()) -> Obje
     init = [_container_status(pod, one["name"]) for one in _initial(pod.spec)]
     return {
         "phase": now,
-        **({"reason": pod.failed} if pod.failed else {}),
+        **({"reason": pod.failed} if _has_failed(pod) else {}),
         **({"podIP": pod.address, "podIPs": [{"ip": pod.address}]} if pod.address else {}),
         "startTime": stamp(pod.began),
         "conditions": conditions,

@@ -66,6 +66,14 @@ def test_the_restart_policy(policy: str, code: int, phase: str, again: float | N
 
 
 def test_a_pod_that_its_kubelet_ends_has_failed_for_good() -> None:
+    """It says so once, when no container runs any more: never that all have ended, and not why."""
     pod = kubelet.fails(kubelet.running(SPEC, "10.0.0.1", 0), "DeadlineExceeded")
+    for name in ("trainer", "sidecar"):
+        assert (kubelet.phase(pod), "reason" in kubelet.status(pod), kubelet.has_ended(pod)) == (
+            "Running",
+            False,
+            False,
+        )
+        pod = kubelet.ended(pod, name, 1, 137)
+        assert kubelet.next_start(pod, name) is None
     assert (kubelet.status(pod)["phase"], kubelet.status(pod)["reason"]) == ("Failed", "DeadlineExceeded")
-    assert kubelet.next_start(kubelet.ended(pod, "trainer", 1, 137), "trainer") is None
