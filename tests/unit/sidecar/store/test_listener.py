@@ -21,7 +21,7 @@ from elasticjob_sidecar.store.listener import HANDSHAKES_EACH, Caller, TunnelLis
 from support.callers import caller
 from support.faulty_kube import JOB_UID
 from support.tls_hello import HELLO
-from support.two_sidecars import DEADLINE, TwoSidecars, store, two_workers, until
+from support.two_sidecars import TwoSidecars, store, two_workers, until
 from support.waiting import within
 
 NAME = server_name(JOB_UID, 1)
@@ -29,11 +29,9 @@ FEW_SLOTS = 40
 
 
 @pytest.fixture
-async def formed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
+async def formed(patient: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoSidecars]:
     """Round 1 is formed of both workers, and worker 0 serves its store; its listener has few slots, and patience."""
     monkeypatch.setattr(listener, "SLOTS", FEW_SLOTS)
-    for module, limit in ((listener, "HANDSHAKE_SECONDS"), (transport, "ADMISSION_SECONDS")):
-        monkeypatch.setattr(module, limit, 6 * DEADLINE)  # on a busy machine a caller would leave before its turn
     async with two_workers() as pair:
         await pair.form()
         async with store() as server:
