@@ -4,9 +4,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+unexport PYTHONDONTWRITEBYTECODE # else each process compiles all it imports
 export ELASTICJOB_STARTED := $(shell date +%s)
 export PYTHONPATH := $(CURDIR)/core:$(CURDIR)/operator:$(CURDIR)/sidecar:$(CURDIR)/trainer:$(CURDIR)/cli
-export PYTHONDONTWRITEBYTECODE := 1
 
 # `source` sets KUBECONFIG and PATH; `venv` puts the development environment first on PATH
 cluster := source hack/cluster/env.sh;
@@ -54,13 +54,13 @@ coverage:  ## unit tests under coverage.py; writes build/coverage.json, and for 
 test:  ##* everything that CI runs
 	@hack/test.sh
 unit:  ##* unit tests (K=expression selects)
-	@$(venv) pytest tests/unit $(if $(K),$(select),-n 2)
+	@$(venv) pytest tests/unit $(if $(K),$(select),-n 3)
 fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each kind (K=expression selects)
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest $$(find tests/unit -name 'test_fuzz_*.py') --hypothesis-profile=fuzz $(select)
 api:  ## tests against an API server without a cluster (K=expression selects, KUBERNETES=v1.30.14 is another version of it)
 	@hack/cluster/tools.sh kubectl helm apiserver
-	@$(cluster) $(venv) pytest tests/api $(select)
-contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH=2.6.0 takes one; K=expression)
+	@$(cluster) $(venv) pytest tests/api $(if $(K),$(select),-n 2 --dist loadfile)
+contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH="2.6.0 2.10.0" takes these; K=expression)
 	@hack/contract.sh $(select)
 explore:  ## every state of two models of the rendezvous, deep; a quarter of an hour or more
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore
@@ -68,8 +68,8 @@ explore-quick:  ## the same to a depth that takes some seconds
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore --quick
 simulate:  ## lives of jobs over a simulated cluster, for SECONDS=60 (FROM=0 is the first seed; SEED=7 shows that one)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation $(if $(SEED),--seed $(SEED) --verbose,--seconds $(or $(SECONDS),60) --from $(or $(FROM),0))
-simulate-quick:  ## the same for 20 seconds
-	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seconds 20
+simulate-quick:  ## the first 120 of them, in which everything that can go wrong has to happen
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m simulation --seeds 120 --complete
 mutants:  ## seeded mistakes in the rendezvous and in what carries it out, each of which must be caught (K=words of their sentences)
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.mutants $(K)
 plane:  ##* the cluster's tests on a control plane with stand-in kubelets, without a cluster (K=expression, PROCESSES=3)

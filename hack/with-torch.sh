@@ -6,7 +6,7 @@
 # It has its own loopback and no other network; with CLUSTER=1 it has the host's, and the local cluster's kubeconfig.
 # Names are not looked up anywhere: torch asks for the name of each address that it connects to, and a name server that
 # does not answer would cost it 10 seconds.
-# The checkout is read-only at its own path, except for build/.
+# The checkout is at its own path.
 # ELASTICJOB_DEV_PYTHON is an interpreter without torch, for processes that stand for the cluster's side.
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
@@ -25,10 +25,9 @@ reach=(--network none --hostname localhost)
 [ -z "${CLUSTER:-}" ] || reach=(--network host --dns 127.0.0.1 --volume "$KUBECONFIG:/opt/kubeconfig:ro" --env KUBECONFIG=/opt/kubeconfig)
 exec docker run --rm --init "${reach[@]}" --workdir "$root" \
   --user "$(id -u):$(id -g)" --env USER=elasticjob --env HOME=/tmp --env TMPDIR=/tmp \
-  --volume "$root:$root:ro" --volume "$root/build:$root/build" \
-  --volume "$(locked_dir torch "$lock"):/opt/torch:ro" --volume "$dev:/opt/dev:ro" \
+  --volume "$root:$root" --volume "$(locked_dir torch "$lock"):/opt/torch:ro" --volume "$dev:/opt/dev:ro" \
   --volume "$KUBEBUILDER_ASSETS:/opt/kubebuilder:ro" --env KUBEBUILDER_ASSETS=/opt/kubebuilder \
   --env PATH="/opt/torch/bin:/usr/local/bin:/usr/bin:/bin" --env PYTHONPATH="$path" \
-  --env PYTHONDONTWRITEBYTECODE=1 --env ELASTICJOB_DEV_PYTHON=/opt/dev/bin/python \
+  --env ELASTICJOB_DEV_PYTHON=/opt/dev/bin/python \
   --env ELASTICJOB_FLAKY --env ELASTICJOB_REPORTS \
   elasticjob/torch-builder:dev "$@"

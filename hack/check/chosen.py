@@ -1,12 +1,10 @@
 """A pytest plugin that runs the tests of a choice, the nearest first, of equally near ones the quick ones, in a time.
 
-pytest-xdist's workers take the tests in their order, so that all of them stop at about the same one. Bytecode is kept
-while tests are collected, which takes a third of the time then; what tests do goes without, as everywhere (Makefile).
+pytest-xdist's workers take the tests in their order, so that all of them stop at about the same one.
 """
 
 import json
 import signal
-import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hack.check.place import BUILD
 
 OPTION = "--chosen"
 TOO_LONG = "takes longer than there is time"
@@ -22,17 +19,6 @@ TOO_LONG = "takes longer than there is time"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(OPTION, metavar="FILE", required=True, help="the choice, as hack/check/__main__.py writes it")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests() -> None:
-    sys.pycache_prefix = str(BUILD / "bytecode")
-    sys.dont_write_bytecode = False
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish() -> None:
-    sys.dont_write_bytecode = True
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -114,4 +114,4 @@ def form(agents: Sequence[Agent], seconds: float = SECONDS) -> list[RendezvousIn
 
 def until(condition: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
     """Return what `condition` says, as soon as that is true."""
-    return wait_until(what, condition, seconds, pause=0.02)
+    return wait_until(what, condition, seconds, pause=0.05)

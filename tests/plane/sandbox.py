@@ -199,7 +199,6 @@ class Sandbox:
             "PATH": os.environ["PATH"],
             "HOSTNAME": self.body["metadata"]["name"],
             "TMPDIR": str(self.folder / "tmp"),
-            "PYTHONDONTWRITEBYTECODE": "1",
             **{name: self._here(value, mounts) for name, value in given.items()},
             MARK: self.mark(container["name"]),
         }

@@ -1,7 +1,8 @@
 """`python -m simulation`: lives of jobs, one seed after the other, until the time is over or a rule is broken.
 
 `--seconds 60` tries seeds from `--from` on; `--seed 7` one, of which `--verbose` prints the whole history. Exit code 1
-when a rule was broken: then seed, sentence, the last lines of the history and the command that shows it again.
+when a rule was broken: then seed, sentence, the last lines of the history and the command that shows it again. It is 1
+too when with `--complete` something that can go wrong did not happen in any life.
 """
 
 import argparse
@@ -10,8 +11,9 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from math import inf
 
 from simulation.kinds import KINDS, kind_of, live
 from simulation.lives import Verdict
@@ -19,14 +21,22 @@ from simulation.lives import Verdict
 PROGRESS_SECONDS = 15.0
 SHOWN_LINES = 40
 AT_ONCE = 4  # seeds that a process is given
+CAN_GO_WRONG = (
+    *("storm", "watches_lag", "history_forgotten", "operator_frozen", "operator_cut_off", "node_dies"),
+    *("container_killed", "scale", "suspend", "edit_template", "delete_job", "delete_pod", "delete_grant"),
+    *("delete_lease", "drain", "answer lost", "request lost", "request late", "connection reset", "server error"),
+    *("watch broken", "refused: quota", "refused: webhook denies", "refused: webhook hangs"),
+    *(f"answer {status}" for status in (400, 403, 404, 409, 410, 422, 500)),
+)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="simulation", description="Lives of jobs over a simulated cluster.")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long to try seeds")
+    parser.add_argument("--seconds", type=float, help="how long to try seeds (60, and without limit with --seeds)")
     parser.add_argument("--seed", type=int, help="try this one only")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
-    parser.add_argument("--seeds", type=int, default=2**60, help="how many seeds to try at most")
+    parser.add_argument("--seeds", type=int, help="how many seeds to try at most")
+    parser.add_argument("--complete", action="store_true", help="fail when something that can go wrong did not happen")
     parser.add_argument("--kind", choices=list(KINDS), help="only seeds of this kind")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--verbose", action="store_true", help="with --seed: print the whole history")
@@ -36,7 +46,11 @@ def main(arguments: list[str]) -> int:
         if given.verbose:
             print("\n".join(verdict.history))
         return report(verdict) if verdict.broken else _well(verdict)
-    return search(_seeds(given.first, given.seeds, given.kind), given.seconds, given.processes)
+    seeds, seconds = given.seeds, given.seconds
+    if seconds is None:
+        seconds = 60.0 if seeds is None else inf
+    tried = _seeds(given.first, 2**60 if seeds is None else seeds, given.kind)
+    return search(tried, seconds, given.processes, CAN_GO_WRONG if given.complete else ())
 
 
 def _seeds(first: int, count: int, kind: str | None) -> range:
@@ -48,7 +62,7 @@ def _seeds(first: int, count: int, kind: str | None) -> range:
     return range(first, first + count * len(KINDS), len(KINDS))
 
 
-def search(tried: range, seconds: float, processes: int) -> int:
+def search(tried: range, seconds: float, processes: int, must_happen: Iterable[str] = ()) -> int:
     """Tries these seeds, as many as there is time for; the exit code."""
     began = told = time.monotonic()
     seeds, lives, virtual, happened = 0, 0, 0.0, Counter[str]()
@@ -75,7 +89,9 @@ def search(tried: range, seconds: float, processes: int) -> int:
         return 2
     print(_progress(seeds, lives, virtual, time.monotonic() - began) + f"; next is seed {tried.start}")
     print("  " + ", ".join(f"{what} {times:,}" for what, times in sorted(happened.items())))
-    return 0
+    if missing := [what for what in must_happen if not happened[what]]:
+        print(f"never happened in these lives: {', '.join(missing)}")
+    return 1 if missing else 0
 
 
 def report(verdict: Verdict) -> int:

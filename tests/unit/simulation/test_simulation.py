@@ -36,16 +36,11 @@ def test_the_same_seed_is_the_same_history(seed: int) -> None:
     assert first[1].count("\n") > 50
 
 
-def test_all_that_can_go_wrong_does() -> None:
-    failed, told = simulation("--kind", "operator", "--seeds", "120", "--seconds", "250")
-    assert failed == 0, told[-2000:]
-    happened = told.splitlines()[-1]
-    expected = "storm, watches_lag, history_forgotten, operator_frozen, operator_cut_off, node_dies, container_killed"
-    expected += ", scale, suspend, edit_template, delete_job, delete_pod, delete_grant, delete_lease, drain"
-    expected += ", answer 400, answer 403, answer 404, answer 409, answer 410, answer 422, answer 500"
-    expected += ", answer lost, request lost, request late, connection reset, server error, watch broken"
-    expected += ", refused: quota, refused: webhook denies, refused: webhook hangs"
-    assert [what for what in expected.split(", ") if f" {what} " not in happened] == []
+def test_what_never_happened_is_told_where_all_has_to() -> None:
+    failed, told = simulation("--kind", "operator", "--seeds", "1", "--complete")
+    assert failed == 1
+    assert "never happened in these lives: " in told
+    assert simulation("--kind", "operator", "--seeds", "1")[0] == 0
 
 
 def test_a_mistake_is_told_with_the_command_that_shows_it_again() -> None:
