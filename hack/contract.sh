@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Runs tests/contract once with each torch of locks/, and says at the end how each went.
-#   contract.sh [PYTEST ARGUMENT...]     TORCH=2.6.0 takes one version
+#   contract.sh [PYTEST ARGUMENT...]     TORCH="2.6.0 2.10.0" takes these versions
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
 wanted=() versions=()
-for lock in "${torch_locks[@]}"; do
-  versions+=("$(torch_version "$lock")")
-  [ -n "${TORCH:-}" ] && [ "$TORCH" != "$(torch_version "$lock")" ] || wanted+=("$lock")
+for lock in "${torch_locks[@]}"; do versions+=("$(torch_version "$lock")"); done
+for version in ${TORCH:-"${versions[@]}"}; do
+  number=$(printf '%s\n' "${versions[@]}" | grep -nFx "$version" | cut -d: -f1) ||
+    fail "there is no lock with torch $version; TORCH may be some of: ${versions[*]}"
+  wanted+=("${torch_locks[number - 1]}")
 done
-((${#wanted[@]})) || fail "there is no lock with torch $TORCH; TORCH may be one of: ${versions[*]}"
 
 run() { # LOCK PYTEST_ARGUMENT...
   local lock=$1; shift

@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# All that CI runs. Parts that mostly wait run beside parts that compute; each prints its output whole when it has
-# ended, and the first that fails ends the others. The last part has the machine to itself, and prints as it goes.
+# All that CI runs. Parts that wait for other programs run one after the other, and print as they go. Beside them, in
+# what they leave of the processors, runs what only computes; its output is shown whole. The first that fails ends all.
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
-at_once=2 # for two cores
+waits=(unit contract api plane e2e)
+computes=(lint explore-quick simulate-quick)
+TORCH="$(torch_version "$oldest_torch") $(torch_version "$newest_torch")" # `make contract` has one between them, too
+export TORCH
 export ELASTICJOB_FLAKY=$root/build/flaky.json # tests/support/second_run.py
 mkdir -p "$root/build"
 echo '[]' > "$ELASTICJOB_FLAKY"
-logs=$(mktemp -d) running=() times=()
+logs=$(mktemp -d) computing='' computed=() times=()
 set -m # each part is a process group of its own
 
 stop() {
-  local name
-  for name in ${running[@]+"${running[@]}"}; do
-    kill -TERM -- "-$(cat "$logs/$name.pid")" || true
+  for group in "$logs"/*.group; do
+    [ -e "${group%.group}.code" ] || kill -TERM -- "-$(cat "$group")" || true
   done 2>/dev/null
   wait 2>/dev/null
   rm -rf "$logs"
@@ -22,67 +24,70 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-compute() { # COMMAND...: a test that timed out runs again, alone, after its end
-  if command -v flock >/dev/null; then flock --shared "$ELASTICJOB_FLAKY" "$@"; else "$@"; fi
-}
-
-start() { # PART
-  local command=(make "$1")
-  case $1 in
-    lint | simulate-quick | explore-quick) command=(compute make "$1") ;; # the others are tests, and see to it themselves
-  esac
-  say "test: $1 began"
+begin() { # PART COMMAND...
+  local part=$1; shift
+  date +%s > "$logs/$part.began"
   (
     code=0
-    "${command[@]}" > "$logs/$1.log" 2>&1 < /dev/null || code=$?
-    echo "$code" > "$logs/$1.new" && mv "$logs/$1.new" "$logs/$1.code"
+    "$@" < /dev/null || code=$?
+    echo "$code $(date +%s)" > "$logs/$part.new" && mv "$logs/$part.new" "$logs/$part.code"
   ) &
-  echo $! > "$logs/$1.pid"
-  date +%s > "$logs/$1.began"
-  running+=("$1")
+  echo $! > "$logs/$part.group"
+  say "test: $part began"
 }
 
-flaky() { # the closing lines, of all parts
-  PYTHONPATH=$root/tests "$(< "$logs/venv")/bin/python" -m support.second_run "$ELASTICJOB_FLAKY"
-}
+has_ended() { [ -e "$logs/$1.code" ]; } # PART
 
-ended() { # PART CODE SECONDS
-  times+=("$(printf '%5d s  %s' "$3" "$1")")
-  [ "$2" -eq 0 ] && { say "test: $1 passed in $3 s"; return; }
-  printf '%s\n' "${times[@]}"
-  flaky
-  say "test: $1 FAILED in $3 s (exit code $2)"
+ended() { # PART
+  local code end seconds
+  read -r code end < "$logs/$1.code"
+  seconds=$((end - $(cat "$logs/$1.began")))
+  times+=("$(printf '%5d s  %s' "$seconds" "$1")")
+  [ "$code" -eq 0 ] && { say "test: $1 passed in $seconds s"; return; }
+  close
+  say "test: $1 FAILED in $seconds s (exit code $code)"
   exit 1
 }
 
-beside() { # PART..., as many at once as are worth it
-  local name left
-  while (($# + ${#running[@]})); do
-    while (($# && ${#running[@]} < at_once)); do
-      start "$1"
-      shift
-    done
-    left=()
-    for name in "${running[@]}"; do
-      if [ -e "$logs/$name.code" ]; then
-        printf '\n===== %s\n' "$name"
-        cat "$logs/$name.log"
-        ended "$name" "$(cat "$logs/$name.code")" "$(($(date +%s) - $(cat "$logs/$name.began")))"
-      else
-        left+=("$name")
-      fi
-    done
-    running=(${left[@]+"${left[@]}"})
-    sleep 0.5
-  done
+close() { # the closing lines, of all parts
+  printf '%s\n' "" "${times[@]}"
+  PYTHONPATH=$root/tests "$(< "$logs/venv")/bin/python" -m support.second_run "$ELASTICJOB_FLAKY"
 }
 
-alone() { # PART
-  local began code=0
-  began=$(date +%s)
-  printf '\n===== %s\n' "$1"
-  make "$1" || code=$?
-  ended "$1" "$code" "$(($(date +%s) - began))"
+# A session of its own is what Linux gives processor time to; without sessions a process is. A test that timed out runs
+# again, alone, after the end of what computes.
+compute() { # PART
+  local alone=() session=()
+  if command -v flock >/dev/null; then alone=(flock --shared "$ELASTICJOB_FLAKY"); fi
+  if command -v setsid >/dev/null; then session=(setsid); fi
+  # shellcheck disable=SC2016
+  ${session[@]+"${session[@]}"} bash -c 'echo $$ > "$0"; { echo 19 > /proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"' \
+    "$logs/$1-session.group" ${alone[@]+"${alone[@]}"} make "$1" > "$logs/$1.log" 2>&1
+}
+
+# Begins the next part that computes when the one before has ended.
+compute_on() {
+  if [ -n "$computing" ]; then
+    has_ended "$computing" || return 0
+    computed+=("$computing")
+    rm -f "$logs/$computing-session.group"
+    [ "$(cut -d ' ' -f 1 "$logs/$computing.code")" -eq 0 ] || show_computed
+    computing=''
+  fi
+  ((${#computes[@]})) || return 0
+  computing=${computes[0]}
+  computes=("${computes[@]:1}")
+  begin "$computing" compute "$computing"
+}
+
+show_computed() {
+  local part
+  for part in ${computed[@]+"${computed[@]}"}; do
+    printf '\n===== %s\n' "$part"
+    cat "$logs/$part.log"
+    ended "$part"
+  done
+  computed=()
 }
 
 # what several parts would make at once
@@ -90,9 +95,19 @@ alone() { # PART
 "$here/up.sh" tests
 "$here/tools.sh" kubectl helm apiserver
 
-beside contract unit explore-quick api lint simulate-quick
-alone plane
-alone e2e
-printf '%s\n' "" "${times[@]}"
-flaky
+for part in "${waits[@]}"; do
+  begin "$part" make "$part"
+  until has_ended "$part"; do
+    compute_on
+    sleep 0.5
+  done
+  ended "$part"
+  show_computed
+done
+while [ -n "$computing" ] || ((${#computes[@]})); do
+  compute_on
+  sleep 0.5
+done
+show_computed
+close
 say "test: all passed"
