@@ -68,7 +68,8 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
         address = params.local_addr or access.own_address()  # a bare pod's host name means nothing to others
     except (SettingsError, NotInAPod, OSError) as error:
         raise SystemExit(f"{NAME}: {error}") from None
-    os.environ.setdefault(_DO_NOT_SHARE, "1")
+    for sentence in settings.ignored:
+        log.warning("%s", sentence)
     clock = SharedClock()
     state = ConfigMap(ApiClient(access, clock), namespace, settings.name)
     backend = KubernetesRendezvousBackend(state, params.run_id, settings.pace, clock, settings.longest_pause)
@@ -117,7 +118,8 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     @property
     def use_agent_store(self) -> bool:
         """Say whether training processes use a store that the agent serves: only if the environment asks for it."""
-        return bool(self._inner.use_agent_store)
+        with _not_shared():
+            return bool(self._inner.use_agent_store)
 
     def get_run_id(self) -> str:
         """Return the value of ``--rdzv-id``."""
@@ -205,7 +207,8 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def _join(self, give_up: float) -> RendezvousInfo:
         while True:
             try:
-                info = self._inner.next_rendezvous()
+                with _not_shared():
+                    info = self._inner.next_rendezvous()
                 self._inner._stop_heartbeats()  # they wait for polls, and write the whole state
                 return info
             except DistStoreError as error:  # rank 0 was lost before it could tell its address
@@ -238,6 +241,19 @@ class KubernetesRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             yield
         finally:
             self._backend.patience = 0.0
+
+
+@contextmanager
+def _not_shared() -> Iterator[None]:
+    """Unless the environment says which it is to be, torch finds there that no TCPStore is shared."""
+    if _DO_NOT_SHARE in os.environ:
+        yield
+        return
+    os.environ[_DO_NOT_SHARE] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_DO_NOT_SHARE]
 
 
 def _leave(inner: dynamic_rendezvous.DynamicRendezvousHandler, keep_alive: KeepAlive) -> bool:

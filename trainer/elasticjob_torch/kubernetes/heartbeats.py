@@ -1,8 +1,10 @@
 """The nodes' heartbeats: where they are kept, and who is silent. Pure.
 
 Each node has a key of its own for them, so that a heartbeat is written whatever the others write meanwhile. A node is
-silent when others have gone on without it: what holds up all of them, a busy machine or an API server that is away,
-is nobody's own silence.
+silent when another has gone on without it: what holds up all of them, a busy machine or an API server that is away,
+is nobody's own silence. So a node's silence is measured by what another wrote meanwhile. Who is as slow as all others
+has not been heard for up to two writes, as a heartbeat is seen when its write ends; another writes three in that time,
+at most.
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 PREFIX = "heartbeat."
-KEPT = 4
+KEPT = 8
 """How many of its last heartbeats a node keeps: enough to show that it went on while another was silent."""
+_IN_TIME = 1.25
+"""Intervals between two heartbeats of a node that nothing holds up."""
+_LEAST = 3
+"""Intervals, or heartbeats of another, that make nobody lost."""
 
 Node = TypeVar("Node")
 
@@ -64,7 +70,8 @@ def judged(heard: Mapping[Node, Sequence[datetime]], now: datetime, pace: Pace) 
     """Return when each node counts as heard last; torch drops those for which that is longer ago than the expiry.
 
     It is the time of its last heartbeat if it has been silent for so long, and another went on meanwhile; else not
-    longer ago than the interval.
+    longer ago than the interval. Another has gone on if it kept its pace for as long, or else once it has written one
+    heartbeat more than may fail.
 
     Args:
         heard: the times of each node's last heartbeats, at least one, in order.
@@ -77,16 +84,32 @@ def judged(heard: Mapping[Node, Sequence[datetime]], now: datetime, pace: Pace) 
 
 
 def _is_lost(last: datetime, heard: Iterable[Sequence[datetime]], now: datetime, pace: Pace) -> bool:
-    interval = timedelta(seconds=pace.interval_seconds)
-    if now - last < interval * pace.attempts:
+    interval, attempts = timedelta(seconds=pace.interval_seconds), max(pace.attempts, _LEAST)
+    if now - last < interval * attempts:
         return False
-    enough = interval * min(pace.attempts, KEPT)
-    return any(_went_on(last, times, now, interval) >= enough for times in heard)
+    since = [[time for time in times if time > last] for times in heard]
+    return any(
+        _in_time([last, *later, now], interval) >= interval * min(attempts, KEPT - 1)
+        or _number(later, interval / 2) > min(attempts, KEPT - 1)
+        for later in since
+        if later
+    )
 
 
-def _went_on(since: datetime, times: Sequence[datetime], now: datetime, interval: timedelta) -> timedelta:
-    """Return for how long a node has gone on since then: each of its heartbeats stands for one interval at most."""
-    later = [time for time in times if time > since]
-    if not later:
-        return timedelta()
-    return sum((min(end - begin, interval) for begin, end in pairwise([since, *later, now])), timedelta())
+def _in_time(times: Sequence[datetime], interval: timedelta) -> timedelta:
+    """Return for how long the last of these times have been no more than about an interval apart."""
+    since = times[-1]
+    for begin, end in pairwise(reversed(times)):
+        if begin - end > _IN_TIME * interval:
+            break
+        since = end
+    return times[-1] - since
+
+
+def _number(times: Sequence[datetime], apart: timedelta) -> int:
+    """Count heartbeats; after one that was late the next follows at once, and says no more than that one."""
+    counted = [times[0]]
+    for time in times[1:]:
+        if time - counted[-1] >= apart:
+            counted.append(time)
+    return len(counted)

@@ -9,7 +9,7 @@ import weakref
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from elasticjob_torch.kubernetes.api import ApiError
+from elasticjob_torch.kubernetes.api import ApiError, NotFound
 from elasticjob_torch.kubernetes.clock import now
 from elasticjob_torch.kubernetes.heartbeats import KEPT, key_of, write_times
 
@@ -66,6 +66,8 @@ class Heartbeats:
         try:
             self.config_map.patch(data={self._key: write_times(times)}, patience=0)
         except ApiError as error:
+            if not self._written and isinstance(error, NotFound):
+                return  # the run begins; the first that joins makes the ConfigMap
             log.warning("a heartbeat was not written: %s", error)
         else:
             self._written = times

@@ -30,7 +30,8 @@ _DEFAULT_SECONDS = {
 _BACKOFF = "cas_backoff_max_seconds"
 _KNOWN = (*_DEFAULT_SECONDS, _BACKOFF)
 _ALIASES = {"heartbeat": "heartbeat_timeout"}  # torch documents the one and reads the other
-_IGNORED = {"timeout"}  # torchrun itself always sends it; no dynamic rendezvous has a meaning for it
+_SENT_ALWAYS = "timeout"  # by torchrun itself; no dynamic rendezvous has a meaning for it
+_WITHOUT_EFFECT = (_SENT_ALWAYS, "read_timeout", "is_host", "store_type")  # c10d's, which people have in their scripts
 
 
 class SettingsError(ValueError):
@@ -47,6 +48,8 @@ class Settings:
     config: Mapping[str, int]
     longest_pause: float = 0.0
     """``cas_backoff_max_seconds``: the longest pause after a write that another node forestalled. 0: as it fits."""
+    ignored: tuple[str, ...] = ()
+    """Sentences about keys that were accepted but have no effect."""
 
     @property
     def pace(self) -> Pace:
@@ -69,9 +72,11 @@ def parse_settings(endpoint: str, config: Mapping[str, Any]) -> Settings:
             numbers[known] = _parse_number(key, value)
         elif key == _BACKOFF:
             longest_pause = _parse_pause(value)
-        elif key not in _IGNORED:
+        elif key not in _WITHOUT_EFFECT:
             raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(_KNOWN)}")
-    return Settings(namespace, name, numbers, longest_pause)
+    unused = (key for key in config if key in _WITHOUT_EFFECT and key != _SENT_ALWAYS)
+    ignored = tuple(f"--rdzv-conf {key} has no effect with this backend" for key in unused)
+    return Settings(namespace, name, numbers, longest_pause, ignored)
 
 
 def _parse_endpoint(endpoint: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import importlib.metadata
+import os
 import sys
 import types
 import weakref
@@ -218,6 +219,21 @@ def shutting_down(handler):
         yield
     finally:
         assert handler.shutdown()
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, "1"), ("0", "0")])
+def test_torch_shares_no_store_unless_asked_and_nobody_else_is_told(handler, monkeypatch, asked, found):
+    """What is started later has the environment as it was."""
+    name = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+    monkeypatch.delenv(name, raising=False)
+    if asked is not None:
+        monkeypatch.setenv(name, asked)
+    seen, joins = [], handler._inner.next_rendezvous
+    monkeypatch.setattr(Inner, "use_agent_store", property(lambda self: seen.append(os.environ.get(name))))
+    handler._inner.next_rendezvous = lambda: (seen.append(os.environ.get(name)), joins())[1]
+    assert not handler.use_agent_store
+    handler.next_rendezvous()
+    assert (seen, os.environ.get(name)) == ([found, found], asked)
 
 
 def test_wrong_option_ends_with_one_sentence(torch):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob_torch.kubernetes import keep_alive as keep_alive_module
-from elasticjob_torch.kubernetes.api import Unavailable
+from elasticjob_torch.kubernetes.api import NotFound, Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.heartbeats import KEPT, Pace, judged, key_of, read_times, write_times
 from elasticjob_torch.kubernetes.keep_alive import Heartbeats, KeepAlive
@@ -53,22 +53,38 @@ def test_writes_that_take_long_for_all_make_nobody_lost() -> None:
     assert lost(a=ago(36, 26, 16), b=ago(20, 10, 0), c=ago(27, 17, 7)) == set()
 
 
+def test_two_heartbeats_in_time_and_a_third_that_is_due_are_enough() -> None:
+    assert lost(a=ago(15.1), b=ago(15, 10, 5)) == {"a"}
+
+
+@pytest.mark.parametrize("pace", [10, 20, 60])
+def test_where_all_are_slow_a_few_missed_writes_make_nobody_lost(pace: float) -> None:
+    """Two heartbeats of one node are not three intervals because of the gaps around them."""
+    assert lost(a=ago(3 * pace), b=ago(2 * pace, pace)) == set()
+    assert lost(a=ago(4 * pace), b=ago(3 * pace, 2 * pace, pace)) == set()
+    assert lost(a=ago(4 * pace), b=ago(3 * pace, 2 * pace, pace, 0)) == {"a"}
+
+
+def test_who_was_held_up_writes_twice_in_a_row_which_counts_once() -> None:
+    assert lost(a=ago(61), b=ago(60, 59.9, 40, 39.9, 20, 19.9)) == set()
+
+
 def test_node_that_is_there_alone_waits_for_another_that_goes_on() -> None:
     assert lost(a=ago(70, 65, 60)) == set()
-    assert lost(a=ago(70, 65, 60), new=ago(5, 0)) == set()
-    assert lost(a=ago(70, 65, 60), new=ago(10, 5, 0)) == {"a"}
-    assert lost(a=ago(70, 65, 60), new=ago(9, 4)) == set()
+    assert lost(a=ago(70, 65, 60), new=ago(10, 5, 0)) == set()
+    assert lost(a=ago(70, 65, 60), new=ago(15, 10, 5, 0)) == {"a"}
+    assert lost(a=ago(70, 65, 60), new=ago(14, 9, 4)) == set()
 
 
 def test_all_who_are_silent_are_lost() -> None:
-    assert lost(a=ago(60), b=ago(61, 56, 51), c=ago(10, 5, 0), d=ago(16)) == {"a", "b", "d"}
+    assert lost(a=ago(60), b=ago(61, 56, 51), c=ago(15, 10, 5, 0), d=ago(16)) == {"a", "b", "d"}
 
 
 @pytest.mark.parametrize(
-    ("attempts", "silent", "is_lost"), [(1, 6, True), (1, 4, False), (10, 49, False), (10, 51, True)]
+    ("attempts", "silent", "is_lost"), [(1, 15, True), (1, 14, False), (10, 49, False), (10, 51, True)]
 )
 def test_other_limits(attempts: int, silent: float, is_lost: bool) -> None:
-    found = lost(Pace(5, attempts), a=ago(silent), b=ago(17, 12, 7, 2))
+    found = lost(Pace(5, attempts), a=ago(silent), b=ago(37, 32, 27, 22, 17, 12, 7, 2))
     assert found == ({"a"} if is_lost else set())
 
 
@@ -82,7 +98,7 @@ def test_whoever_wrote_last_is_never_lost(heard: dict[str, list[datetime]]) -> N
 
 
 def test_heartbeats_survive_the_way_through_the_config_map() -> None:
-    assert read_times(write_times(ago(25, 20, 15, 10, 5))) == ago(20, 15, 10, 5)
+    assert read_times(write_times(ago(*range(50, 0, -5)))) == ago(*range(40, 0, -5))
     assert key_of("10.0.0.1/7/0") == "heartbeat.10.0.0.1_2F7_2F0"
 
 
@@ -97,7 +113,7 @@ class InMemory:
 
     def __init__(self) -> None:
         self.data: dict[str, str | None] = {}
-        self.away = self.closed = False
+        self.away = self.closed = self.missing = False
         self.wrote = threading.Semaphore(0)
 
     def patch(self, *, data: Mapping[str, str | None], patience: float, version: str | None = None) -> None:
@@ -105,6 +121,8 @@ class InMemory:
         assert patience == 0, "the next one is due"
         if self.away:
             raise Unavailable("away")
+        if self.missing:
+            raise NotFound("no such ConfigMap")
         self.data.update(data)
         self.wrote.release()
 
@@ -122,6 +140,21 @@ def test_only_heartbeats_that_were_written_count(monkeypatch: pytest.MonkeyPatch
         heartbeats.write()
     (text,) = there.data.values()
     assert [int((time - NOW).total_seconds()) for time in read_times(text)] == [0, 5, 50, 55]
+
+
+def test_a_config_map_that_is_not_made_yet_is_no_trouble_and_one_that_is_gone_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    there: Any = InMemory()
+    heartbeats = Heartbeats(there, SharedClock(), "a/1/0")
+    there.missing = True
+    heartbeats.write()
+    assert not caplog.records
+    there.missing = False
+    heartbeats.write()
+    there.missing = True
+    heartbeats.write()
+    assert [record.getMessage() for record in caplog.records] == ["a heartbeat was not written: no such ConfigMap"]
 
 
 def running() -> set[threading.Thread]:
@@ -147,38 +180,70 @@ def test_heartbeats_end(end: str) -> None:
     assert there.closed
 
 
-def simulated(slow: Callable[[int, float], float], seconds: float) -> set[int]:
-    """Seven nodes write for some time, a write taking as long as ``slow`` says; return who was ever lost to anyone.
+WORK = 0.5
+Speed = Callable[[int, float], float]
+
+
+def simulated(speed: Speed, seconds: float) -> set[int]:
+    """Seven nodes write for some time, at a `speed` that may be 0; return who was ever lost to anyone.
 
     As `keep_alive` does it: the next write is due five seconds after the start of the last, or at its end if that is
-    later. What is written is seen by all when the write ends.
+    later. At full speed a write takes half a second, and all see it when it ends.
     """
-    due = dict.fromkeys(range(7), 0.0)
+    due = {node: node / 4 for node in range(7)}
+    under_way: dict[int, tuple[float, float]] = {}  # when it began, and the work that is left
     seen: dict[int, list[datetime]] = {node: [NOW] for node in due}
-    ends: list[tuple[float, int, float]] = []
     ever: set[int] = set()
     for step in range(int(seconds * 4)):
         at = step / 4
-        for node, time in due.items():
-            if time <= at:
-                took = slow(node, at)
-                ends.append((at + took, node, at))
-                due[node] = at + max(PACE.interval_seconds, took)
-        for end, node, began in sorted(one for one in ends if one[0] <= at):
-            seen[node] = [*seen[node], NOW + timedelta(seconds=began)][-KEPT:]
-            ends.remove((end, node, began))
+        for node in due:
+            if node not in under_way and due[node] <= at:
+                due[node], under_way[node] = max(due[node] + PACE.interval_seconds, at), (at, WORK)
+            if node in under_way:
+                began, left = under_way[node]
+                under_way[node] = (began, left - speed(node, at) / 4)
+                if under_way[node][1] <= 0:
+                    del under_way[node]
+                    seen[node] = [*seen[node], NOW + timedelta(seconds=began)][-KEPT:]
         told = judged(seen, NOW + timedelta(seconds=at), PACE)
         ever |= {node for node, last in told.items() if at - (last - NOW).total_seconds() > PACE.expiry_seconds}
     return ever
 
 
 def test_writes_of_six_seconds_make_nobody_lost() -> None:
-    assert simulated(lambda node, at: 6.0, 300) == set()
+    assert simulated(lambda node, at: WORK / 6, 300) == set()
 
 
 def test_a_machine_that_stands_still_for_twenty_seconds_loses_nobody() -> None:
-    assert simulated(lambda node, at: 120 - at + node / 2 if 100 <= at < 120 else 0.5, 300) == set()
+    assert simulated(lambda node, at: float(not 100 <= at < 120 + node / 2), 300) == set()
 
 
 def test_a_node_that_stops_is_lost_among_slow_ones_too() -> None:
-    assert simulated(lambda node, at: 1000.0 if node == 3 and at > 100 else 4.0, 300) == {3}
+    assert simulated(lambda node, at: 0.0 if node == 3 and at > 100 else WORK / 4, 300) == {3}
+
+
+@given(
+    stalls=st.lists(st.tuples(st.sampled_from([0, *(WORK / n for n in range(1, 60))]), st.floats(1, 200)), max_size=4),
+    share=st.lists(st.floats(0.9, 1), min_size=7, max_size=7),
+)
+def test_a_node_that_is_held_up_together_with_all_others_is_never_lost(
+    stalls: list[tuple[float, float]], share: list[float]
+) -> None:
+    """Each of `stalls` is a speed, 0 is none, and how long it lasts. Nodes differ by a tenth."""
+
+    def speed(node: int, at: float) -> float:
+        end = 20.0
+        for slow, lasts in stalls:
+            end += lasts
+            if 20 <= at < end:
+                return slow * share[node]
+        return share[node]
+
+    assert simulated(speed, 20 + sum(lasts for _, lasts in stalls) + 100) == set()
+
+
+@given(st.floats(0.5, 30))
+def test_a_node_that_stops_alone_is_lost_in_bounded_time(took: float) -> None:
+    """Once the others have written one heartbeat more than may fail, and two that were under way."""
+    within = (PACE.attempts + 4) * max(PACE.interval_seconds, took)
+    assert simulated(lambda node, at: 0.0 if node == 3 and at > 100 else 0.5 / took, 100 + within) == {3}

@@ -200,6 +200,13 @@ def test_keys_of_torch_keep_their_names() -> None:
     assert settings.pace == Pace(2, 4)
 
 
+def test_keys_of_c10d_are_accepted_with_a_word() -> None:
+    """As the job's own backend does it: people have them in their scripts."""
+    given_ = {"timeout": 900, "is_host": "1", "read_timeout": "60", "store_type": "tcp"}
+    told = [f"--rdzv-conf {key} has no effect with this backend" for key in ("is_host", "read_timeout", "store_type")]
+    assert [*parse_settings("run", given_).ignored] == told
+
+
 @pytest.mark.parametrize(
     ("config", "complaint"),
     [
