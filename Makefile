@@ -59,7 +59,7 @@ fuzz:  ## new inputs for all that reads what others wrote, EXAMPLES=2000 of each
 	@$(venv) EXAMPLES=$(or $(EXAMPLES),2000) pytest $$(find tests/unit -name 'test_fuzz_*.py') --hypothesis-profile=fuzz $(select)
 api:  ## tests against an API server without a cluster (K=expression selects, KUBERNETES=v1.30.14 is another version of it)
 	@hack/cluster/tools.sh kubectl helm apiserver
-	@$(cluster) $(venv) pytest tests/api $(if $(K),$(select),-n 2 --dist loadfile)
+	@$(cluster) $(venv) pytest tests/api $(if $(K),$(select),-n 4 --dist loadfile)
 contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH="2.6.0 2.10.0" takes these; K=expression)
 	@hack/contract.sh $(select)
 explore:  ## every state of two models of the rendezvous, deep; a quarter of an hour or more

@@ -15,7 +15,8 @@ done
 run() { # LOCK PYTEST_ARGUMENT...
   local lock=$1; shift
   "$root/hack/with-torch.sh" "$lock" env "ELASTICJOB_PART=contract, $lock" \
-    python -m pytest -p no:cacheprovider -p no:looptime_plugin --confcutdir tests tests/contract "$@"
+    python -m pytest -p no:cacheprovider -p no:looptime_plugin --confcutdir tests \
+    -n 2 --dist loadfile tests/contract "$@"
 }
 
 # They often wait, so all versions are tested at once; what each printed is shown whole.

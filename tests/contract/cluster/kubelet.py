@@ -5,7 +5,6 @@ The trainer's container is started and ended by the caller, who is told by the p
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import signal
@@ -20,8 +19,8 @@ from elasticjob.pods import SIDECAR
 from support import kubelet as rules
 from support import pod_life
 from support.api_client import ApiError, Object
+from support.ports import loopback_addresses
 
-FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.1")
 GRACE_SECONDS = 30.0
 SIDECAR_SECONDS = 10.0
 TOKEN_SECONDS = 3600
@@ -38,7 +37,7 @@ class Kubelet:
         self._api, self._api_port, self._authority, self._work = api, api_port, authority, work
         self._changed = changed
         self._lives: set[asyncio.Task[None]] = set()
-        self._addresses = 0
+        self._addresses = loopback_addresses()
         self._abandoned: set[str] = set()
         self.pods: dict[str, Pod] = {}
         self.broken: BaseException | None = None
@@ -53,8 +52,7 @@ class Kubelet:
                 pod.deletion.set()
             return
         if pod is None or pod.uid != uid:
-            pod = self.pods[name] = Pod(body, str(FIRST_ADDRESS + self._addresses))
-            self._addresses += 1
+            pod = self.pods[name] = Pod(body, next(self._addresses))
             life = asyncio.create_task(self._live(pod))
             self._lives.add(life)
             life.add_done_callback(self._lived)

@@ -197,7 +197,7 @@ class Run:
             (rf"{self._run_id}_\w{{8}}", "RUN"),
             (self._run_id, "RUN"),
             (rf"\b{self.job.name}\b", "JOB"),
-            (r"\b127\.64(\.\d+){2}(:\d+)?", "ADDRESS"),
+            (r"\b127\.[1-9]\d+(\.\d+){2}(:\d+)?", "ADDRESS"),
             (r'(MASTER_PORT": ")\d+', r"\1PORT"),
             (r" at 0x[0-9a-f]+", ""),
             (r"\b(socket|pipe):\[\d+\]", r"\1"),
