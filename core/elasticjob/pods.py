@@ -24,6 +24,12 @@ QUEUE_LABEL, QUEUE_PRIORITY_LABEL = f"{KUEUE}queue-name", f"{KUEUE}priority-clas
 # the conditions of a pod that is ended for a reason that is not its own: Kubernetes' and Kueue's
 DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
 KEPT_OFF = "elasticjob.io/kept-off-nodes"  # the pod's annotation: onto which nodes it may not go
+# torch's words where it has not found the plug-in, to which nothing but PYTHONPATH leads it, and what they mean
+NOT_REGISTERED = "backend 'elasticjob' is not registered"
+NO_PLUGIN = (
+    f"{NOT_REGISTERED}: torchrun has not found ElasticJob's plug-in in PYTHONPATH: add to that variable and do not "
+    "replace it (PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer"
+)
 # how a container has ended whose command the runtime could not start
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 
@@ -124,7 +130,7 @@ def crash_before(status: Object) -> Object | None:
 
 def how_it_ended(end: Object) -> str:
     """`exit code 1: the last line of its message`, with the reason where it says more than `Error`."""
-    reason = end.get("reason", "Error")
-    lines = [line.strip() for line in end.get("message", "").splitlines() if line.strip()]
+    reason, message = end.get("reason", "Error"), end.get("message", "")
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     code = f"exit code {end['exitCode']}" + ("" if reason in ("Error", "Completed") else f", {reason}")
-    return ": ".join([code, *lines[-1:]])
+    return ": ".join([code, NO_PLUGIN] if end["exitCode"] and NOT_REGISTERED in message else [code, *lines[-1:]])

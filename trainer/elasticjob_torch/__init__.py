@@ -2,11 +2,12 @@
 
 torch loads this package through the entry-point group ``torchrun.handlers`` in every process that
 imports its elastic agent, whichever backend that process uses. So importing it must stay cheap and
-free of side effects: everything else is imported when a handler is made, or a script names it.
+free of side effects: nearly everything else is imported when a handler is made, or a script names it.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,7 +27,15 @@ def _create(params: RendezvousParameters) -> RendezvousHandler:
 
 
 def creator() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """Return the function that makes the handler; torch calls this once, at import."""
+    """Return the function that makes the handler; torch calls this once, at import.
+
+    From then on torch refuses to use another rendezvous where a job has its own.
+    """
+    api = sys.modules.get("torch.distributed.elastic.rendezvous.api")  # where torch calls this it is loaded
+    if api is not None:
+        from elasticjob_torch.agent.other_rendezvous import guard
+
+        guard(api.rendezvous_handler_registry)
     return _create
 
 

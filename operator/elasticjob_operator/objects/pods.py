@@ -54,6 +54,7 @@ RESERVED_ENVIRONMENT = frozenset(
         "PET_NNODES",
         "PET_NPROC_PER_NODE",
         "PET_MAX_RESTARTS",
+        "PET_STANDALONE",
     }
 )
 
@@ -189,6 +190,7 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "PET_NNODES": f"{spec.min_replicas}:{spec.max_replicas or MAX_REPLICAS}",
         "PET_NPROC_PER_NODE": str(spec.nproc_per_node),
         "PET_MAX_RESTARTS": str(UNLIMITED_RESTARTS),
+        "PET_STANDALONE": "0",  # the image's, or one from envFrom, would turn torchrun away from the job's rendezvous
         "ELASTICJOB_NAME": meta["name"],
         "ELASTICJOB_NAMESPACE": meta["namespace"],
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),

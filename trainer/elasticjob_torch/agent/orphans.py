@@ -17,6 +17,10 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,13 @@ def leave_mark(run_id: str) -> None:
     stat = _read_stat(os.getpid())
     if stat is not None:
         os.environ[MARK] = f"{os.getpid()}:{stat.started}:{run_id}"
+
+
+def has_agent_above(environment: Mapping[str, str]) -> bool:
+    """Say whether a process with this `environment` was started by an agent that lives; none started itself."""
+    agent, _, rest = environment.get(MARK, "").partition(":")
+    started = rest.partition(":")[0]
+    return agent.isdigit() and int(agent) != os.getpid() and _lives(int(agent), started)
 
 
 def end_orphans(run_id: str) -> int:

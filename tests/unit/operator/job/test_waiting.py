@@ -30,6 +30,12 @@ def init(name: str, restarts: int = 0, last: Object | None = None, **state: Any)
 
 BACK_OFF = {"reason": "CrashLoopBackOff"}
 ENDED = {"exitCode": 3, "reason": "Error", "message": "no route to the data\n"}
+NO_PLUGIN = {
+    "exitCode": 1,
+    "reason": "Error",
+    "message": "ValueError: The rendezvous backend 'elasticjob' is not registered. Did you forget to call `register`?\n"
+    "E1126 02:00:00.000000 7 torch/distributed/elastic/multiprocessing/errors: ended\n",
+}
 
 CAUSES = [
     (unscheduled("Unschedulable", "0/3 nodes: Insufficient cpu"), Reason.UNSCHEDULABLE, "Insufficient cpu"),
@@ -54,6 +60,11 @@ CAUSES = [
         {"containerStatuses": [trainer(2, waiting=BACK_OFF, last=ENDED)]},
         Reason.TRAINER_CRASHES,
         "exit code 3: no route to the data",
+    ),
+    (
+        {"containerStatuses": [trainer(2, waiting=BACK_OFF, last=NO_PLUGIN)]},
+        Reason.TRAINER_CRASHES,
+        "PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer",
     ),
     ({}, Reason.POD_STARTING, "no scheduler has placed its pod yet"),
     ({"conditions": [SCHEDULED], **waiting("ContainerCreating")}, Reason.POD_STARTING, "set up: ContainerCreating"),

@@ -57,6 +57,7 @@ def test_a_policy_for_failures_may_name_any_container() -> None:
         ({"pod": {"initContainers": [{"name": SIDECAR}]}}, "choose another"),
         ({"pod": {"volumes": [{"name": "elasticjob-token"}]}}, "elasticjob-token"),
         ({"trainer": {"env": [{"name": "PET_RDZV_ID", "value": "x"}]}}, "PET_RDZV_ID is set by the operator"),
+        ({"trainer": {"env": [{"name": "PET_STANDALONE", "value": "1"}]}}, "PET_STANDALONE is set by the operator"),
         ({"trainer": {"env": [{"name": "PYTHONPATH", "valueFrom": {}}]}}, "PYTHONPATH must be a plain value"),
         (
             {"podFailurePolicy": {"rules": [fails_on(42, containerName="loader")]}},
@@ -136,6 +137,7 @@ def test_the_trainer_keeps_its_image_and_gets_its_rendezvous_by_environment() ->
     found = environment(trainer)
     assert found["PET_RDZV_BACKEND"] == "elasticjob"
     assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == ("1:8", "2")
+    assert found["PET_STANDALONE"] == "0"  # wins over the same variable from envFrom
 
 
 def test_the_trainer_is_told_how_long_processes_may_take_to_stop() -> None:
