@@ -17,6 +17,7 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
         suspend=spec.suspend,
         last_call=timing.last_call_seconds,
         join_timeout=timing.join_timeout_seconds,
+        start_timeout=timing.start_timeout_seconds,
         rejoin=timing.rejoin_seconds,
         worker_lost=timing.worker_lost_seconds or default_worker_lost(size),
         silence=MISSED_HEARTBEATS * backstop_seconds(size),

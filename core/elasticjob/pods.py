@@ -99,6 +99,11 @@ def has_started(status: Object) -> bool:
     return not {"running", "terminated"}.isdisjoint(status.get("state", {}))
 
 
+def running_since(status: Object) -> str | None:
+    found: str | None = (status.get("state", {}).get("running") or {}).get("startedAt")
+    return found
+
+
 def waiting(status: Object) -> Object:
     """Why that container waits; empty where it does not."""
     found: Object = status.get("state", {}).get("waiting") or {}

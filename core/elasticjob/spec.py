@@ -46,7 +46,13 @@ class RendezvousSpec(Model):
     )
     join_timeout_seconds: Seconds = Field(
         600,
-        description="How long a round may form while all missing workers have running pods; then the job fails.",
+        description="How long a round may form while all missing workers have running pods and their torchruns have "
+        "spoken to their sidecars; then the job fails. Pods for which there is no node or no quota do not hold it up.",
+    )
+    start_timeout_seconds: Seconds = Field(
+        3600,
+        description="How long a trainer that runs may take until its torchrun speaks to its sidecar, as while it "
+        "downloads data first; then the job fails, if too few have joined without it.",
     )
     rejoin_seconds: Seconds = Field(
         75,

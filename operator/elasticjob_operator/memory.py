@@ -74,7 +74,8 @@ class Memory:
         """Those of the phase that the status names. If they are of another, the answer to the write that began this one
         was lost: it began now, as far as is known here."""
         if self.phase not in (None, phase):
-            clocks = replace(self.clocks, opened=now, formed=now, min_reached=None, all_running=None, newcomer=None)
+            clocks = replace(self.clocks, opened=now, formed=now, min_reached=None, newcomer=None)
+            clocks = replace(clocks, all_running=None, all_spoke=None)
             self.clocks, self.phase = clocks, phase
         return self.clocks
 

@@ -131,6 +131,7 @@ class Reconciler:
             now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
             waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
+            started=observer.started,
             hang=hang,
             node_failures=failures,
             allowance=allowance,

@@ -173,10 +173,10 @@ CASES = {
         replicas=2,
     ),
     "slow-joiner": Case(
-        Cause.SLOW_JOINER, "worker 1, whose trainer has run for", both(shell(SLOW), of_job(minReplicas=2)), replicas=2
+        Cause.NO_TORCHRUN, "worker 1, whose trainer has run for", both(shell(SLOW), of_job(minReplicas=2)), replicas=2
     ),
     "last-call": Case(
-        Cause.SLOW_JOINER,
+        Cause.NO_TORCHRUN,
         "It goes on with 1 of 2 at the latest 600 s after enough have joined",
         both(shell(SLOW), of_job(rendezvous={"lastCallSeconds": 600})),
         replicas=2,

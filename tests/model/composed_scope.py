@@ -17,7 +17,15 @@ from model.composed_system import NOW, JobSystem, Old, Operators, heard, later, 
 from model.search import Move, digest
 
 SPEC = Spec(
-    replicas=2, min_replicas=1, max_restarts=1, last_call=10, join_timeout=40, rejoin=20, worker_lost=5, silence=5
+    replicas=2,
+    min_replicas=1,
+    max_restarts=1,
+    last_call=10,
+    join_timeout=40,
+    start_timeout=50,
+    rejoin=20,
+    worker_lost=5,
+    silence=5,
 )
 
 

@@ -190,6 +190,7 @@ def later(state: State, seconds: float) -> State:
         formed=clocks.formed - seconds,
         min_reached=back(clocks.min_reached),
         all_running=back(clocks.all_running),
+        all_spoke=back(clocks.all_spoke),
         newcomer=back(clocks.newcomer),
         leaving={member: since - seconds for member, since in clocks.leaving.items()},
         invalid={pod_key: since - seconds for pod_key, since in clocks.invalid.items()},

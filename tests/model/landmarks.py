@@ -15,6 +15,7 @@ JOB = Spec(
     max_restarts=1,
     last_call=20,
     join_timeout=80,
+    start_timeout=100,
     rejoin=40,
     worker_lost=20,
     silence=40,

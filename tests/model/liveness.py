@@ -41,10 +41,10 @@ def bound(spec: Spec, state: State) -> float:
     """Within how many seconds of calm a round is formed or the job has ended.
 
     Who has not joined in time is replaced when it was seen to beat twice after that, and the new pod has its time; a
-    pod comes late where others failed before it.
+    pod comes late where others failed before it. A torchrun may be started late, and then join late.
     """
     late = max((delay_of(failures) for failures in state.clocks.failures.values()), default=0.0)
-    return max(spec.last_call, late + spec.rejoin + 2 * spec.worker_lost + spec.join_timeout)
+    return max(spec.last_call, late + spec.rejoin + 2 * spec.worker_lost + spec.start_timeout + spec.join_timeout)
 
 
 class Liveness:
@@ -175,7 +175,7 @@ def _must_rest(system: OperatorSystem, calm: Calm) -> None:
         if calm is Calm.WELL:
             must_have_spares(spec, state, roster)
     else:
-        waits = roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing)
+        waits = any(worker.pod is not PodState.RUNNING for worker in roster.missing) or not roster.missing
         if calm is not Calm.WITHOUT_PODS or len(roster.joined) >= min_members(spec, state) or not waits:
             raise Finding(f"the job rests while round {state.round} is forming")
 

@@ -2,9 +2,9 @@
 
 Each is one wrong line, told in a sentence that says what goes wrong by it.
 
-Not here, as nothing can see a difference: `open_round` without `min_reached=None, all_running=None` (both are None in
-every formed round); `_form` without `newcomer=None` (opening the round has done it); `has_changed` without its look at
-the phase (a round that is forming has a number that no trainer holds).
+Not here, as nothing can see a difference: `open_round` without `min_reached=None, all_running=None, all_spoke=None`
+(all are None in every formed round); `_form` without `newcomer=None` (opening the round has done it); `has_changed`
+without its look at the phase (a round that is forming has a number that no trainer holds).
 """
 
 from model.mutation import mutations, omit, replace
@@ -129,6 +129,11 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.step:Step._moments": (
             omit(
                 "nobody looks again when the join timeout has run out",
+                "if clocks.all_spoke is not None: ...",
+                by="operator",
+            ),
+            omit(
+                "nobody looks again when the start timeout has run out",
                 "if clocks.all_running is not None: ...",
                 by="operator",
             ),
@@ -205,19 +210,43 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.barrier:_too_few": (
             replace(
                 "the join timeout runs without pods",
-                "roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing)",
+                "not awaited or any(worker.pod is not PodState.RUNNING for worker in awaited)",
                 "False",
                 by="operator",
             ),
             replace(
                 "the join timeout needs a moment more than it says",
-                "now - since >= ...",
-                "now - since > ...",
+                "now - since < ...",
+                "now - since <= ...",
                 by="operator",
+            ),
+            omit(
+                "the join timeout runs before a torchrun is started",
+                "if silent := silent_starts(awaited): ...",
+                by="core transcripts",
+            ),
+            omit(
+                "a worker that waits for quota holds up the timeouts of the others",
+                "worker.pod is not PodState.UNSCHEDULABLE",
+                by="core transcripts",
             ),
             omit(
                 "one that fails again and again ends a group that can do without it",
                 "roster.wanted_with_spares - len(failing) < least",
+            ),
+        ),
+        "elasticjob.rendezvous.barrier:_not_started": (
+            replace(
+                "the time to start torchrun begins anew at every look",
+                "now if state.clocks.all_running is None else state.clocks.all_running",
+                "now",
+                by="core transcripts",
+            ),
+            replace(
+                "a torchrun has as long to start as it has to join",
+                "now - since < spec.start_timeout",
+                "now - since < spec.join_timeout",
+                by="core transcripts",
             ),
         ),
         "elasticjob.rendezvous.barrier:awaits_members": (

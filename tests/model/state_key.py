@@ -25,7 +25,9 @@ must_know(
     "clocks round phase participants replicas leaving finished replacements restarts failure matched given_up planned "
     "waiting spares challenge challenged store outcome reason cause",
 )
-must_know(Clocks, "opened formed min_reached all_running newcomer settled beats asked leaving invalid failures")
+must_know(
+    Clocks, "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures"
+)
 must_know(Asked, "number since counting answered lived alone silent")
 must_know(Failures, "in_a_row before_any_round since why")
 must_know(
@@ -35,8 +37,8 @@ must_know(
 )
 must_know(
     Spec,
-    "replicas spares min_replicas max_restarts suspend last_call join_timeout rejoin worker_lost silence restart_reset "
-    "starts_torchrun sizes rank_order",
+    "replicas spares min_replicas max_restarts suspend last_call join_timeout start_timeout rejoin worker_lost silence "
+    "restart_reset starts_torchrun sizes rank_order",
 )
 
 
@@ -106,7 +108,8 @@ def _clocks(spec: Spec, state: State) -> tuple[Any, ...]:
     return (
         _age(clocks.opened, spec.rejoin) if forming else 0.0,
         _age(clocks.min_reached, spec.last_call),
-        _age(clocks.all_running, spec.join_timeout),
+        _age(clocks.all_running, spec.start_timeout),
+        _age(clocks.all_spoke, spec.join_timeout),
         _age(clocks.newcomer, spec.last_call),
         stood_key(spec, state, 0.0),
         *(_age(since, spec.rejoin) for since in clocks.leaving.values()),

@@ -53,4 +53,5 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         node_failures=changes.pop("node_failures", ()),
         allowance=changes.pop("allowance", UNLIMITED),
         budget=changes.pop("budget", Budget.CLOSED),
+        started=changes.pop("started", {}),
     )

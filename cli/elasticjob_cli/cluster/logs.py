@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from elasticjob.pods import container
+from elasticjob.pods import container, running_since
 from elasticjob_cli.cluster.connection import ApiError, Cluster, may_pass
 from elasticjob_cli.errors import CliError
-from elasticjob_cli.reading.containers import running_since
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import nanoseconds

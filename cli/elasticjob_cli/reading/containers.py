@@ -7,11 +7,6 @@ from elasticjob.text import plain
 TEXT_LENGTH = 400
 
 
-def running_since(status: Object) -> str | None:
-    found: str | None = (status.get("state", {}).get("running") or {}).get("startedAt")
-    return found
-
-
 def last_end(status: Object) -> Object | None:
     """How it ended last, be it now or before it was started again."""
     return ended(status) or end_before(status)

@@ -8,10 +8,9 @@ from pydantic import ValidationError
 from elasticjob.api import ElasticWorker
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of, container, ended
+from elasticjob.pods import batch_of, container, ended, running_since
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.terms import RequestType
-from elasticjob_cli.reading.containers import running_since
 from elasticjob_cli.reading.times import moment
 
 

@@ -20,15 +20,18 @@ from elasticjob.pods import (
     has_started,
     init_containers,
     kept_off,
+    running_since,
     waiting,
     waits_for,
 )
+from elasticjob.rendezvous.barrier import unspoken
+from elasticjob.rendezvous.losses import never_joined
 from elasticjob.terms import Cause, RequestType
-from elasticjob_cli.reading.containers import last_end, running_since, said, told_end
+from elasticjob_cli.reading.containers import last_end, said, told_end
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
-from elasticjob_cli.reading.worker import WorkerView
+from elasticjob_cli.reading.worker import WorkerView, as_worker
 
 # what registries and container runtimes say of credentials
 NO_ENTRY = re.compile(
@@ -219,6 +222,38 @@ def stopping(worker: WorkerView, look: Look) -> str | None:
     if look.trains or not (worker.is_member and worker.record) or worker.asks(RequestType.LEAVE):
         return None
     return length(look.changed_since)
+
+
+def no_torchrun(worker: WorkerView, look: Look) -> str | None:
+    """The same of all that are missing so, that they are told of together."""
+    if not _never_spoke(worker, look):
+        return None
+    is_missing = worker in look.missing
+    silent = [one for one in look.missing if _never_spoke(one, look)] if is_missing else [worker]
+    ran = min(_runs_for(one, look) for one in silent)
+    told = f"{length(ran) or '0 s'}: {unspoken(one.index for one in silent)}"
+    if not is_missing or look.trains or len(look.joined) >= look.least:
+        return told
+    limit, seconds = "spec.rendezvous.startTimeoutSeconds", look.spec.rendezvous.start_timeout_seconds
+    if any(_comes(one, look) for one in look.missing):
+        return f"{told}; once all pods run {limit} leaves {length(seconds)}"
+    return f"{told}; {limit} leaves {length(max(0.0, seconds - ran)) or '0 s'}"
+
+
+def _comes(worker: WorkerView, look: Look) -> bool:
+    """Whether its pod has been placed and is yet to run: it holds up the time that others have."""
+    if worker.pod is None or has_started(container(worker.pod, look.spec.trainer_container)):
+        return False
+    return condition(worker.pod, "PodScheduled").get("reason") not in ("Unschedulable", "SchedulingGated")
+
+
+def _never_spoke(worker: WorkerView, look: Look) -> bool:
+    trainer = container(worker.pod or {}, look.spec.trainer_container)
+    return has_started(trainer) and never_joined(as_worker(worker, look.spec.trainer_container))
+
+
+def _runs_for(worker: WorkerView, look: Look) -> float:
+    return look.for_seconds(running_since(container(worker.pod or {}, look.spec.trainer_container))) or 0.0
 
 
 def slow_joiner(worker: WorkerView, look: Look) -> str | None:

@@ -56,6 +56,7 @@ class Cause(StrEnum):
     STARTING = "PodStarting"
     SILENT = "Silent"
     STOPPING = "Stopping"
+    NO_TORCHRUN = "NoTorchrun"
     SLOW_JOINER = "SlowJoiner"
 
 
@@ -306,6 +307,13 @@ OF_WORKER = (
         pod.stopping,
         "which still stop{v} the processes of the last round, since {said} ago",
         "Whoever has not joined again after rejoinSeconds is replaced.",
+    ),
+    WorkerRow(
+        Cause.NO_TORCHRUN,
+        pod.no_torchrun,
+        "whose trainer{s} {have} run for {said}",
+        "Should it last, see the log: torchrun has to be started in the environment of its container, which `su -`, "
+        "`sudo`, ssh and `env -i` drop, and with no rendezvous of its own; another launcher trains alone.",
     ),
     WorkerRow(
         Cause.SLOW_JOINER,

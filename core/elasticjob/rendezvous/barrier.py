@@ -11,20 +11,26 @@ members those first whose nodes drain.
 Whoever it is formed of, it waits while the last round's rank 0, told to leave at a planned end, may still be saving:
 most scripts save there, and the next round is to go on from it.
 
-The join timeout runs only while every missing worker has a running pod: without pods the job waits. It fails when so
-many workers fail before they join, again and again, that the minimum cannot be reached without them. Nobody waits for
-a spare: who joins first has the places.
+The join timeout runs only while every missing worker has a running pod and its torchrun has spoken: a script may have
+much to do before it starts one. For that there is the start timeout. Pods for which there is no node or no quota, and
+those that are not made yet, hold up neither; while no missing worker has another pod the job waits for them.
+
+It fails when so many workers fail before they join, again and again, that the minimum cannot be reached without them.
+Nobody waits for a spare: who joins first has the places.
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from elasticjob.rendezvous.limits import last_call
+from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_rank_order
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, roster_of
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, PolicyAction, RequestType
+
+NAMED = 8  # workers in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,7 @@ class Verdict:
     failure: tuple[Outcome, str] | None = None
     min_reached: float | None = None
     all_running: float | None = None
+    all_spoke: float | None = None
 
 
 def judge(spec: Spec, state: State, workers: Collection[Worker], now: float) -> Verdict:
@@ -76,14 +83,42 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
     failing = _failing(spec, state, roster)
     if failing and roster.wanted_with_spares - len(failing) < least:
         return Verdict(failure=(Outcome.FAILED, failing[min(failing)]))
-    if roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing):
+    awaited = [worker for worker in roster.missing if worker.pod is not PodState.UNSCHEDULABLE]
+    if not awaited or any(worker.pod is not PodState.RUNNING for worker in awaited):
         return Verdict()
+    if silent := silent_starts(awaited):
+        return _not_started(spec, state, roster, silent, least, now)
+    since = now if state.clocks.all_spoke is None else state.clocks.all_spoke
+    if now - since < spec.join_timeout:
+        return Verdict(all_spoke=since)
+    missing = ", ".join(str(worker.index) for worker in roster.missing)
+    limit = f"within {spec.join_timeout:g} s (spec.rendezvous.joinTimeoutSeconds)"
+    why = f"{len(roster.joined)} of at least {least} workers joined {limit}; missing: {missing}"
+    return Verdict(failure=(Outcome.TIMEOUT, why))
+
+
+def silent_starts(missing: Iterable[Worker]) -> list[Worker]:
+    """The missing workers whose pods run, and whose trainer has not said a word to its sidecar."""
+    return [worker for worker in missing if worker.pod is PodState.RUNNING and never_joined(worker)]
+
+
+def unspoken(indices: Iterable[int]) -> str:
+    """That the torchruns of these workers have not been heard of, with the first few of them."""
+    named = sorted(indices)
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return f"no torchrun of worker {', '.join(map(str, named[:NAMED]))}{more} has spoken to its sidecar"
+
+
+def _not_started(
+    spec: Spec, state: State, roster: Roster, silent: Collection[Worker], least: int, now: float
+) -> Verdict:
     since = now if state.clocks.all_running is None else state.clocks.all_running
-    if now - since >= spec.join_timeout:
-        missing = ", ".join(str(worker.index) for worker in roster.missing)
-        why = f"{len(roster.joined)} of at least {least} workers joined within {spec.join_timeout:g} s"
-        return Verdict(failure=(Outcome.TIMEOUT, f"{why}; missing: {missing}"))
-    return Verdict(all_running=since)
+    if now - since < spec.start_timeout:
+        return Verdict(all_running=since)
+    limit = f"within {spec.start_timeout:g} s (spec.rendezvous.startTimeoutSeconds)"
+    told = unspoken(worker.index for worker in silent)
+    why = f"{told} {limit}; {len(roster.joined)} of at least {least} workers joined"
+    return Verdict(failure=(Outcome.TIMEOUT, why))
 
 
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:

@@ -216,10 +216,10 @@ def form_round(step: Step) -> None:
     if step.state.phase is not FORMING:
         return
     if step.spec.suspend:  # it waits for nobody, so its clocks stand still
-        step.clock(opened=step.now, min_reached=None, all_running=None)
+        step.clock(opened=step.now, min_reached=None, all_running=None, all_spoke=None)
         return
     verdict = barrier.judge(step.spec, step.state, step.workers, step.now)
-    step.clock(min_reached=verdict.min_reached, all_running=verdict.all_running)
+    step.clock(min_reached=verdict.min_reached, all_running=verdict.all_running, all_spoke=verdict.all_spoke)
     if verdict.failure is not None:
         step.close(*verdict.failure)
     elif verdict.members and _within_budget(step):

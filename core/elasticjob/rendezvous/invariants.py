@@ -281,9 +281,14 @@ def _closed(step: Step) -> Iterator[bool]:
 
 
 def _too_late(step: Step) -> Iterator[bool]:
+    """Somebody's pod runs in vain, and no place is held by a pod that may still come to run."""
     kept, joined = step.kept(), step.joined(step.after.round - 1)
-    there = [worker for worker in kept if worker in joined or worker.pod is PodState.RUNNING]
-    yield len(there) >= step.room and len(step.have_places(step.before)) < step.least
+    away = [worker for worker in kept if worker not in joined]
+    runs = [worker for worker in away if worker.pod is PodState.RUNNING]
+    nowhere = [worker for worker in away if worker.pod is PodState.UNSCHEDULABLE]
+    unmade = max(0, step.room_with_spares - len(kept))
+    filled = len(joined) + len(runs) + len(nowhere) + unmade >= step.room
+    yield bool(runs) and filled and len(step.have_places(step.before)) < step.least
 
 
 def _failed(step: Step) -> Iterator[bool]:

@@ -32,6 +32,7 @@ class Spec:
     suspend: bool = False
     last_call: float = 30
     join_timeout: float = 600
+    start_timeout: float = 3600
     rejoin: float = 75
     worker_lost: float = 4
     silence: float = 450
@@ -180,7 +181,9 @@ class Clocks:
     opened: float
     formed: float
     min_reached: float | None = None  # forming: since when minReplicas have been there
-    all_running: float | None = None  # forming: since when every missing worker has had a running pod
+    # forming: since when every missing worker that has a node has had a running pod, while a torchrun has not spoken
+    all_running: float | None = None
+    all_spoke: float | None = None  # the same, once each of their torchruns has spoken
     newcomer: float | None = None  # formed: since when somebody has waited
     settled: float = -inf
     beats: Mapping[Member, Beat] = field(default_factory=dict)

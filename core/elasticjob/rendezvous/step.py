@@ -98,7 +98,7 @@ class Step:
         ended = f"round {self.state.round} of {len(self.state.participants)} ended: {reason}"
         self.move(event, cause, reason, ended, warning=warning)
         self.set(store=None)
-        self.clock(opened=self.now, min_reached=None, all_running=None, newcomer=None)
+        self.clock(opened=self.now, min_reached=None, all_running=None, all_spoke=None, newcomer=None)
 
     def close(self, outcome: Outcome, reason: str, cause: str = "") -> None:
         """`cause`: in one word, where that is another than the outcome."""
@@ -127,7 +127,9 @@ class Step:
         last = last_call(spec, self.roster.joined)
         yield from (since + last for since in (clocks.min_reached, clocks.newcomer) if since is not None)
         if clocks.all_running is not None:
-            yield clocks.all_running + spec.join_timeout
+            yield clocks.all_running + spec.start_timeout
+        if clocks.all_spoke is not None:
+            yield clocks.all_spoke + spec.join_timeout
         yield from moments(spec, state, able(state, self.workers))
         yield from (since + spec.patience for since in clocks.invalid.values())
         yield from (since + spec.rejoin for since in clocks.leaving.values())

@@ -25,7 +25,13 @@ class Move(NamedTuple):
 
 MOVES = (
     Move(FORMING, ROUND_FORMED, FORMED, 0, "at least the minimum has joined, and nobody else is waited for"),
-    Move(FORMING, Outcome.TIMEOUT, CLOSED, 0, "the minimum has not joined in time, though every missing pod runs"),
+    Move(
+        FORMING,
+        Outcome.TIMEOUT,
+        CLOSED,
+        0,
+        "the minimum has not joined in time, or its torchruns were not started, though the pods run",
+    ),
     Move(FORMING, Outcome.FAILED, CLOSED, 0, "a `Close`, one crash or failure too many, or success without any round"),
     Move(FORMING, Outcome.COMPLETE, CLOSED, 0, "workers have finished, and no other is wanted"),
     Move(FORMED, ROUND_BROKEN, FORMING, 1, "a member is lost, leaves, has another id, joins again, or hangs"),

@@ -15,7 +15,7 @@ from elasticjob.api import (
 )
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.objects import Object
-from elasticjob.pods import condition, container, disruption, ended, has_started, pod_key_of
+from elasticjob.pods import condition, container, disruption, ended, has_started, pod_key_of, running_since
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
@@ -74,6 +74,12 @@ class Observer:
     def waits(self) -> Mapping[PodKey, Wait]:
         """Why those of the workers that were seen last are not there yet, or are not to stay."""
         return {one.worker.pod_key: one.wait for one in self._seen.values() if one.worker and one.wait}
+
+    @property
+    def started(self) -> Mapping[PodKey, str]:
+        """Since when the trainers of the workers that were seen last run, as far as they do."""
+        found = {one.worker.pod_key: container(one.pod, self.trainer) for one in self._seen.values() if one.worker}
+        return {key: str(since) for key, status in found.items() if (since := running_since(status))}
 
     @property
     def going(self) -> frozenset[PodKey]:

@@ -1,6 +1,7 @@
 """Between an ElasticJob's status and the state machine's state, and what people read of it. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -19,8 +20,9 @@ from elasticjob.api import (
     RoundRecord,
 )
 from elasticjob.objects import Object
-from elasticjob.rendezvous import Decision, Failures, Matched, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous import Decision, Failures, Matched, PodState, Roster, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
+from elasticjob.rendezvous.barrier import silent_starts, unspoken
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, has_joined
 from elasticjob.rendezvous.sizes import largest_size, min_members
@@ -51,7 +53,7 @@ class Finding(NamedTuple):
 
 class Report(NamedTuple):
     """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
-    `allowance`: what the quota makes of the spec."""
+    `allowance`: what the quota makes of the spec; `started`: since when their trainers run."""
 
     job: Object
     spec: ElasticJobSpec
@@ -68,6 +70,7 @@ class Report(NamedTuple):
     hang: Hang = Hang()
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
+    started: Mapping[PodKey, str] = MappingProxyType({})
     budget: Budget = Budget.CLOSED
 
     @property
@@ -276,7 +279,28 @@ def _rendezvoused(report: Report) -> Finding:
     least = min_members(report.bounds, state)
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
     reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
-    return Finding(name, "False", _obstacle(report) or reason, "; ".join([message, *_obstacles(report)]))
+    told = [message, *_unspoken(report, roster, least), *_obstacles(report)]
+    return Finding(name, "False", _obstacle(report) or reason, "; ".join(told))
+
+
+def _unspoken(report: Report, roster: Roster, least: int) -> Iterator[str]:
+    """Whose torchrun has not been heard of, and when that ends the job: as a time of day, as a status is not written
+    again for each second that passes."""
+    silent = silent_starts(roster.missing)
+    if not silent:
+        return
+    told, seconds = unspoken(one.index for one in silent), report.spec.rendezvous.start_timeout_seconds
+    since = max((report.started.get(worker.pod_key, "") for worker in silent), default="")
+    if len(roster.joined) >= least:
+        yield told
+    elif since and report.decision.state.clocks.all_running is not None:
+        yield f"{told}: the job fails at {_later(since, seconds)} (spec.rendezvous.startTimeoutSeconds is {seconds})"
+    else:
+        yield f"{told}: once the other pods run it has {seconds} s (spec.rendezvous.startTimeoutSeconds)"
+
+
+def _later(moment: str, seconds: int) -> str:
+    return f"{datetime.fromisoformat(moment) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _obstacles(report: Report) -> list[str]:

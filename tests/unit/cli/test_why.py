@@ -135,8 +135,8 @@ def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:
     reply = answer(seen)
     without = (
         "It trains without workers 1 and 2, whose pods are pending: 0/3 nodes have 1 nvidia.com/gpu; and without "
-        "worker 3, whose pod is pending: no room; and without worker 4, whose trainer has run for 100 s and not joined "
-        "yet."
+        "worker 3, whose pod is pending: no room; and without worker 4, whose trainer has run for 100 s: no torchrun "
+        "of worker 4 has spoken to its sidecar."
     )
     assert without in reply.paragraph
     assert reply.paragraph.count("Make room or add nodes") == 1
@@ -214,6 +214,7 @@ REFUSED = (
     "is made later, at most 300 s after the last failed"
 )
 STARTS = pod(2, since=None)
+LEFT = {"type": "Leave", "cause": "AgentLost"}
 
 
 @pytest.mark.parametrize(
@@ -237,8 +238,13 @@ STARTS = pod(2, since=None)
         ),
         (
             forming(joined=[0, 1], pods=[never_started(2, running={"startedAt": ago(100)})]),
+            Cause.NO_TORCHRUN,
+            "worker 2, whose trainer has run for 100 s: no torchrun of worker 2 has spoken to its sidecar. ",
+        ),
+        (
+            forming(joined=[0, 1], last=[0, 1], spec={"replicas": 3}, pods=[pod(2)], records=[record(2, LEFT)]),
             Cause.SLOW_JOINER,
-            "worker 2, whose trainer has run for 100 s",
+            "worker 2, whose trainer has run for 100 s and not joined yet. ",
         ),
         (
             forming(joined=[0, 1], pods=[crash(2, "elasticjob-sidecar")]),
@@ -287,6 +293,26 @@ STARTS = pod(2, since=None)
 def test_causes_that_no_test_makes_in_a_cluster(seen: Look, cause: Cause, sentence: str) -> None:
     assert causes(seen) == [cause]
     assert sentence in answer(seen).paragraph
+
+
+SILENT = "no torchrun of worker 0, 1 has spoken to its sidecar"
+LIMITED = {"replicas": 2, "rendezvous": {"startTimeoutSeconds": 400}}
+
+
+@pytest.mark.parametrize(
+    ("beside", "left"),
+    [
+        ([], "spec.rendezvous.startTimeoutSeconds leaves 5 min"),
+        ([unscheduled(2)], "spec.rendezvous.startTimeoutSeconds leaves 5 min"),
+        ([pod(2, since=None)], "once all pods run spec.rendezvous.startTimeoutSeconds leaves 6 min 40 s"),
+    ],
+)
+def test_that_nobody_has_spoken_is_told_with_the_time_left(beside: list[Object], left: str) -> None:
+    """The time counts from the last pod's running; pods that wait for room or quota do not hold it up."""
+    spec = {**LIMITED, "replicas": 2 + len(beside)}
+    reply = answer(look(scene(spec, {}, [pod(0, since=160), pod(1, since=100), *beside], [record(0)])))
+    assert f"workers 0 and 1, whose trainers have run for 100 s: {SILENT}; {left}" in reply.paragraph
+    assert "mporting torch" not in reply.paragraph
 
 
 @pytest.mark.parametrize(
@@ -354,7 +380,7 @@ def test_a_pod_that_took_a_members_place_is_no_member() -> None:
     """It has joined nothing yet, and stops no processes of the last round."""
     new = {**record(2), "spec": {**record(2)["spec"], "id": "cd.0"}}
     seen = forming(joined=[0, 1], pods=[pod(2)], records=[new])
-    assert causes(seen) == [Cause.SLOW_JOINER]
+    assert causes(seen) == [Cause.NO_TORCHRUN]
     assert [worker.index for worker in seen.members] == [0, 1]
     without_record = pod(2)
     variables = [{"name": "ELASTICJOB_BATCH", "value": "cd"}]

@@ -10,7 +10,7 @@ from support.rendezvous_transcript import job_after
 
 LAST_MOVES = {
     ("Forming", "RoundFormed"): "up 0 1",
-    ("Forming", "RendezvousTimeout"): "up 0; start 1; wait 600: 0 1",
+    ("Forming", "RendezvousTimeout"): "up 0; start 1; leave 1; wait 600: 0 1",
     ("Forming", "Failed"): "up 0; close 0",
     ("Forming", "Complete"): "up 0 1; finish 1; delete 0; scale 1",
     ("Formed", "RoundBroken"): "up 0 1; delete 0",

@@ -60,6 +60,39 @@ def test_what_holds_the_group_up_is_in_the_condition_and_its_word_in_the_column(
     assert "; workers 2, 7: ErrImagePull: no such image: nowhere/x; name an image that" in told.message
 
 
+NEVER_SPOKE = tuple(Worker(index=index, id=f"{index}") for index in range(2))
+SILENT = "; no torchrun of worker 0, 1 has spoken to its sidecar"
+STARTED = {(0, 0): "2026-01-02T03:00:00Z", (1, 0): "2026-01-02T03:01:30Z"}
+
+
+def waits(workers: tuple[Worker, ...], **clocks: float) -> str:
+    state = State(clocks=replace(CLOCKS, **clocks))
+    found = status(state, workers=workers, started=STARTED, spec={"replicas": len(workers), "minReplicas": 2})
+    return str(condition(found, "Rendezvoused").message)
+
+
+def test_that_nobody_has_spoken_is_told_with_the_limit_and_when_it_ends() -> None:
+    told = waits(NEVER_SPOKE, all_running=7)
+    limit = "the job fails at 2026-01-02T04:01:30Z (spec.rendezvous.startTimeoutSeconds is 3600)"
+    assert told == f"0 of 2 workers have joined (at least 2 must){SILENT}: {limit}"
+
+
+def test_while_pods_are_to_come_the_limit_does_not_run() -> None:
+    told = waits((*NEVER_SPOKE, Worker(index=2, pod=PodState.PENDING)))
+    assert told.endswith(f"{SILENT}: once the other pods run it has 3600 s (spec.rendezvous.startTimeoutSeconds)")
+
+
+def test_where_enough_have_joined_no_limit_is_told_for_who_has_not_spoken() -> None:
+    join = Request(type=RequestType.JOIN)
+    joined = [Worker(index=index, id=f"{index}", request=join) for index in range(2)]
+    assert waits((*joined, Worker(index=2, id="2"))).endswith("; no torchrun of worker 2 has spoken to its sidecar")
+
+
+def test_who_has_spoken_is_not_named() -> None:
+    left = Request(type=RequestType.LEAVE, cause="AgentLost")
+    assert "torchrun" not in waits(tuple(replace(worker, request=left) for worker in NEVER_SPOKE), all_spoke=7)
+
+
 def test_the_worst_comes_first() -> None:
     waits = {index: Wait(Reason.UNSCHEDULABLE, f"0/{index} nodes") for index in range(9)} | {9: NO_IMAGE}
     message = condition(status(State(clocks=CLOCKS), waits=waits), "Rendezvoused").message
