@@ -1,5 +1,6 @@
 """What torch's documents promise of a rendezvous, term by term."""
 
+import concurrent.futures
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -232,12 +233,17 @@ def test_the_end_of_all_closes(new_job: Callable[..., Job], start: Start) -> Non
     assert ended.value.code == 0
 
 
-def test_the_trainers_join_timeout(new_job: Callable[..., Job], start: Start) -> None:
-    """ "Join timeout": of this agent, by its configuration."""
-    job = new_job(replicas=2, minReplicas=2)
-    agent = start(job.pods(2)[0], join_timeout="1")
-    with pytest.raises(RendezvousTimeoutError):
-        result_of(agent.join(), SECONDS)
+def test_a_join_timeout_of_torchs_costs_nothing_while_a_pod_is_absent(
+    new_job: Callable[..., Job], start: Start
+) -> None:
+    """ "Join timeout": torchrun would end, be started again, and that is counted."""
+    job = new_job(replicas=2, minReplicas=2, maxRestarts=0)
+    pods = job.pods(2)
+    early = start(pods[0], join_timeout="1").join()
+    assert not concurrent.futures.wait([early], timeout=3).done
+    late = start(pods[1], join_timeout="1").join()
+    assert [result_of(joining, SECONDS).world_size for joining in (early, late)] == [2, 2]
+    assert job.view()["job"]["status"]["restarts"] == 0
 
 
 def test_the_jobs_join_timeout(new_job: Callable[..., Job], start: Start) -> None:

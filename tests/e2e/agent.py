@@ -168,7 +168,7 @@ def run(membership: Membership, command: list[str], stop_seconds: float) -> int 
     failure: Failure | None = Failure()
     while failure is not None:
         try:
-            handed = membership.join(None, *failure)
+            handed = membership.join(*failure)
         except Leaving as error:
             log.info("this worker ends: %s", error)
             return 0

@@ -121,14 +121,6 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.machine:Membership._expire": (
             omit("spares: one leaves when its trainer has waited long", "not beside", by="sidecar membership"),
         ),
-        "elasticjob_torch.agent.course:Course.joining": (
-            replace(
-                "spares: torchrun ends when one has waited long",
-                "if not self._stands_by(): raise",
-                "raise",
-                by="trainer membership",
-            ),
-        ),
     },
     by="core transcripts",
 )

@@ -13,7 +13,6 @@ from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar.client import (
     Closed,
-    JoinTimeout,
     Leaving,
     NoTrainer,
     Round,
@@ -205,12 +204,12 @@ class Agent:
 
     async def _join(self, failure: str) -> Round:
         try:
-            handed: Round = await self.course.go(self.course.joining(None, failure))
+            handed: Round = await self.course.go(self.course.joining(failure))
         except Leaving as error:
             raise Exit(0, error) from None
         except Closed as error:
             raise Exit(0 if error.outcome == "Complete" else 1, error) from None
-        except (CannotRunHere, JoinTimeout, SidecarUnavailable, SidecarError) as error:
+        except (CannotRunHere, SidecarUnavailable, SidecarError) as error:
             raise Exit(1, error) from None
         return handed
 

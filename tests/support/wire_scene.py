@@ -86,7 +86,7 @@ class Scene:
         """All join, and hold the round, whose store the first one serves."""
         before = [pod.request for pod in pods]
         self.tell("Forming", round)
-        joins = [pod.agent.do(pod.agent.course.joining(None)) for pod in pods]
+        joins = [pod.agent.do(pod.agent.course.joining()) for pod in pods]
 
         def all_joined() -> bool:
             return all(pod.asks("Join") and pod.request != last for pod, last in zip(pods, before, strict=True))

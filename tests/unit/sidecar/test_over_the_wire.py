@@ -80,7 +80,7 @@ async def test_a_newer_trainer_takes_the_place_of_the_older(scene: Scene) -> Non
     await newer.do(newer.course.opening())
     await scene.until(lambda: older.course.has_ended(1), "the older one's end", 5.0)
     with pytest.raises(CannotRunHere):
-        await older.do(older.course.joining(None))
+        await older.do(older.course.joining())
     assert not await older.do(older.course.finishing())
     await scene.form(2, pod)
     assert newer.course.notice_change() == 0
@@ -112,7 +112,7 @@ async def test_success_that_is_not_recorded_is_not_told(scene: Scene) -> None:
 async def test_a_word_that_changes_while_the_last_is_written_is_written_too(scene: Scene) -> None:
     pod = await in_round(scene)
     scene.tell("Forming", 2)
-    joining = pod.agent.do(pod.agent.course.joining(None))
+    joining = pod.agent.do(pod.agent.course.joining())
     scene.weather.slowest = 2.0
     await asyncio.sleep(0.1)
     joining.cancel()
@@ -128,7 +128,7 @@ async def test_a_sidecar_that_restarts_is_told_again(scene: Scene) -> None:
     await asyncio.sleep(2)
     pod.start_sidecar()
     await scene.until(lambda: pod.agent.course.has_ended(1), "the end of a round of an earlier sidecar", 5.0)
-    joining = pod.agent.do(pod.agent.course.joining(None))
+    joining = pod.agent.do(pod.agent.course.joining())
     await scene.until(lambda: pod.asks("Join"), "the join")
     assert pod.record["spec"]["request"]["cause"] == "MembershipChanged"
     pod.process.kill()
@@ -143,7 +143,7 @@ async def test_a_sidecar_that_restarts_is_told_again(scene: Scene) -> None:
 @played
 async def test_a_failure_is_told_as_one(scene: Scene) -> None:
     pod = await in_round(scene)
-    pod.agent.do(pod.agent.course.joining(None, "exit code 42", 42))
+    pod.agent.do(pod.agent.course.joining("exit code 42", 42))
     await scene.until(lambda: pod.record["spec"]["request"].get("detail") == "exit code 42", "the cause")
     told = pod.record["spec"]["request"]
     assert (told["cause"], told["exitCode"]) == ("WorkerFailed", 42)
@@ -185,7 +185,7 @@ async def test_requests_put_off_no_heartbeats(scene: Scene) -> None:
     agent = await pod.start()
     scene.tell("Forming", 1)
     for _ in range(20):
-        joining = agent.do(agent.course.joining(None))
+        joining = agent.do(agent.course.joining())
         await asyncio.sleep(1)
         joining.cancel()
         await agent.process.start(cast("Any", agent.calls.leave("TrainerLeft", 5.0)))
@@ -309,11 +309,11 @@ async def test_a_member_is_let_in_once_its_certificate_is_there(scene: Scene) ->
     zero, one = Pod(scene, 0), Pod(scene, 1)
     await zero.start()
     scene.tell("Forming", 1)
-    first = zero.agent.do(zero.agent.course.joining(None))
+    first = zero.agent.do(zero.agent.course.joining())
     await scene.until(lambda: zero.asks("Join"), "the first join")
     await asyncio.sleep(1)
     await one.start()
-    second = one.agent.do(one.agent.course.joining(None))
+    second = one.agent.do(one.agent.course.joining())
     await scene.until(lambda: one.asks("Join"), "the second join")
     found = scene.server.store.find("elasticworkers", ("ml", one.name))
     assert found is not None

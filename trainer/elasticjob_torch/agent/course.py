@@ -120,17 +120,15 @@ class Course(ABC):
         view = self._events.view
         return view is not None and view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED)
 
-    def joining(self, deadline: float | None, failure: str = "", exit_code: int | None = None) -> Steps[Round]:
+    def joining(self, failure: str = "", exit_code: int | None = None) -> Steps[Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
         detail = failure if cause is wire.JoinCause.WORKER_FAILED else ""
         refused_until = 0.0
         while True:
             yield from self._stream_opens()
-            left = wire.LONGEST_SECONDS if deadline is None else max(0.1, deadline - self._clock())
-            seconds = min(left, wire.LONGEST_SECONDS)
-            limits = self._settings.limits
-            ask = partial(self._client.join, self._used, cause, seconds, self._still_waiting, limits, detail, exit_code)
+            waiting, limits, longest = self._still_waiting, self._settings.limits, wire.LONGEST_SECONDS
+            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, detail, exit_code)
             try:
                 handed: Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
@@ -142,11 +140,7 @@ class Course(ABC):
                 yield partial(self._sleep, 0.1)
                 continue
             except JoinTimeout:
-                refused_until = 0.0
-                if deadline is not None and self._clock() >= deadline:
-                    if not self._stands_by():
-                        raise
-                    deadline = self._clock() + (self._settings.join_timeout or wire.LONGEST_SECONDS)
+                refused_until = 0.0  # how long the job may wait is the operator's to say
                 continue
             except Superseded as error:
                 raise CannotRunHere(str(error)) from error
@@ -156,11 +150,6 @@ class Course(ABC):
             self._check_run_id(handed.run_id)
             self._events.handed = handed.number
             return handed
-
-    def _stands_by(self) -> bool:
-        """Say whether a round is formed without this worker: it is a spare, and may wait for as long as that stands."""
-        view = self._events.view
-        return view is not None and view.phase == wire.Phase.FORMED
 
     def use(self, handed: Round) -> None:
         """Take the round into use; from now on its end is reported by `notice_change`."""

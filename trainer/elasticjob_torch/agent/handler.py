@@ -44,7 +44,6 @@ from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.sidecar.client import (
     Closed,
-    JoinTimeout,
     Leaving,
     NoTrainer,
     Round,
@@ -131,15 +130,14 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             SystemExit: code 0 when this worker is scaled away or the job is complete; with one sentence when
                 the sidecar belongs to another job.
             RendezvousClosedError: the rendezvous is closed.
-            RendezvousTimeoutError: no round within ``join_timeout`` seconds (default: no limit here) since the last
-                that was formed, or within the job's own ``spec.rendezvous.joinTimeoutSeconds``.
+            RendezvousTimeoutError: no round within the job's own ``spec.rendezvous.joinTimeoutSeconds``, or no torchrun
+                of others within its ``startTimeoutSeconds``.
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
-        limit = self._settings.join_timeout
         self._await_parked()
         while True:
             self._drop_store()
-            handed = self._join(None if limit is None else time.monotonic() + limit)
+            handed = self._join()
             try:
                 return self._enter(handed)
             except (RoundBroken, NoTrainer, RuntimeError) as error:  # the store's errors are RuntimeErrors
@@ -216,9 +214,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         view = self._membership.view
         return view is None or view.phase == wire.Phase.FORMED
 
-    def _join(self, deadline: float | None) -> Round:
+    def _join(self) -> Round:
         try:
-            return self._membership.join(deadline, *self._failures.take())
+            return self._membership.join(*self._failures.take())
         except Leaving as error:
             log.info("this worker ends: %s", error)
             raise SystemExit(0) from None
@@ -231,8 +229,6 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             raise RendezvousClosedError(str(error)) from None
         except CannotRunHere as error:
             raise SystemExit(f"{BACKEND}: {error}") from None
-        except JoinTimeout as error:
-            raise RendezvousTimeoutError(str(error)) from None
         except SidecarUnavailable as error:
             raise RendezvousConnectionError(str(error)) from None
         except SidecarError as error:

@@ -51,24 +51,23 @@ class Membership(Course):
         """
         self._go(self.opening())
 
-    def join(self, deadline: float | None, failure: str = "", exit_code: int | None = None) -> Round:
-        """Wait for the next round; ``deadline`` is of the monotonic clock, None for no limit.
+    def join(self, failure: str = "", exit_code: int | None = None) -> Round:
+        """Wait for the next round.
 
         ``failure`` says what failed in this worker's processes, if that is why it joins again; ``exit_code`` is of the
         one that failed first, also where the round was over by then.
 
-        Without a limit the job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there
-        are pods to wait for. What a join waits for is logged once a minute.
+        The job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there are pods to
+        wait for. What a join waits for is logged once a minute.
 
         Asking again after an interruption gives the same round, as long as it stands.
 
         Raises:
             Leaving, Closed: there is no next round for this worker.
-            JoinTimeout: the deadline passed.
             SidecarUnavailable: the sidecar stayed away.
             CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """
-        return self._go(self.joining(deadline, failure, exit_code))
+        return self._go(self.joining(failure, exit_code))
 
     def post_store(self, handed: Round, port: int) -> None:
         """Tell that this agent serves the round's store; raises `RoundBroken` when it came too late."""

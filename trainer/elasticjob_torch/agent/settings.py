@@ -18,6 +18,8 @@ STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
 # Keys that a command line written for torch's own backends may carry; refusing them would break such a command line.
 _WITHOUT_EFFECT = {
     "timeout": "",  # torchrun itself always sends this one
+    # torchrun would end, as a failure of its worker, where the pods of others are missing
+    "join_timeout": ": spec.rendezvous.joinTimeoutSeconds, the job's own, runs only while there are pods to wait for",
     # how long one heartbeat may take to be written
     "heartbeat": ": the sidecar writes the heartbeats, and tries each again until it is written",
     "heartbeat_timeout": ": the sidecar writes the heartbeats, and tries each again until it is written",
@@ -27,7 +29,7 @@ _WITHOUT_EFFECT = {
     # how long to wait after somebody else's write of the state was faster
     "cas_backoff_max_seconds": ": the operator alone writes the state of the rendezvous",
 }
-_WAITS = ("join_timeout", "close_timeout", "sidecar_timeout")
+_WAITS = ("close_timeout", "sidecar_timeout")
 _NUMBERS = ("last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt")
 _KNOWN = (*_WAITS, *_NUMBERS, *_WITHOUT_EFFECT)
 
@@ -47,9 +49,6 @@ class Settings:
     host: str
     port: int
     run_id: str
-    join_timeout: float | None = None
-    """How long one rendezvous may take. None (the default): as long as the job's own
-    ``spec.rendezvous.joinTimeoutSeconds`` allows."""
     close_timeout: float = 30.0
     """How long to wait until a leave, finish or close is recorded."""
     sidecar_timeout: float = 30.0

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import pytest
 
+from elasticjob_torch import wire
 from elasticjob_torch.sidecar.events import View
 from support.trainer_sidecar import RUN_ID, handed, refusal
 from support.waiting import happened, in_time, joined, wait_until
@@ -460,12 +461,31 @@ def test_refusals_in_torchs_terms(torch, sidecar, handler, answer, error, said):
         handler.next_rendezvous()
 
 
-def test_join_timeout_in_torchs_terms(torch, plugin, sidecar):
-    handler = plugin.create_handler(parameters(sidecar, join_timeout="0.001"))
-    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout", "no round")] * 9  # a millisecond is long enough to ask again
-    with pytest.raises(torch.RendezvousTimeoutError, match="no round"):
-        handler.next_rendezvous()
+SHORTEST = [
+    {"join_timeout": "0.001"},
+    {"close_timeout": "0.001"},
+    {"last_call_timeout": "1"},
+    {"keep_alive_interval": "1", "keep_alive_max_attempt": "10"},
+    {"heartbeat_timeout": "1", "heartbeat": "1", "read_timeout": "1", "cas_backoff_max_seconds": "1"},
+    {"is_host": "1", "store_type": "file", "timeout": "1"},
+]
+
+
+@pytest.mark.parametrize("config", SHORTEST, ids=lambda config: " ".join(config))
+def test_no_option_makes_a_failure_of_waiting_for_pods_that_are_absent(plugin, sidecar, config):
+    """torchrun would end, and its container's start anew would be one of the job's restarts."""
+    handler = plugin.create_handler(parameters(sidecar, **config))
+    sidecar.answers[JOIN] = [*[refusal(504, "JoinTimeout", "no round")] * 9, handed(1)]
+    serves(sidecar)
+    assert handler.next_rendezvous().world_size == 2
+    assert {body["timeout"] for body in sidecar.said(JOIN)} == {wire.LONGEST_SECONDS}
+    assert sidecar.said("POST /v1/leave") == []
     handler.shutdown()
+
+
+def test_those_are_all_options_that_are_accepted_but_the_one_for_the_sidecar():
+    settings = importlib.import_module("elasticjob_torch.agent.settings")
+    assert {key for config in SHORTEST for key in config} == set(settings._KNOWN) - {"sidecar_timeout"}
 
 
 def test_another_job_is_one_sentence(sidecar, handler):

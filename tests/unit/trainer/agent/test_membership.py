@@ -11,7 +11,7 @@ from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar import client
-from elasticjob_torch.sidecar.client import Closed, JoinTimeout, Leaving, RoundBroken, SidecarUnavailable
+from elasticjob_torch.sidecar.client import Closed, Leaving, RoundBroken, SidecarUnavailable
 from support.trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 from support.waiting import wait_until
 
@@ -33,7 +33,7 @@ def member(sidecar):
 def enter(sidecar, member, number):
     """Join round `number`, take it into use and see its view."""
     sidecar.answers[JOIN] = [handed(number)]
-    member.use(member.join(None))
+    member.use(member.join())
     sidecar.tell(round=number, phase="Formed", handed=number, changed=False)
     await_view(member, lambda view: view.round == number)
 
@@ -87,14 +87,14 @@ def test_news_that_nobody_asked_for_count(sidecar, member):
 
 def test_a_round_that_was_given_up_is_not_asked_for_again(sidecar, member):
     sidecar.answers[JOIN] = [handed(1), handed(2)]
-    member.give_up(member.join(None))
-    member.use(member.join(None))
+    member.give_up(member.join())
+    member.use(member.join())
     assert causes(sidecar) == [(0, "Started"), (1, "WorkerFailed")]
 
 
 def test_an_interrupted_join_asks_for_the_same_round(sidecar, member):
     sidecar.answers[JOIN] = [handed(1), handed(1)]
-    assert member.join(None) == member.join(None)
+    assert member.join() == member.join()
     assert causes(sidecar) == [(0, "Started"), (0, "Started")]
 
 
@@ -105,7 +105,7 @@ def test_a_victim_leaves_without_blame(sidecar, member):
     assert member.notice_change() == 1
     sidecar.answers[JOIN] = [refusal(410, "Leaving")]
     with pytest.raises(Leaving):
-        member.join(None)
+        member.join()
     assert member.end()
     assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["PodStopping"]
 
@@ -124,7 +124,7 @@ def test_a_close_is_only_asked_once_the_sidecar_knows_this_trainer(sidecar):
 def test_closed_tells_how(sidecar, member):
     sidecar.answers[JOIN] = [refusal(410, "Closed", "all workers have finished", outcome="Complete")]
     with pytest.raises(Closed, match="all workers have finished") as caught:
-        member.join(None)
+        member.join()
     assert caught.value.outcome == "Complete"
 
 
@@ -205,25 +205,9 @@ def test_the_end_never_raises(sidecar):
     assert not member.end()
 
 
-def test_join_timeout(sidecar, member):
-    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout")]
-    with pytest.raises(JoinTimeout):
-        member.join(time.monotonic() - 1)
-
-
-def test_a_spare_does_not_time_out_while_the_others_train(sidecar):
-    member = make(sidecar, join_timeout="0.01")
-    member.open()
-    sidecar.tell(round=1, phase="Formed")
-    await_view(member, lambda view: view.phase == "Formed")
-    sidecar.answers[JOIN] = [refusal(504, "JoinTimeout"), refusal(504, "JoinTimeout"), handed(2)]
-    assert member.join(time.monotonic() - 1).number == 2
-    member.end(stopped=True)
-
-
-def test_without_a_limit_a_join_is_asked_again(sidecar, member):
+def test_a_join_is_asked_again(sidecar, member):
     sidecar.answers[JOIN] = [refusal(504, "JoinTimeout"), refusal(409, "NoTrainer"), handed(1)]
-    assert member.join(None).number == 1
+    assert member.join().number == 1
 
 
 def test_a_join_survives_a_restart_of_the_sidecar(sidecar, member):
@@ -231,7 +215,7 @@ def test_a_join_survives_a_restart_of_the_sidecar(sidecar, member):
     sidecar.stop()
     sidecar.answers[JOIN] = [handed(2)]
     sidecar.start()
-    assert member.join(None).number == 2
+    assert member.join().number == 2
 
 
 def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
@@ -239,7 +223,7 @@ def test_a_sidecar_that_keeps_refusing_is_an_error(sidecar):
     member.open()
     sidecar.default = lambda path: refusal(409, "NoTrainer", "the pod is being stopped") if path == JOIN else (204, {})
     with pytest.raises(SidecarUnavailable, match=r"refuses a join, for [0-9.]+ s: the pod is being stopped"):
-        member.join(None)
+        member.join()
     member.end(stopped=True)
 
 
@@ -267,7 +251,7 @@ def test_what_a_join_waits_for_is_told(sidecar, member, answer_joins, caplog):
     answer_joins(lambda: any(map(told.fullmatch, list(caplog.messages))))
     sidecar.tell(round=3, phase="Forming", reason="scaled from 2 to 3")
     await_view(member, lambda view: view.round == 3)
-    assert member.join(None).number == 1
+    assert member.join().number == 1
     assert any(map(told.fullmatch, caplog.messages))
 
 
@@ -286,7 +270,7 @@ def test_a_sidecar_that_falls_silent_ends_a_join(sidecar, answer_joins):
     silent = threading.Thread(target=lambda: asked.wait(DEADLINE) and sidecar.stop())
     silent.start()
     with pytest.raises(SidecarUnavailable, match=r"the sidecar's event stream did not open within 2 s"):
-        member.join(None)
+        member.join()
     member.end(stopped=True)
 
 
@@ -306,7 +290,7 @@ def test_a_successor_in_the_pod_is_one_sentence(sidecar):
     member = make(sidecar)
     member.open()
     with pytest.raises(CannotRunHere, match="a newer torchrun"):
-        member.join(None)
+        member.join()
 
 
 def test_one_that_was_replaced_in_its_round_is_told_that_the_round_is_over(sidecar, member):
@@ -318,13 +302,13 @@ def test_one_that_was_replaced_in_its_round_is_told_that_the_round_is_over(sidec
     wait_until("the end of the round", lambda: member.has_ended(1))
     assert member.notice_change() == 1
     with pytest.raises(CannotRunHere, match="a newer torchrun"):
-        member.join(None)
+        member.join()
 
 
 def test_the_store_is_awaited_through_time_outs(sidecar, member, caplog):
     caplog.set_level("INFO")
     sidecar.answers[JOIN] = [handed(1)]
-    round_1 = member.join(None)
+    round_1 = member.join()
     late = refusal(504, "StoreTimeout", "rank 0 is late")
     sidecar.answers["GET /v1/store"] = [late, (200, {"host": "127.0.0.1", "port": 29400})]
     assert member.await_store(round_1, time.monotonic() + DEADLINE).port == 29400
@@ -336,7 +320,7 @@ def test_the_store_is_awaited_through_time_outs(sidecar, member, caplog):
 
 def test_a_store_that_does_not_come_breaks_the_round(sidecar, member):
     sidecar.answers[JOIN] = [handed(1)]
-    round_1 = member.join(None)
+    round_1 = member.join()
     with pytest.raises(RoundBroken, match="the store of round 1 did not come"):
         member.await_store(round_1, time.monotonic())
     sidecar.tell(round=2, phase="Forming")

@@ -8,7 +8,6 @@ from elasticjob_torch.agent.settings import SettingsError, parse_settings
 def test_defaults():
     settings = parse_settings("127.0.0.1:29401", "uid", {"timeout": 900})
     assert (settings.host, settings.port, settings.run_id) == ("127.0.0.1", 29401, "uid")
-    assert settings.join_timeout is None
     assert (settings.close_timeout, settings.sidecar_timeout) == (30, 30)
     assert settings.ignored == ()
     assert settings.limits == {}
@@ -49,14 +48,14 @@ def test_endpoint_elsewhere_is_refused(endpoint):
 
 
 def test_times_come_as_strings():
-    settings = parse_settings("", "uid", {"join_timeout": "90", "close_timeout": "2.5", "sidecar_timeout": 7})
-    assert (settings.join_timeout, settings.close_timeout, settings.sidecar_timeout) == (90, 2.5, 7)
+    settings = parse_settings("", "uid", {"close_timeout": "2.5", "sidecar_timeout": 7})
+    assert (settings.close_timeout, settings.sidecar_timeout) == (2.5, 7)
 
 
 @pytest.mark.parametrize("value", ["", "soon", "0", "-1", "inf", "nan", None])
 def test_a_time_that_is_none_is_refused(value):
-    with pytest.raises(SettingsError, match="join_timeout"):
-        parse_settings("", "uid", {"join_timeout": value})
+    with pytest.raises(SettingsError, match="close_timeout"):
+        parse_settings("", "uid", {"close_timeout": value})
 
 
 def test_unknown_key_is_named():
@@ -89,6 +88,11 @@ def test_what_is_no_whole_number_is_refused(key, value):
 def test_a_silence_that_the_heartbeats_cannot_keep_is_refused(config):
     with pytest.raises(SettingsError, match=r"keep_alive_interval \* keep_alive_max_attempt is .* at least 10"):
         parse_settings("", "uid", config)
+
+
+def test_the_time_for_a_join_is_the_jobs_alone():
+    (said,) = parse_settings("", "uid", {"join_timeout": "15"}).ignored
+    assert said.startswith("--rdzv-conf join_timeout has no effect with this backend: spec.rendezvous.")
 
 
 def test_keys_of_torchs_own_backends_are_accepted_and_explained():
