@@ -144,7 +144,7 @@ def test_parameters_are_read_as_torch_reads_them(new_job: NewJob) -> None:
     ("config", "said"),
     [
         ({"last_call": "5"}, "unknown key 'last_call'"),
-        ({"join_timeout": "soon"}, "join_timeout=soon"),
+        ({"close_timeout": "soon"}, "close_timeout=soon"),
         ({"last_call_timeout": "2.5"}, "last_call_timeout=2.5"),
         ({"keep_alive_interval": "1"}, "keep_alive_interval"),
     ],

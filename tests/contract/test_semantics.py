@@ -251,7 +251,7 @@ def test_the_jobs_join_timeout(new_job: Callable[..., Job], start: Start) -> Non
     job = new_job(replicas=2, minReplicas=2)
     joining = start(job.pods(2)[0]).join()
     job.wait(lambda view: any("request" in record["spec"] for record in view["workers"].values()), "its request")
-    job.patch(rendezvous={"joinTimeoutSeconds": 2})
-    with pytest.raises(RendezvousTimeoutError, match="1 of at least 2 workers joined within 2 s"):
+    job.patch(rendezvous={"startTimeoutSeconds": 2})
+    with pytest.raises(RendezvousTimeoutError, match="no torchrun of worker 1 has spoken to its sidecar within 2 s"):
         result_of(joining, SECONDS)
-    assert job.closed("RendezvousTimeout")["reason"].endswith("missing: 1")
+    assert job.closed("RendezvousTimeout")["reason"].endswith("1 of at least 2 workers joined")

@@ -28,6 +28,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.decide:RULES": (
             omit("who waits for a lost member is not told before all have saved", "hurry_after_loss"),
             omit("an index is never forgiven its failures", "forgive_failures"),
+            omit("a failure too many waits for a round that could form", "end_beyond_budget", by="core transcripts"),
         ),
         "elasticjob.rendezvous.decide:note_finished": (
             omit("an exit with code 0 counts as finished while the job is suspended", "step.suspended"),
@@ -233,6 +234,18 @@ MUTATIONS = mutations(
             omit(
                 "one that fails again and again ends a group that can do without it",
                 "roster.wanted_with_spares - len(failing) < least",
+            ),
+        ),
+        "elasticjob.rendezvous.losses:may_be_explained": (
+            omit(
+                "a failure too many is judged before it is known if a pod that left was ended",
+                "if away and now - state.clocks.opened < spec.worker_lost: ...",
+                by="core transcripts",
+            ),
+            omit(
+                "a failure too many is judged though a member may be lost",
+                "any(lived_on(state, one) is None for one in stopping)",
+                by="core transcripts",
             ),
         ),
         "elasticjob.rendezvous.barrier:_not_started": (

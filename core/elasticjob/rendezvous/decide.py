@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from elasticjob.rendezvous import barrier, challenges, endings, policy
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
-from elasticjob.rendezvous.losses import breaks, explained, lost_workers, stopped_untold
+from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_untold
 from elasticjob.rendezvous.model import Beat, Decision, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
@@ -211,6 +211,16 @@ def hurry_after_loss(step: Step) -> None:
         step.set(planned=False)
 
 
+def end_beyond_budget(step: Step) -> None:
+    """A failure that is one too many ends the job as soon as no loss can explain it any more, be there a round to form
+    or not (rule 10)."""
+    state, spec = step.state, step.spec
+    if state.phase is not FORMING or spec.suspend or not state.failure or state.restarts < spec.max_restarts:
+        return
+    if not policy.ignores(state) and not may_be_explained(spec, state, step.workers, step.now):
+        _within_budget(step)
+
+
 def form_round(step: Step) -> None:
     """A forming round is formed, or has failed to form in time; a failure is counted first (rules 2 and 10)."""
     if step.state.phase is not FORMING:
@@ -306,6 +316,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     policy.fail_by_policy,
     reopen_for_newcomers,
     hurry_after_loss,
+    end_beyond_budget,
     form_round,
     challenge_doubted,
     reset_restarts,

@@ -151,7 +151,8 @@ def plans_hold_while_all_live(step: Step) -> Iterator[str]:
 
 def failures_are_the_trainings(step: Step) -> Iterator[str]:
     """A failure waits, and is counted when the next round is to be formed, exactly when the training itself broke the
-    last one, no member was lost to anything else, and the job's policy does not ignore it."""
+    last one, no member was lost to anything else, and the job's policy does not ignore it. One too many does not wait
+    once all members have joined again."""
     before, after = step.before, step.after
     judged = newly_formed(before, after) or step.failures > 0
     if after.phase is FORMING and after.failure and not step.pending():
@@ -161,6 +162,11 @@ def failures_are_the_trainings(step: Step) -> Iterator[str]:
     counts = step.pending() and not _says(step.ruling(), PolicyAction.IGNORE)
     if judged and step.failures != counts:
         yield f"counted {step.failures} failures, and {int(counts)} waited"
+    waits = after.phase is FORMING and bool(after.failure) and counts and not step.suspended
+    waits = waits and before.restarts >= step.spec.max_restarts
+    joined = {worker.member for worker in step.joined(after.round - 1)}
+    if waits and all(member in joined or member.index in after.done for member in before.participants):
+        yield f"the failure is one too many, and the job waits, though all of round {after.round - 1} are there"
     if step.failures > 0 and after.restarts > step.spec.max_restarts and after.outcome is not Outcome.FAILED:
         yield f"failure {after.restarts} was survived, and maxRestarts is {step.spec.max_restarts}"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from elasticjob.members import Member
 from elasticjob.rendezvous.challenges import lived_on, unanswered_for
 from elasticjob.rendezvous.model import COUNTED_CAUSES, PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import ENDED, current, is_current, is_stopping, lacks_last_word
+from elasticjob.rendezvous.roster import ENDED, current, has_joined, is_current, is_stopping, lacks_last_word
 from elasticjob.terms import Cause, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 # pods of members whose training is at fault; a rank 0 that merely served no store is none of them, and explains what
@@ -155,6 +155,21 @@ def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost])
     seen = {worker.member for worker in workers}
     known = (one for one in state.participants if one.index not in state.done and one not in state.given_up)
     return any(one not in seen or (one.index in lost and not lost[one.index].training_failed) for one in known)
+
+
+def may_be_explained(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> bool:
+    """While a round forms: whether a member of the last one that has not joined again may yet turn out to be lost.
+
+    Whoever has left may have been ended with its pod, which is seen apart, some seconds later. Whoever still stops its
+    processes is asked by then, and is known to live once it has answered.
+    """
+    present = current(state, workers)
+    members = (present.get(member.index) for member in state.participants if member.index not in state.done)
+    away = [one for one in members if one and one.member in state.participants and not has_joined(state, one)]
+    if away and now - state.clocks.opened < spec.worker_lost:
+        return True
+    stopping = (one for one in away if is_stopping(state, one))
+    return any(lived_on(state, one) is None for one in stopping) or any(lacks_last_word(state, one) for one in away)
 
 
 def stopped_untold(state: State, workers: Iterable[Worker]) -> bool:

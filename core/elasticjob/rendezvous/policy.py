@@ -37,12 +37,17 @@ def fail_by_policy(step: Step) -> None:
         step.close(Outcome.FAILED, matched.why, RoundCause.POD_FAILURE_POLICY)
 
 
+def ignores(state: State) -> bool:
+    """Whether the failure that waits does not count, as far as is known."""
+    return state.matched is not None and state.matched.action is PolicyAction.IGNORE
+
+
 def is_ignored(step: Step) -> bool:
-    """Whether the failure that waits does not count, which is told then."""
-    state = step.state
-    if state.matched is None or state.matched.action is not PolicyAction.IGNORE:
+    """The same when it is judged, which is told then."""
+    matched = step.state.matched
+    if matched is None or not ignores(step.state):
         return False
-    step.announce("FailureIgnored", state.matched.why)
+    step.announce("FailureIgnored", matched.why)
     return True
 
 

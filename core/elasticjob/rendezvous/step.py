@@ -124,6 +124,8 @@ class Step:
         if state.phase is FORMED:
             yield clocks.formed + spec.restart_reset
             yield clocks.formed + LONGEST_SECONDS
+        elif state.failure:
+            yield clocks.opened + spec.worker_lost
         last = last_call(spec, self.roster.joined)
         yield from (since + last for since in (clocks.min_reached, clocks.newcomer) if since is not None)
         if clocks.all_running is not None:

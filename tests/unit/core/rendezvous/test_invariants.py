@@ -223,6 +223,7 @@ NOT_COUNTED = "counted 0 failures, and 1 waited"
 UNMATCHED = "rule 1 is noted, and None matches"
 ENDS = "a failure that ends the job waits, and nothing can explain it any more"
 MISCOUNTED = "counted 1 failures, and 0 waited"
+ONE_TOO_MANY = "the failure is one too many, and the job waits, though all of round 2 are there"
 SURVIVED = "failure 2 was survived, and maxRestarts is 1"
 FORGOTTEN = "worker 0 ended in success, and has not finished"
 INVENTED = "worker 0 has finished, and did not end in success"
@@ -346,6 +347,7 @@ STEPS = {
         (step(waits, replace(waits, replacements={1: 1}), joins(A), evicted), NO_FAILURE),
         (step(waits, waits, joins(A), worker(X)), NO_FAILURE),
         (step(waits, waits, joins(A)), NO_FAILURE),
+        (step(waits, waits, joins(A, Cause.WORKER_FAILED), joins(B)), ONE_TOO_MANY),
         (step(waits, again, joins(A), joins(B)), NOT_COUNTED),
         (step(waits, replace(again, restarts=2), joins(A), joins(X), max_restarts=2), MISCOUNTED),
         (step(forming, replace(again, restarts=2), joins(A), joins(B), max_restarts=2), MISCOUNTED),
