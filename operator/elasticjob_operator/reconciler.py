@@ -131,7 +131,7 @@ class Reconciler:
             now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
             waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
-            started=observer.started,
+            started={} if decision.state.clocks.all_running is None else observer.started,  # for many it takes time
             hang=hang,
             node_failures=failures,
             allowance=allowance,

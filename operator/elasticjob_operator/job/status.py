@@ -1,7 +1,6 @@
 """Between an ElasticJob's status and the state machine's state, and what people read of it. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
 from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -20,15 +19,16 @@ from elasticjob.api import (
     RoundRecord,
 )
 from elasticjob.objects import Object
-from elasticjob.rendezvous import Decision, Failures, Matched, PodState, Roster, Spec, State, Worker, roster_of
+from elasticjob.rendezvous import Decision, Failures, Matched, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
-from elasticjob.rendezvous.barrier import silent_starts, unspoken
+from elasticjob.rendezvous.barrier import silent_starts
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current, has_joined
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
+from elasticjob_operator.job.silent_starts import silence
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
@@ -53,7 +53,8 @@ class Finding(NamedTuple):
 
 class Report(NamedTuple):
     """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
-    `allowance`: what the quota makes of the spec; `started`: since when their trainers run."""
+    `allowance`: what the quota makes of the spec; `started`: since when trainers run, while the time runs in which
+    their torchruns have to speak."""
 
     job: Object
     spec: ElasticJobSpec
@@ -279,28 +280,11 @@ def _rendezvoused(report: Report) -> Finding:
     least = min_members(report.bounds, state)
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
     reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
-    told = [message, *_unspoken(report, roster, least), *_obstacles(report)]
+    if silent := silent_starts(roster.missing):
+        seconds = report.spec.rendezvous.start_timeout_seconds
+        message += f"; {silence(silent, report.started, seconds, enough=len(roster.joined) >= least)}"
+    told = [message, *_obstacles(report)]
     return Finding(name, "False", _obstacle(report) or reason, "; ".join(told))
-
-
-def _unspoken(report: Report, roster: Roster, least: int) -> Iterator[str]:
-    """Whose torchrun has not been heard of, and when that ends the job: as a time of day, as a status is not written
-    again for each second that passes."""
-    silent = silent_starts(roster.missing)
-    if not silent:
-        return
-    told, seconds = unspoken(one.index for one in silent), report.spec.rendezvous.start_timeout_seconds
-    since = max((report.started.get(worker.pod_key, "") for worker in silent), default="")
-    if len(roster.joined) >= least:
-        yield told
-    elif since and report.decision.state.clocks.all_running is not None:
-        yield f"{told}: the job fails at {_later(since, seconds)} (spec.rendezvous.startTimeoutSeconds is {seconds})"
-    else:
-        yield f"{told}: once the other pods run it has {seconds} s (spec.rendezvous.startTimeoutSeconds)"
-
-
-def _later(moment: str, seconds: int) -> str:
-    return f"{datetime.fromisoformat(moment) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _obstacles(report: Report) -> list[str]:

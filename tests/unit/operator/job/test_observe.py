@@ -186,3 +186,11 @@ def test_a_pod_of_another_template_is_outdated() -> None:
     view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (older, current, other)})
     workers = Observer("trainer", "ab").observe(view)[0]
     assert [worker.index for worker in workers if worker.outdated] == [2]
+
+
+def test_since_when_trainers_run() -> None:
+    since = "2026-01-02T03:04:05Z"
+    running = pod(0, containerStatuses=[trainer(running={"startedAt": since})])
+    observer = Observer("trainer")
+    observer.observe(JobView(job(), {one["metadata"]["name"]: one for one in (running, pod(1))}))
+    assert observer.started == {(0, 0): since}

@@ -67,7 +67,8 @@ STARTED = {(0, 0): "2026-01-02T03:00:00Z", (1, 0): "2026-01-02T03:01:30Z"}
 
 def waits(workers: tuple[Worker, ...], **clocks: float) -> str:
     state = State(clocks=replace(CLOCKS, **clocks))
-    found = status(state, workers=workers, started=STARTED, spec={"replicas": len(workers), "minReplicas": 2})
+    started = STARTED if clocks.get("all_running") else {}
+    found = status(state, workers=workers, started=started, spec={"replicas": len(workers), "minReplicas": 2})
     return str(condition(found, "Rendezvoused").message)
 
 
