@@ -101,12 +101,12 @@ class PodRun:
         for one in self.body["spec"].get("initContainers", ()):
             keeping = self._do(one["name"], self._keep(one))
             if one["name"] not in self.sidecars:
-                await keeping
+                await self._all([keeping])
             while not self.pod.containers[one["name"]].starts:
                 await asyncio.wait([keeping], timeout=LOOK_SECONDS)
                 if keeping.done():
                     keeping.result()
-        await asyncio.gather(*(self._do(one["name"], self._keep(one)) for one in self.body["spec"]["containers"]))
+        await self._all([self._do(one["name"], self._keep(one)) for one in self.body["spec"]["containers"]])
 
     async def _prepare(self) -> None:
         kubelet, volumes = self.node.kubelet, self.body["spec"].get("volumes", ())
@@ -269,6 +269,12 @@ class PodRun:
     def _do(self, name: str, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self.name}: {name}")
         return task
+
+    async def _all(self, tasks: list["asyncio.Task[Any]"]) -> None:
+        """Until all have ended; they go on where only this is cancelled, as at the pod's end. Raises what they did."""
+        await asyncio.wait(tasks)
+        for task in tasks:
+            task.result()
 
     async def _first(self, *tasks: "asyncio.Task[Any]") -> None:
         """Until one of them has ended. Raises what that raised."""
