@@ -102,7 +102,10 @@ def _begin(leave_mark: Callable[[str], None]) -> None:
 
 
 def _start(expected: Expected) -> None:
+    from dataclasses import replace
+
     from elasticjob_torch.warm.beginning import first_imports
+    from elasticjob_torch.warm.command import guessed_environment
     from elasticjob_torch.warm.learning import Own, script_folder
     from elasticjob_torch.warm.process import Start
 
@@ -115,9 +118,8 @@ def _start(expected: Expected) -> None:
                 started.give(first_imports(file.read(), own.is_in_folder))
         except (OSError, UnicodeDecodeError):
             return
-    environment = dict(os.environ)
-    if expected.processes > 1:
-        environment.setdefault("OMP_NUM_THREADS", "1")  # as torchrun will
     for local_rank in range(expected.processes):
-        own_environment = {**environment, "LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(expected.processes)}
-        started.start(local_rank, Start.now(expected.arguments, own_environment, (1, 2)))
+        environment = dict(os.environ)
+        environment |= guessed_environment(sys.argv, environment, local_rank, expected.processes)
+        start = Start.now(expected.arguments, environment, (1, 2))
+        started.start(local_rank, replace(start, is_guessed=True))

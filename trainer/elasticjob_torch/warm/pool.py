@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch.warm import room
 from elasticjob_torch.warm.learned import Learned
+from elasticjob_torch.warm.orders import Read
 from elasticjob_torch.warm.process import ParkedProcess, Start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ _TICK_SECONDS = 0.5
 _ANSWER_SECONDS = 120.0  # after its orders: only an import can take long, from a slow disk
 _AGAIN_SECONDS = 60.0  # until what was not taken is told again
 _GUESSED_BYTES = 400 << 20
+_NAMED = 5  # imports in a line of the log
 
 
 class Pool:
@@ -88,7 +90,9 @@ class Pool:
                 self._stop("they write to a terminal, which early imports would not see")
                 return
             try:
-                self._parked[local_rank] = ParkedProcess(start, imports, self._learned.states(local_rank), rest)
+                self._parked[local_rank] = ParkedProcess(
+                    start, imports, self._learned.states(local_rank), self._learned.late, rest
+                )
             except OSError as error:
                 self._stop(f"no process can be parked: {error}")
 
@@ -212,7 +216,7 @@ class Pool:
                 self._bytes = room.anonymous_bytes(parked.popen.pid) or self._bytes
                 self._tell_of_parked()
             elif "unfit" in message:
-                self._blame(message["unfit"], message["why"])
+                self._blame_all(message["unfit"])
         if messages is None:
             del self._parked[local_rank]
             parked.end(kill=False)
@@ -240,13 +244,15 @@ class Pool:
             if "doing" in message:
                 handed.doing = message["doing"]
             elif "warm" in message:
-                words = "training process %d starts warm: parked for %.0f s, %d modules"
-                log.info(words, local_rank, time.monotonic() - handed.began, message["warm"])
+                words = "training process %d starts warm: parked for %.0f s, %d modules%s"
+                left = _left(self._learned.left(local_rank, handed.imports))
+                log.info(words, local_rank, time.monotonic() - handed.began, message["warm"], left)
             elif "unfit" in message:
-                log.info("training process %d starts in the ordinary way: %s", local_rank, message["why"])
+                found = [Read(*each) for each in message["unfit"]]
+                log.info("training process %d starts in the ordinary way: %s", local_rank, found[0].why)
                 self._learned.begins_with(local_rank, ())  # it does all of them itself now
-                if message["unfit"]:
-                    self._blame(message["unfit"], message["why"])
+                if not handed.is_guessed:  # what the next one is given is what this round has
+                    self._blame_all(each for each in found if each.early_import)
         if messages is None or any(message.keys() & {"warm", "unfit"} for message in messages):
             del self._handed[local_rank]
             handed.let_go()
@@ -256,11 +262,15 @@ class Pool:
             self._blame(handed.doing, f"it hangs when it is early, for {_ANSWER_SECONDS:.0f} s and more")
             handed.popen.kill()
 
-    def _blame(self, name: str, why: str) -> None:
+    def _blame_all(self, found: Iterable[Sequence[str]]) -> None:
+        for early_import, module, why in found:
+            self._blame(early_import, why, module)
+
+    def _blame(self, name: str, why: str, module: str = "") -> None:
         if name in ("", "sitecustomize"):
             self._stop(why)
             return
-        if self._learned.leave_out(name, why):
+        if self._learned.leave_out(name, why, module):
             self._stop("too many imports cannot be early")
 
     def _stop(self, why: str) -> None:
@@ -302,7 +312,7 @@ class Pool:
                     del self._parked[local_rank]  # another order is another process
                     parked.end()
                 elif parked.modules and imports != parked.imports:
-                    parked.ask(imports, self._learned.states(local_rank), _REST)
+                    parked.ask(imports, self._learned.states(local_rank), self._learned.late, _REST)
             elif not self._learned.imports(local_rank):
                 self._tell_of_nothing(local_rank)
             elif busy < max(1, room.cpus() // 4):
@@ -336,3 +346,11 @@ class Pool:
                 free >> 20,
             )
         return False
+
+
+def _left(imports: Sequence[str]) -> str:
+    """Say what a script has still to import, the first ones by name."""
+    if not imports:
+        return ""
+    more = f", and {len(imports) - _NAMED} more" if len(imports) > _NAMED else ""
+    return f"; the script still imports {', '.join(imports[:_NAMED])}{more}"

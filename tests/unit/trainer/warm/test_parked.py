@@ -111,25 +111,6 @@ def test_an_exception_is_kept_for_the_agent(agent):
     assert (message["message"], message["extraInfo"]["rank"]) == ("ValueError: no such data", "5")
 
 
-@pytest.mark.parametrize(
-    ("library", "why"),
-    [
-        ("import os; VALUE = os.environ.get('RANK')", "library reads RANK"),
-        ("import os; VALUE = os.environ['RANK']", "library reads RANK"),
-        ("import os; VALUE = os.getenvb(b'RANK')", "library reads RANK"),
-        ("import os; VALUE = dict(os.environ)['RANK']", "library reads RANK"),
-    ],
-)
-def test_an_import_that_would_have_read_something_else_is_done_anew(agent, library, why):
-    agent.library(library)
-    agent.script.write_text("import os, library; print(os.getpid(), library.VALUE)")
-    process = agent.park(agent.start(RANK="1"))
-    printed = agent.warm(agent.start(RANK="2")).replace("b'2'", "2")
-    assert printed == f"{process.pid} 2\n"
-    agent.heard(f"training process 0 starts in the ordinary way: {why}")
-    agent.heard("not imported early any more: library")
-
-
 def test_code_that_was_edited_meanwhile_is_read_anew(agent):
     agent.library("VALUE = 1")
     agent.script.write_text("import library; print(library.VALUE)")
