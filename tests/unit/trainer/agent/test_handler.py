@@ -327,6 +327,26 @@ def newcomer(plugin, sidecar):
     made.shutdown()
 
 
+@pytest.mark.parametrize("phase", ["Forming", "Formed"])
+def test_a_newcomer_says_that_a_group_trains_only_when_it_is_told_so(sidecar, newcomer, monkeypatch, caplog, phase):
+    """Whatever is formed, it is some time until the sidecar's first view is there."""
+    handler, thread = newcomer
+    caplog.set_level("INFO")
+    sidecar.tell(round=int(phase == "Formed"), phase=phase)
+    events, looks = handler._membership._events, []
+    wait_until("the view", lambda: events.view and events.view.phase == phase, seen=lambda: events.view)
+    late = property(lambda _: looks.append(1) or (events.view if len(looks) > 3 else None))
+    monkeypatch.setattr(type(handler._membership), "view", late)
+    thread.start()
+    if phase == "Formed":
+        wait_until("the log", lambda: "a round is formed: it trains on" in caplog.text, seen=lambda: caplog.text)
+        assert sidecar.said(JOIN) == []
+    else:
+        joined(thread)
+        assert "a round is formed" not in caplog.text
+    assert len(looks) > 3
+
+
 @pytest.mark.parametrize("end", ["it is ready", "the round breaks"])
 def test_a_newcomer_joins_a_group_that_trains_once_its_processes_are_ready(sidecar, newcomer, end):
     handler, thread = newcomer
