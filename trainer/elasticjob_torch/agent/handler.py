@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKEND = "elasticjob"
+_KILLED = 137  # the exit code of whom SIGKILL has ended
 _PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
@@ -220,8 +221,11 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return view is not None and view.phase == wire.Phase.FORMED
 
     def _join(self, deadline: float | None) -> Round:
+        failure = self._failures.take()
+        if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
+            self._membership.excuse()
         try:
-            return self._membership.join(deadline, *self._failures.take())
+            return self._membership.join(deadline, *failure)
         except Leaving as error:
             log.info("this worker ends: %s", error)
             raise SystemExit(0) from None

@@ -111,7 +111,7 @@ class Learned:
         self._proven.discard(name)
         return list(imports[:done])
 
-    def leave_out(self, name: str, why: str, module: str = "") -> bool:
+    def leave_out(self, name: str, module: str, why: str) -> bool:
         """Import this early no more, nor what is below it, as that would import it; return whether there are too many.
 
         No other import may bring the module that is to blame for it, if one is.

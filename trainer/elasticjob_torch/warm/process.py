@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
-import math
 import os
 import signal
 import socket
@@ -63,7 +62,6 @@ class ParkedProcess:
         self.began = time.monotonic()
         self.modules = 0  # 0 until it is ready
         self.doing = ""
-        self.ordered = math.inf  # when it got its orders
         self.is_guessed = start.is_guessed
         self._arguments = start.arguments
         self._environment = start.environment
@@ -128,7 +126,6 @@ class ParkedProcess:
             self.link.sendall(orders[sent:])
         except OSError:
             return False
-        self.ordered = time.monotonic()
         return True
 
     def receive(self) -> list[dict[str, Any]] | None:

@@ -303,14 +303,33 @@ class Parking:
     """Processes that are parked and import, as far as the handler asks for them."""
 
     def __init__(self, ready=False):
-        self.ready, self.asked = ready, threading.Event()
+        self.ready, self.asked, self.killed = ready, threading.Event(), False
 
     def is_ready(self):
         self.asked.set()
         return self.ready
 
+    def has_killed(self):
+        killed, self.killed = self.killed, False
+        return killed
+
     def close(self):
         pass
+
+
+@pytest.mark.parametrize(("killed", "code", "counts"), [(True, -9, False), (False, -9, True), (True, 1, True)], ids=str)
+def test_a_process_that_the_agent_killed_before_its_script_began_is_no_failure_of_the_training(
+    sidecar, handler, killed, code, counts
+):
+    handler._warm = Parking(ready=True)
+    enter(sidecar, handler, 1)
+    failed(0, code)
+    handler._warm.killed = killed
+    enter(sidecar, handler, 2)
+    assert sidecar.said(JOIN)[-1]["cause"] == ("WorkerFailed" if counts else "MembershipChanged")
+    failed(0, -9)
+    enter(sidecar, handler, 3)
+    assert sidecar.said(JOIN)[-1]["cause"] == "WorkerFailed", "the next one counts again"
 
 
 @pytest.fixture

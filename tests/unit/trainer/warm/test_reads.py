@@ -200,7 +200,7 @@ def test_a_guess_that_was_wrong_leaves_no_import_out(agent):
     agent.park(replace(agent.start(RANK="0"), is_guessed=True))
     assert agent.warm(agent.start(RANK="2")) == "2\n"
     agent.heard("training process 0 starts in the ordinary way: library reads RANK")
-    agent.until(lambda: not agent.pool._handed, "its agent to let it go")
+    agent.until(lambda: not agent.pool._handed.processes, "its agent to let it go")
     agent.park(agent.start(RANK="2"))
     assert agent.warm(agent.start(RANK="2", MASTER_PORT="2222")) == "2\n"
     agent.heard("training process 0 starts warm")
