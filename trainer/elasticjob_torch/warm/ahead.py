@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -118,8 +119,21 @@ def _start(expected: Expected) -> None:
                 started.give(first_imports(file.read(), own.is_in_folder))
         except (OSError, UnicodeDecodeError):
             return
+    launcher = _launcher()
     for local_rank in range(expected.processes):
         environment = dict(os.environ)
-        environment |= guessed_environment(sys.argv, environment, local_rank, expected.processes)
+        environment |= guessed_environment(sys.argv, environment, local_rank, expected.processes, launcher)
         start = Start.now(expected.arguments, environment, (1, 2))
         started.start(local_rank, replace(start, is_guessed=True))
+
+
+def _launcher() -> str:
+    """Return the source of torch's launcher, without importing torch; empty where it cannot be read."""
+    spec = PathFinder.find_spec("torch")
+    for folder in spec.submodule_search_locations or () if spec is not None else ():
+        try:
+            with open(os.path.join(folder, "distributed/launcher/api.py"), encoding="utf-8") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError):
+            pass
+    return ""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TORCHRUN = ("torch", "distributed", "run")
+_SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"  # of newer versions
 _OTHER_OUTPUTS = ("--redirects", "-r", "--tee", "-t", "--run-path", "--run_path", "--no-python", "--no_python")
 _FLAGS = ("-m", "--module")
 _NUMBER_OPTIONS = ("--nproc-per-node", "--nproc_per_node")
@@ -56,12 +57,12 @@ def expect(
 
 
 def guessed_environment(
-    argv: Sequence[str], environment: Mapping[str, str], local_rank: int, processes: int
+    argv: Sequence[str], environment: Mapping[str, str], local_rank: int, processes: int, launcher: str
 ) -> dict[str, str]:
-    """Return what torch's agent will add to its own environment for a process of the first round.
+    """Return what torchrun will add to its own environment for a process of the first round.
 
     The names are sure. The values are those of a job of one worker: who reads one by its name is found out when the
-    round's own are known.
+    round's own are known. ``launcher`` is the source of torch's.
     """
     own, all_of_them = str(local_rank), str(processes)
     added = {
@@ -83,6 +84,8 @@ def guessed_environment(
         "TORCHELASTIC_ERROR_FILE": "",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": environment.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
+    if _SIGNALS in launcher:
+        added[_SIGNALS] = environment.get("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if processes > 1 and "OMP_NUM_THREADS" not in environment:
         added["OMP_NUM_THREADS"] = "1"
     names_number = any(option.partition("=")[0] in _NUMBER_OPTIONS for option in argv[1:])
