@@ -1,4 +1,4 @@
-"""Takes its defaults from the variables that begin with a prefix of its own, as tqdm, dask and numba do.
+"""Takes its defaults from the variables that begin with a prefix of its own, as tqdm does.
 
 tqdm itself is in the tests only where the examples' packages are.
 """

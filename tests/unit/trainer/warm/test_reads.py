@@ -153,11 +153,40 @@ def test_whoever_lists_the_variables_and_keeps_none_of_the_rounds_starts_warm(ag
     assert "ordinary" not in agent.told()
 
 
-def test_the_real_tqdm_starts_warm(agent, two_rounds):
-    pytest.importorskip("tqdm")
-    printed, process = two_rounds("import tqdm; VALUE = len(list(tqdm.tqdm([1, 2], disable=True)))")
-    assert printed == f"{process.pid} 2\n"
+STANDARD = (
+    "asyncio ctypes.util concurrent.futures logging.config multiprocessing.pool platform site subprocess sysconfig"
+)
+
+
+@pytest.mark.parametrize("libraries", [STANDARD, "click", "rich.console", "pydantic", "yaml", "hypothesis"])
+def test_real_libraries_start_warm(agent, two_rounds, libraries):
+    """Those that are installed; the contract tests have tqdm itself."""
+    for name in libraries.split():
+        pytest.importorskip(name)
+    printed, process = two_rounds(f"import {', '.join(libraries.split())}; VALUE = 1")
+    assert process is not None, agent.told()
+    assert printed == f"{process.pid} 1\n"
     assert "ordinary" not in agent.told()
+
+
+def test_a_sitecustomize_that_lists_the_variables_starts_warm(agent, two_rounds):
+    agent.library("import os; OWN = {n: v for n, v in os.environ.items() if n.startswith('OWN_')}", "sitecustomize")
+    printed, process = two_rounds("VALUE = 1")
+    assert printed == f"{process.pid} 1\n"
+    assert "ordinary" not in agent.told()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import os; ALL = dict(os.environ)", "sitecustomize keeps LOCAL_RANK out of a list of all variables"),
+        ("import os; RANK = os.environ['RANK']", "sitecustomize reads RANK"),
+    ],
+)
+def test_a_sitecustomize_that_keeps_a_value_turns_warm_restart_off(agent, two_rounds, text, why):
+    agent.library(text, "sitecustomize")
+    two_rounds("VALUE = 1")
+    agent.heard(f"processes start in the ordinary way from now on: {why}")
 
 
 def test_only_what_needs_the_module_that_has_read_the_rank_is_imported_later(agent):
