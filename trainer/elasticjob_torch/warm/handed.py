@@ -69,7 +69,7 @@ class Handed:
             if "doing" in message:
                 process.doing = message["doing"]
             elif "warm" in message:
-                self._tell_of_warm(local_rank, process, message["warm"])
+                self._tell_of_warm(local_rank, process, message["warm"], message["done"])
             elif "unfit" in message:
                 self._take_in_unfit(local_rank, process, [Read(*each) for each in message["unfit"]])
         if messages is None or any(message.keys() & {"warm", "unfit"} for message in messages):
@@ -79,9 +79,9 @@ class Handed:
         ):
             self._kill(local_rank, process, progress.took())
 
-    def _tell_of_warm(self, local_rank: int, process: ParkedProcess, modules: int) -> None:
+    def _tell_of_warm(self, local_rank: int, process: ParkedProcess, modules: int, done: int) -> None:
         words = "training process %d starts warm: parked for %.0f s, %d modules%s"
-        left = _listed(self._learned.left(local_rank, process.imports))
+        left = _listed(self._learned.left(local_rank, process.imports[:done]))
         log.info(words, local_rank, time.monotonic() - process.began, modules, left)
 
     def _take_in_unfit(self, local_rank: int, process: ParkedProcess, found: Sequence[Read]) -> None:

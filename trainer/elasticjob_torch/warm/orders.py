@@ -9,8 +9,8 @@ Pure. Messages are JSON behind their length, agent to process:
   place of the one given at the start; the last message
 
 and process to agent: ``{"doing": name}``, ``{"ready": modules, "done": imports, "differs": what}``, and last either
-``{"warm": modules}`` when it runs the script, or ``{"unfit": [[import, module, why], ...]}`` when it can do so only by
-a start anew: which imports are to blame, and which module that is part of them; empty names if none is.
+``{"warm": modules, "done": imports}`` when it runs the script, or ``{"unfit": [[import, module, why], ...]}`` when it
+can do so only by a start anew: which imports are to blame, and which module that is part of them; empty names if none.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Parked:
         for output, kept in zip(_OUTPUTS, self._kept, strict=True):
             _pour(kept, output)
             os.close(kept)
-        self.say({"warm": len(sys.modules)})
+        self.say({"warm": len(sys.modules), "done": self._done})
         self._link.close()
         for name in differing(given, ordered):
             if name in ordered:

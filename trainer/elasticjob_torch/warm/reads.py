@@ -5,8 +5,8 @@ mostly looks for a prefix of its own, as tqdm does, and drops the rest. So in pl
 the next round it is given an object that nobody can use unseen (`Unread`). Once that is gone, and was not used, the
 import has come out as it would have in any round.
 
-Not seen: ``getenv`` in C, ``os.environ._data``, and whoever hands such an object to C code, which raises TypeError, and
-hides that.
+Not seen: ``getenv`` in C, ``os.environ._data``, ``type(value)``, and whoever hands such an object to C code and hides
+the TypeError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PASS_ON = frozenset({"os", "_collections_abc", "collections.abc", __name__})  #
 _OPERATORS = (
     "repr str bytes format hash bool len iter next reversed contains getitem setitem delitem eq ne lt le gt ge "
     "add radd iadd mul rmul imul mod rmod imod and rand or ror xor rxor sub rsub neg pos abs invert round "
-    "int float complex index fspath reduce reduce_ex getstate copy deepcopy call setattr delattr dir sizeof enter exit"
+    "int float complex index fspath reduce reduce_ex getstate copy deepcopy setattr delattr dir sizeof"
 )
 
 

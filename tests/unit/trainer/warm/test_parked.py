@@ -249,6 +249,7 @@ def test_orders_that_come_while_it_imports_are_carried_out_after_that_import(age
     (agent.folder / "go").touch()
     assert exit_code(process) == 0
     assert agent.output.read_text() == "False\n"
+    agent.heard("; the script still imports second")
 
 
 @pytest.mark.parametrize(
