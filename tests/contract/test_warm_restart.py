@@ -246,6 +246,18 @@ def test_orders_that_come_during_an_import_are_obeyed_after_it(lives: Lives, nam
     assert run.why_ordinary() == []
 
 
+@pytest.mark.parametrize("name", ["hang"])
+def test_one_that_hangs_in_an_early_import_is_replaced_and_counts_for_nothing(lives: Lives, name: str) -> None:
+    run, counted = lives(name)
+    first, other = all_processes(run)
+    assert counted == 1, "the end of the first round's process"
+    assert "it has not left the early import of early_hangs" in run.log()
+    assert "not imported early any more: early_hangs" in run.log()
+    assert "round 3: rank 0 of 1" in run.log()
+    assert "early_hangs" not in other.loaded_at_start
+    assert other.seen["imported"] == first.seen["imported"]
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_no_parked_process_is_left(lives: Lives, end: str) -> None:
     run, left = lives(end)

@@ -124,6 +124,19 @@ def _slow_import(start: Start) -> Run:
         return run
 
 
+def _hang(start: Start) -> tuple[Run, int]:
+    """Orders come while a process hangs in an early import; with the restarts that were counted."""
+    setup = Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} early_hangs"}, change="impatient")
+    with start(setup, True) as run:
+        run.train()
+        until(lambda: list(run.directory.glob("importing-*")), "a process that imports early", SECONDS)
+        run.tell("code")
+        run.train()
+        counted = run.job.view()["job"]["status"]["restarts"]
+        run.complete()
+        return run, counted
+
+
 def _end(start: Start, how: str) -> tuple[Run, list[int]]:
     """With the processes that are left at the end."""
     with start(Setup(environment=CHEAP), True) as run:
@@ -168,6 +181,7 @@ def _listing(start: Start) -> Run:
 LIVES: dict[str, Callable[[Start], Any]] = {
     **{f"{name} warm": partial(_twice, name=name, warm=True) for name in reversed(TWICE)},
     **{f"{name} fresh": partial(_twice, name=name, warm=False) for name in reversed(TWICE)},
+    "hang": _hang,
     "listing": _listing,
     "slow": _slow_import,
     "rank": _another_rank,
