@@ -6,6 +6,7 @@ What is tried is what this torch's `Store` has, so a method that comes with a ne
 import os
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from contract.store_checks import CHECKS, DEADLINE, SOON, arrived, in_background
 from elasticjob_torch.agent.store import AgentStore, StoreBroken
 from elasticjob_torch.agent.tcp_store import connect_store, serve_store
 from elasticjob_torch.sidecar.client import StoreAddress
-from support.waiting import result_of, wait_until
+from support.waiting import result_of, run, wait_until
 
 MIB = 1 << 20
 
@@ -262,3 +263,28 @@ def test_libuv_is_used_where_it_takes_a_bound_socket() -> None:
     except NotImplementedError:
         takes = False
     assert serve_store().libuvBackend == takes
+
+
+IN_A_CALL_AT_THE_END = """
+import os, time
+from datetime import timedelta
+from torch.distributed import TCPStore
+from elasticjob_torch.sidecar.calls import CallThread, Interrupted
+
+class EndsSlowly:
+    def __del__(self, sleep=time.sleep):
+        sleep(1)
+
+ends_slowly = EndsSlowly()
+store = TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=5), False)
+try:
+    CallThread(lambda: True).call(lambda: store.wait(["never"], timedelta(seconds=0.5)), 60)
+except Interrupted:
+    print("given up")
+"""
+
+
+def test_a_call_that_returns_while_python_ends_aborts_nothing() -> None:
+    """The thread would be unwound in C++: "terminate called without an active exception"."""
+    done = run([sys.executable, "-c", IN_A_CALL_AT_THE_END])
+    assert (done.returncode, done.stdout) == (0, "given up\n"), done.stderr

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.warm.changes import CHANGES, SEEN
-from contract.warm.lives import ENDS, LIVES, MISBEHAVING, ORDINARY, PART, TWICE
+from contract.warm.lives import ENDS, LIVES, MISBEHAVING, ORDINARY, PART, TWICE, has_tqdm
 from contract.warm.runs import HERE, Process, Run, Setup
 from contract.warm.training import seen, seen_torch
 
@@ -206,8 +206,23 @@ def test_an_import_that_asks_for_the_rank_is_told_the_right_one(lives: Lives, na
     assert PART not in second.loaded_at_start
     assert PART in third.loaded_at_start
     assert "early_rank" not in third.loaded_at_start
+    assert "early_prefix" in third.loaded_at_start
     assert len(run.why_ordinary()) == 1
-    assert "not imported early any more: early_rank" in run.log()
+    assert "not imported early any more: early_rank (early_rank reads RANK)" in run.log()
+    assert "; the script still imports early_rank (early_rank reads RANK)" in run.log()
+
+
+@pytest.mark.parametrize("name", ["listing"])
+def test_an_import_that_lists_the_variables_for_a_prefix_is_early_from_the_first_round_on(
+    lives: Lives, name: str
+) -> None:
+    """tqdm does, which torch imports where it is installed."""
+    run = lives(name)
+    assert run.why_ordinary() == []
+    for process in all_processes(run):
+        assert "early_prefix" in process.loaded_at_start
+        assert ("tqdm" in process.loaded_at_start) is has_tqdm()
+    assert run.log().count("starts warm") == len(run.rounds) == 2
 
 
 @pytest.mark.parametrize("name", ["shadow"])
@@ -229,6 +244,18 @@ def test_orders_that_come_during_an_import_are_obeyed_after_it(lives: Lives, nam
     assert (run.directory / f"importing-{process.pid}").exists()
     assert {PART, "early_waits"} <= process.loaded_at_start
     assert run.why_ordinary() == []
+
+
+@pytest.mark.parametrize("name", ["hang"])
+def test_one_that_hangs_in_an_early_import_is_replaced_and_counts_for_nothing(lives: Lives, name: str) -> None:
+    run, counted = lives(name)
+    first, other = all_processes(run)
+    assert counted == 1, "the end of the first round's process"
+    assert "it has not left the early import of early_hangs" in run.log()
+    assert "not imported early any more: early_hangs" in run.log()
+    assert "round 3: rank 0 of 1" in run.log()
+    assert "early_hangs" not in other.loaded_at_start
+    assert other.seen["imported"] == first.seen["imported"]
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 import threading
+import weakref
 from functools import cache
 from tempfile import NamedTemporaryFile
 from urllib.parse import urlencode, urlsplit
@@ -57,6 +58,7 @@ def ask(path: str, **query: object) -> str | None:
         address, context = urlsplit(server()).netloc, tls(administrator=True)
         connection = http.client.HTTPSConnection(address, timeout=ANSWER_SECONDS, context=context)
         _of_thread.connection = connection
+        weakref.finalize(threading.current_thread(), connection.close)
     try:
         headers = {"Authorization": f"Bearer {token()}"} if token() else {}
         connection.request("GET", f"{path}?{urlencode(query)}", headers=headers)

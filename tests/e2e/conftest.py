@@ -80,7 +80,9 @@ def module_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
 def own_turn(request: pytest.FixtureRequest, turns: Path) -> Iterator[None]:
     """A test runs while none does that would disturb it."""
     if request.config.getoption("--stand-in"):  # it has a cluster of its own
+        made: ProcessCluster = request.getfixturevalue("stand_in")
         yield
+        assert made.take_broken() is None, "what a stand-in kubelet cannot do is in its log"
         return
     if schedule.shares_its_turn(request.node):
         request.getfixturevalue("module_turn")

@@ -1,5 +1,6 @@
 """What is left of a job's pods when it has ended: nothing that runs, and the logs."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ SHIPPER: Object = {
     "image": "elasticjob/digits:dev",
     "command": ["sh", "-c", "trap 'echo bye; exit 0' TERM; while :; do sleep 1; done"],
 }
+
+
+SAVES = ["sh", "-c", "trap 'sleep 3; echo saved; exit 0' TERM; echo trains; while :; do sleep 0.1; done"]
 
 
 def running(job: Job) -> list[str]:
@@ -60,6 +64,16 @@ def test_a_container_beside_the_trainer_ends_with_it(job: Job) -> None:
         assert container_status(pod, TRAINER)["state"]["terminated"]["exitCode"] == 0
         assert "bye" in job.namespace.kubectl("logs", name, "--container", SHIPPER["name"])
     assert len(job.pod_states.present()) == 2
+
+
+def test_a_pod_that_is_deleted_gives_its_trainer_the_time_to_save(job: Job) -> None:
+    job.apply(replicas=1, trainer={"command": SAVES})
+    logs = ("logs", "train-0-0", "--container", TRAINER)
+    wait_until("the trainer to run", lambda: "trains" in job.namespace.try_kubectl(*logs).output, 90)
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(job.namespace.kubectl, *logs, "--follow")
+        job.delete_pod(job.pods()[0])
+        assert "saved" in told.result(90)
 
 
 @pytest.mark.parametrize("policy", ["All", "None"])

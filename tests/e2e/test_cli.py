@@ -50,10 +50,11 @@ def cases(operator: Namespace, module_namespace: Namespace) -> Iterator[Namespac
 
 
 @pytest.fixture
-def jobs(cases: Namespace, name: str) -> Iterator[Namespace]:
+def jobs(cases: Namespace, name: str, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     """That namespace while it has the job of that name, and the next ones: they get ready meanwhile. More of them would
     fill the node, and a test beside this one that makes its pods anew would find no room."""
-    names = [*CASES, *LATER]
+    chosen = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    names = [one for one in (*CASES, *LATER) if one in chosen]
     now = names[names.index(name) :][:AT_ONCE]
     there = [other for one in now if one in CASES for other in CASES[one].there]
     cases.apply(*there, *[body_of(one, CASES.get(one)) for one in now])

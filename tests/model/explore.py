@@ -47,14 +47,13 @@ def operator(*landmarks: int) -> Callable[[], Scope[Any]]:
     return lambda: OperatorScope([names[number] for number in landmarks])
 
 
-# the longest first, so that no process waits for the other's last one
 TASKS = (
-    Task("operator", "jobs that lose, end or rest", operator(*range(4, len(LANDMARKS))), 3, 2),
     Task("composed", "3 workers that train, 1 costly event", lambda: ComposedScope(3, 1, True), TO_THE_END, 8),
-    Task("operator", "jobs that form and train", operator(*range(4)), 3, 2),
-    Task("composed", "2 workers that train, 2 costly events", lambda: ComposedScope(2, 2, True), 8, 5),
     Task("composed", "2 workers from the start, 1 costly event", lambda: ComposedScope(2, 1, False), TO_THE_END, 8),
+    Task("composed", "2 workers that train, 2 costly events", lambda: ComposedScope(2, 2, True), 8, 5),
     Task("composed", "2 workers and a spare, 1 costly event", lambda: ComposedScope(2, 1, True, 1), TO_THE_END, 7),
+    Task("operator", "jobs that form and train", operator(*range(4)), 3, 2),
+    Task("operator", "jobs that lose, end or rest", operator(*range(4, len(LANDMARKS))), 3, 2),
 )
 
 
@@ -74,6 +73,8 @@ def explore(models: tuple[str, ...], quick: bool, processes: int) -> bool:
     """Whether all is well."""
     began, states = time.perf_counter(), 0
     chosen = [number for number, task in enumerate(TASKS) if task.model in models]
+    if processes > 1:
+        chosen.reverse()  # the last takes longest, and no process is to wait for it
     run = partial(explored, quick=quick)
     with get_context("spawn").Pool(processes) if processes > 1 else nullcontext() as pool:
         for number, result in zip(chosen, pool.imap(run, chosen) if pool else map(run, chosen), strict=True):

@@ -47,10 +47,10 @@ class ProcessCluster:
     def kubeconfig(self) -> Path:
         return self.plane.kubeconfig
 
-    @property
-    def broken(self) -> BaseException | None:
-        """What ended the kubelets, if anything did."""
-        return self._kubelet.broken
+    def take_broken(self) -> BaseException | None:
+        """What has broken the kubelet of a pod or a node since this was last asked, if anything has."""
+        error, self._kubelet.broken = self._kubelet.broken, None
+        return error
 
     def start(self) -> None:
         self.plane.start()

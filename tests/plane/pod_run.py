@@ -48,7 +48,8 @@ class PodRun:
         self._late = asyncio.Event()  # its deadline has passed
         self._has_deadline = False
         self._changed = asyncio.Event()
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}  # but for those of containers that are to end
+        self._every: list[asyncio.Task[Any]] = []
 
     def look(self, body: Object) -> None:
         """The pod is another in the API."""
@@ -80,9 +81,9 @@ class PodRun:
             await self._write()
             await self._remove()
         finally:
-            for task in self._tasks.values():
+            for task in self._every:
                 task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*self._every, return_exceptions=True)
             self.signal(signal.SIGKILL)
             await asyncio.gather(*(one.wait() for one in self.running.values()), return_exceptions=True)
             self.sandbox.remove()
@@ -101,12 +102,12 @@ class PodRun:
         for one in self.body["spec"].get("initContainers", ()):
             keeping = self._do(one["name"], self._keep(one))
             if one["name"] not in self.sidecars:
-                await keeping
+                await self._all([keeping])
             while not self.pod.containers[one["name"]].starts:
                 await asyncio.wait([keeping], timeout=LOOK_SECONDS)
                 if keeping.done():
                     keeping.result()
-        await asyncio.gather(*(self._do(one["name"], self._keep(one)) for one in self.body["spec"]["containers"]))
+        await self._all([self._do(one["name"], self._keep(one)) for one in self.body["spec"]["containers"]])
 
     async def _prepare(self) -> None:
         kubelet, volumes = self.node.kubelet, self.body["spec"].get("volumes", ())
@@ -268,7 +269,14 @@ class PodRun:
 
     def _do(self, name: str, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self.name}: {name}")
+        self._every.append(task)
         return task
+
+    async def _all(self, tasks: list["asyncio.Task[Any]"]) -> None:
+        """Until all have ended; they go on where only this is cancelled, as at the pod's end. Raises what they did."""
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
 
     async def _first(self, *tasks: "asyncio.Task[Any]") -> None:
         """Until one of them has ended. Raises what that raised."""

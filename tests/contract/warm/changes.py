@@ -54,6 +54,16 @@ SEEN: dict[str, Callable[[Process], bool]] = {
 }
 
 
+def impatient() -> None:
+    """Whoever hangs is found out soon."""
+    from elasticjob_torch.warm import handed
+
+    handed._STILL_SECONDS = 2.0
+
+
+OTHERS = {"impatient": impatient}
+
+
 def apply_before_second_start(name: str) -> None:
     """Do it in this process, which is going to be torchrun's, when it starts the second round's processes."""
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -63,7 +73,7 @@ def apply_before_second_start(name: str) -> None:
     def changed_start(agent: Any, group: Any) -> Any:
         starts.append(group)
         if len(starts) == 2:
-            CHANGES[name]()
+            (CHANGES | OTHERS)[name]()
         return start(agent, group)
 
     LocalElasticAgent._start_workers = changed_start

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +26,24 @@ PART = "early_package.part"  # what is imported early where all is well
 # How each job starts that lives twice, fresh and warm, and how its rounds end; in the last one all return.
 TWICE = {
     "script": (
-        Setup(["--tee=3", SCRIPT, "an argument"], 2, CHEAP | {"CONTRACT_IMPORTS": "early_speaks early_sees"}),
+        Setup(
+            ["--tee=3", SCRIPT, "an argument"], 2, CHEAP | {"CONTRACT_IMPORTS": "early_speaks early_sees early_prefix"}
+        ),
         ["raise", "SIGSEGV", "no such data"],
     ),
     "module": (
         Setup(
             ["--redirects=3", "--module", "training.observe", "--lr=1"],
             2,
-            CHEAP | {"CONTRACT_IMPORTS": "early_speaks early_sees"},
+            CHEAP | {"CONTRACT_IMPORTS": "early_speaks early_sees early_prefix"},
             folder=HERE,
         ),
         ["code", "at once", "SIGKILL"],
     ),
-    "quiet": (Setup([SCRIPT, "--quiet"], 1, CHEAP | {"CONTRACT_IMPORTS": "early_speaks early_sees"}), ["code"]),
+    "quiet": (
+        Setup([SCRIPT, "--quiet"], 1, CHEAP | {"CONTRACT_IMPORTS": "early_speaks early_sees early_prefix"}),
+        ["code"],
+    ),
     "torch": (Setup([SCRIPT, "--torch"], real=True), ["raise"]),
 }
 
@@ -47,7 +53,7 @@ ORDINARY = {
     "PYTHON_EXEC": Setup([SCRIPT], 1, CHEAP | {"PYTHON_EXEC": str(Path(sys.executable).with_name("python3"))}),
 }
 
-MISBEHAVING = ["early_thread", "early_hasty", "early_raises", "early_exits"]
+MISBEHAVING = ["early_keeps", "early_thread", "early_hasty", "early_raises", "early_exits"]
 ENDS = ["complete", "killed", "stopped", "suspended"]
 
 
@@ -90,7 +96,9 @@ def _ordinary(start: Start, how: str) -> Run:
 
 def _another_rank(start: Start) -> Run:
     """The last of two workers becomes the first one, as the other's replacement never starts, then fails."""
-    with start(Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} early_rank"}, workers=2), True) as run:
+    with start(
+        Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} early_rank early_prefix"}, workers=2), True
+    ) as run:
         run.train()
         run.await_parked()
         run.trainers.not_yet.add(f"{run.job.name}-0-1")
@@ -116,6 +124,19 @@ def _slow_import(start: Start) -> Run:
         return run
 
 
+def _hang(start: Start) -> tuple[Run, int]:
+    """Orders come while a process hangs in an early import; with the restarts that were counted."""
+    setup = Setup(environment=CHEAP | {"CONTRACT_IMPORTS": f"{PART} early_hangs"}, change="impatient")
+    with start(setup, True) as run:
+        run.train()
+        until(lambda: list(run.directory.glob("importing-*")), "a process that imports early", SECONDS)
+        run.tell("code")
+        run.train()
+        counted = run.job.view()["job"]["status"]["restarts"]
+        run.complete()
+        return run, counted
+
+
 def _end(start: Start, how: str) -> tuple[Run, list[int]]:
     """With the processes that are left at the end."""
     with start(Setup(environment=CHEAP), True) as run:
@@ -139,10 +160,29 @@ def _end(start: Start, how: str) -> tuple[Run, list[int]]:
 
 _SHADOW = {"ELASTICJOB_WARM_IMPORTS": f"{PART},early_shadows", "CONTRACT_IMPORTS": f"{PART} early_shadows"}
 
+EXAMPLES = Path(sys.prefix, "examples")  # what their lock holds, if it is installed beside this torch
+
+
+def has_tqdm() -> bool:
+    return PathFinder.find_spec("tqdm", [str(EXAMPLES), *sys.path]) is not None
+
+
+def _listing(start: Start) -> Run:
+    """Libraries that list all variables, known from the job's other pods: also to the first processes."""
+    names = ["early_prefix", *(["tqdm"] if has_tqdm() else [])]
+    given = {
+        "ELASTICJOB_WARM_IMPORTS": ",".join(["early_plain", "early_state", *names]),
+        "CONTRACT_IMPORTS": " ".join(names),
+    }
+    return _rounds(start, Setup(environment=given, real=True, packages=str(EXAMPLES)))
+
+
 # By name, the longest ones first.
 LIVES: dict[str, Callable[[Start], Any]] = {
     **{f"{name} warm": partial(_twice, name=name, warm=True) for name in reversed(TWICE)},
     **{f"{name} fresh": partial(_twice, name=name, warm=False) for name in reversed(TWICE)},
+    "hang": _hang,
+    "listing": _listing,
     "slow": _slow_import,
     "rank": _another_rank,
     **{

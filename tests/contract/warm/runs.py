@@ -52,6 +52,7 @@ class Setup:
     processes: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     real: bool = False  # else one is forked
+    packages: str = ""  # a folder of more libraries
     folder: Path = ROOT
     change: str = ""  # of `changes`, before the second round
     workers: int = 1
@@ -222,7 +223,8 @@ class _Runtime(Trainers):
     """Trainers in a folder of their own, forked or started as people start torchrun."""
 
     def __init__(self, job: Job, directory: Path, setup: Setup, command: Sequence[str], **environment: str) -> None:
-        path = os.pathsep.join([str(LIBRARY), os.environ.get("PYTHONPATH", "")])
+        paths = [str(LIBRARY), os.environ.get("PYTHONPATH", ""), setup.packages]
+        path = os.pathsep.join(filter(None, paths))
         given = {"PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", **setup.environment, **environment}
         super().__init__(job, directory, command, **given)
         self.folder = setup.folder

@@ -104,7 +104,7 @@ def test_a_check_that_fails_without_a_mistake_catches_nothing(
     monkeypatch.setattr(mutants, "problems", lambda: iter(()))
     monkeypatch.setattr(mutants, "_copy", lambda root: (root / file_of(MODULE)).parent.mkdir(parents=True))
     monkeypatch.setattr(
-        mutants, "_run", lambda root, arguments: "boom" if arguments == mutants.command(broken, MODULE) else ""
+        mutants, "_run", lambda root, arguments, *_: "boom" if arguments == mutants.command(broken, MODULE) else ""
     )
     assert mutants.main(["draining: nobody comes for a member"]) == 1
     assert f"the check '{broken}' fails without any mistake, so it shows nothing; mend it first: boom" in (

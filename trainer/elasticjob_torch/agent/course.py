@@ -156,6 +156,10 @@ class Course(ABC):
         self._told = False
         self._used = handed.number
 
+    def excuse(self) -> None:
+        """Ask for the next round as if told to, though processes have failed: this agent itself has ended them."""
+        self._told = True
+
     def give_up(self, handed: Round) -> None:
         """Ask for a later round next time: this one's store did not come or broke."""
         self._told = self.has_ended(handed.number)

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKEND = "elasticjob"
+_KILLED = 137  # the exit code of whom SIGKILL has ended
 _PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
@@ -201,22 +202,28 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def _await_parked(self) -> None:
         """Let a group train on that this newcomer's join would stop, until its own processes have their imports."""
         warm, self._is_new = self._warm if self._is_new else None, False
-        began = time.monotonic()
-        if warm is None or warm.is_ready() or not self._may_train():
+        give_up = time.monotonic() + _PARKED_SECONDS
+        if warm is None or warm.is_ready() or not self._trains(give_up):
             return
+        began = time.monotonic()
         log.info("a round is formed: it trains on while this worker's processes import")
-        while not warm.is_ready() and self._may_train() and time.monotonic() < began + _PARKED_SECONDS:
+        while not warm.is_ready() and self._trains(give_up) and time.monotonic() < give_up:
             self.await_news(0.05, ())
         log.info("asking for the next round, after %.1f s", time.monotonic() - began)
 
-    def _may_train(self) -> bool:
-        """Say whether a round is formed, or nothing is known yet."""
+    def _trains(self, give_up: float) -> bool:
+        """Say whether a round is formed, once the sidecar has told; that takes an instant."""
+        while self._membership.view is None and time.monotonic() < give_up:
+            self.await_news(0.05, ())
         view = self._membership.view
-        return view is None or view.phase == wire.Phase.FORMED
+        return view is not None and view.phase == wire.Phase.FORMED
 
     def _join(self) -> Round:
+        failure = self._failures.take()
+        if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
+            self._membership.excuse()
         try:
-            return self._membership.join(*self._failures.take())
+            return self._membership.join(*failure)
         except Leaving as error:
             log.info("this worker ends: %s", error)
             raise SystemExit(0) from None

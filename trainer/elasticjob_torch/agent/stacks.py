@@ -11,21 +11,29 @@ import faulthandler
 import os
 from typing import TYPE_CHECKING
 
+from elasticjob_torch.agent.ancestry import descendants, is_training_process
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NUMBER = 45  # SIGRTMIN+11; by its number, as `signal` is not imported for this
-_AGENT = "ELASTICJOB_AGENT"  # `orphans.MARK`: begins with the pid of the agent
 
 
 def write_stacks_when_asked(environ: Mapping[str, str] = os.environ) -> None:
     """From now on do so, if torch's agent has started this process to train. Its own children are left alone."""
-    if environ.get(_AGENT, "").partition(":")[0] != str(os.getppid()):
+    if not is_training_process(environ):
         return
     try:
         faulthandler.register(NUMBER, all_threads=True)
     except (AttributeError, OSError, RuntimeError, ValueError):
         return  # without stderr, or a system without such signals
+
+
+def training_process(started: int) -> int:
+    """Return the process that writes its stacks: the one that the agent has started, or the nearest below a wrapper."""
+    if _has_signal(started, "SigCgt"):
+        return started
+    return next((process for process in descendants(started) if _has_signal(process, "SigCgt")), started)
 
 
 def ask_for_stacks(process: int) -> bool:

@@ -16,7 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.stacks import ask_for_stacks, is_asked
+from elasticjob_torch.agent.stacks import ask_for_stacks, is_asked, training_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,7 +64,8 @@ class Stalls:
             look.start()
         self._looked = round_number if processes else 0
 
-    def _look(self, round_number: int, processes: Sequence[int]) -> None:
+    def _look(self, round_number: int, started: Sequence[int]) -> None:
+        processes = [training_process(process) for process in started]
         states = states_of(processes)
         log.warning("nobody takes steps in round %d; the stacks of its training processes follow", round_number)
         for local_rank, process in enumerate(processes):

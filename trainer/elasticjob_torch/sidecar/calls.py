@@ -4,10 +4,14 @@ torch's TCPStore blocks without limit, deaf to signals, on a connection that sta
 main thread therefore waits here, in Python, where a signal or the end of the round interrupts it. A call that
 hangs keeps its thread; the thread is a daemon and serves nothing else afterwards. Callers on several threads take
 turns, as on a TCPStore itself.
+
+A thread that returns from C++ while Python ends is unwound there, which aborts the process. So the process's end waits
+a little for calls that are under way.
 """
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import time
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SLICE_SECONDS = 0.1
+_PARTING_SECONDS = 5.0  # for what is under way when Python ends; what takes longer hangs, and does not return then
 
 
 class Interrupted(Exception):
@@ -32,18 +37,30 @@ class _Task(Generic[T]):
         self._result: T | None = None
         self._error: BaseException | None = None
         self.done = threading.Event()
+        _under_way.add(self)
 
     def execute(self) -> None:
         try:
             self._result = self._run()
         except BaseException as error:  # handed to the waiting caller whatever it is
             self._error = error
+        _under_way.discard(self)
         self.done.set()
 
     def outcome(self) -> T:
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]
+
+
+_under_way: set[_Task[Any]] = set()
+
+
+@atexit.register
+def _part() -> None:
+    give_up = time.monotonic() + _PARTING_SECONDS
+    for task in list(_under_way):
+        task.done.wait(max(0.0, give_up - time.monotonic()))
 
 
 class CallThread:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -102,7 +103,10 @@ def _begin(leave_mark: Callable[[str], None]) -> None:
 
 
 def _start(expected: Expected) -> None:
+    from dataclasses import replace
+
     from elasticjob_torch.warm.beginning import first_imports
+    from elasticjob_torch.warm.command import guessed_environment
     from elasticjob_torch.warm.learning import Own, script_folder
     from elasticjob_torch.warm.process import Start
 
@@ -115,9 +119,21 @@ def _start(expected: Expected) -> None:
                 started.give(first_imports(file.read(), own.is_in_folder))
         except (OSError, UnicodeDecodeError):
             return
-    environment = dict(os.environ)
-    if expected.processes > 1:
-        environment.setdefault("OMP_NUM_THREADS", "1")  # as torchrun will
+    launcher = _launcher()
     for local_rank in range(expected.processes):
-        own_environment = {**environment, "LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(expected.processes)}
-        started.start(local_rank, Start.now(expected.arguments, own_environment, (1, 2)))
+        environment = dict(os.environ)
+        environment |= guessed_environment(sys.argv, environment, local_rank, expected.processes, launcher)
+        start = Start.now(expected.arguments, environment, (1, 2))
+        started.start(local_rank, replace(start, is_guessed=True))
+
+
+def _launcher() -> str:
+    """Return the source of torch's launcher, without importing torch; empty where it cannot be read."""
+    spec = PathFinder.find_spec("torch")
+    for folder in spec.submodule_search_locations or () if spec is not None else ():
+        try:
+            with open(os.path.join(folder, "distributed/launcher/api.py"), encoding="utf-8") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError):
+            pass
+    return ""

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TORCHRUN = ("torch", "distributed", "run")
+_SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"  # of newer versions
 _OTHER_OUTPUTS = ("--redirects", "-r", "--tee", "-t", "--run-path", "--run_path", "--no-python", "--no_python")
 _FLAGS = ("-m", "--module")
+_NUMBER_OPTIONS = ("--nproc-per-node", "--nproc_per_node")
 _BACKEND_OPTIONS = ("--rdzv-backend", "--rdzv_backend")
 _BACKEND = "elasticjob"  # another one leaves what is parked where it is
 
@@ -49,9 +51,47 @@ def expect(
             module = True
         elif not equals or name in _OTHER_OUTPUTS or (name in _BACKEND_OPTIONS and value != _BACKEND):
             return None
-        elif name in ("--nproc-per-node", "--nproc_per_node"):
+        elif name in _NUMBER_OPTIONS:
             number = value
     return None
+
+
+def guessed_environment(
+    argv: Sequence[str], environment: Mapping[str, str], local_rank: int, processes: int, launcher: str
+) -> dict[str, str]:
+    """Return what torchrun will add to its own environment for a process of the first round.
+
+    The names are sure. The values are those of a job of one worker: who reads one by its name is found out when the
+    round's own are known. ``launcher`` is the source of torch's.
+    """
+    own, all_of_them = str(local_rank), str(processes)
+    added = {
+        "LOCAL_RANK": own,
+        "RANK": own,
+        "GROUP_RANK": "0",
+        "ROLE_RANK": own,
+        "ROLE_NAME": environment.get("PET_ROLE", "default"),
+        "LOCAL_WORLD_SIZE": all_of_them,
+        "WORLD_SIZE": all_of_them,
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_WORLD_SIZE": all_of_them,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29400",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": environment.get("PET_MAX_RESTARTS", "0"),
+        "TORCHELASTIC_RUN_ID": environment.get("PET_RDZV_ID", ""),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_ERROR_FILE": "",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": environment.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+    }
+    if _SIGNALS in launcher:
+        added[_SIGNALS] = environment.get("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    if processes > 1 and "OMP_NUM_THREADS" not in environment:
+        added["OMP_NUM_THREADS"] = "1"
+    names_number = any(option.partition("=")[0] in _NUMBER_OPTIONS for option in argv[1:])
+    if environment.get("PET_NPROC_PER_NODE", "").isdecimal() and not names_number:
+        added["TORCH_ELASTIC_WORKER_IDENTICAL"] = "1"  # see `agent.hooks.note_identical_workers`
+    return added
 
 
 def _torchrun_options(argv: Sequence[str], orig_argv: Sequence[str]) -> Sequence[str] | None:

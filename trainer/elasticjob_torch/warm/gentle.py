@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from types import ModuleType
 
 _WORK_SECONDS = 0.02  # shorter work earns no rest yet
@@ -28,7 +28,8 @@ class Gentle:
 
     def __init__(self, folder: str, rest: Callable[[float], object]) -> None:
         self.times = 0.0  # as long as the work
-        self.shadowed = ""  # a module that an import asked for, and that the script's folder has
+        self.late: Collection[str] = ()  # modules that are not to be imported yet
+        self.refused = ""  # the first module that an import asked for and did not get, and why
         self._folder = folder
         self._rest = rest
         self._rested = 0.0
@@ -45,13 +46,19 @@ class Gentle:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         """Rest; find nothing. Raises ModuleNotFoundError for what nothing else must find."""
-        if path is None and self._is_shadowed(name):
-            self.shadowed = self.shadowed or name
+        why = self._why_not(name, path)
+        if why:
+            self.refused = self.refused or f"{name}, {why}"
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         worked = time.process_time() - self._rested
         if worked >= _WORK_SECONDS:
             self._rest(worked * self.times)
             self._rested = time.process_time()
+
+    def _why_not(self, name: str, path: Sequence[str] | None) -> str:
+        if path is None and self._is_shadowed(name):
+            return "which the script's folder has"
+        return "which is to be imported later" if name in self.late else ""
 
     def _is_shadowed(self, name: str) -> bool:
         if name in sys.builtin_module_names:

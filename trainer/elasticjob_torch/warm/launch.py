@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MODULE = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+_ANOTHER_WAY = "this torch starts its processes in another way"
 _KNOWN = {"args", "env", "stdout", "stderr", "start_new_session"}
 
 
@@ -37,8 +38,12 @@ def switch_on(on_learned: Callable[[list[str]], bool]) -> Pool | None:
     """
     if not ahead.is_wanted(os.environ):
         return None
-    module = importlib.import_module(_MODULE)
-    why = _cannot(module) or _begin_ahead()
+    try:
+        module = importlib.import_module(_MODULE)
+    except Exception as error:  # a later torch's, whatever it has become
+        why: str | None = f"{_ANOTHER_WAY} ({error})"
+    else:
+        why = _cannot(module) or _begin_ahead()
     if why is not None:
         log.info("warm restart is off: %s", why)
         ahead.forget()
@@ -99,7 +104,7 @@ def _cannot(module: Any) -> str | None:
         return "the plug-in's sitecustomize is not the one that Python imports at its start here"
     code = getattr(getattr(getattr(module, "SubprocessHandler", None), "_popen", None), "__code__", None)
     if code is None or "Popen" not in code.co_names:
-        return "this torch starts its processes in another way"
+        return _ANOTHER_WAY
     if _real(module) is not subprocess.Popen and getattr(_real(module), "__func__", None) is not Launch.popen:
         return "something else has taken the place of subprocess.Popen in torch"
     return None

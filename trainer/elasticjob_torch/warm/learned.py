@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_US = "elasticjob_torch"
 _MAX_UNFIT = 8  # whoever has more of them starts in the ordinary way
 
 
@@ -42,7 +43,8 @@ class Learned:
         self._names: dict[int, list[str]] = {}
         self._states: dict[int, dict[str, str]] = {}  # in which each of those began
         self._differing: set[tuple[str, str]] = set()  # before which import a parked process was not in that state
-        self._unfit: set[str] = set()
+        self._unfit: dict[str, str] = {}  # imports that cannot be early, and why
+        self.late: list[str] = []  # modules that no early import may need
         self._ended: set[int] = set()  # whose process has said why it notes no more
         self._told_of_end = False
         self.give(given)
@@ -58,10 +60,11 @@ class Learned:
 
     def imports(self, local_rank: int) -> list[str]:
         """Return what to import early, in its order."""
-        names = merged(self._names.get(local_rank) or self._given, (), self._unfit)
+        known = self._names.get(local_rank) or self._given
+        names = [name for name in merged(known, (), ()) if not self._is_unfit(name)]
         states = self.states(local_rank)
         possible = takewhile(lambda name: (name, states.get(name, "")) not in self._differing, names)
-        return [name for name in possible if name.partition(".")[0] != "elasticjob_torch"]
+        return [name for name in possible if _top(name) != _US]
 
     def states(self, local_rank: int) -> Mapping[str, str]:
         """Return in which state the script was before each import that it did itself."""
@@ -108,16 +111,30 @@ class Learned:
         self._proven.discard(name)
         return list(imports[:done])
 
-    def leave_out(self, name: str, why: str) -> bool:
-        """Import this early no more; return whether there are too many of them."""
+    def leave_out(self, name: str, module: str, why: str) -> bool:
+        """Import this early no more, nor what is below it, as that would import it; return whether there are too many.
+
+        No other import may bring the module that is to blame for it, if one is.
+        """
         if name not in self._unfit:
             log.info("not imported early any more: %s (%s)", name, why)
-        self._unfit.add(name)
+        self._unfit.setdefault(name, why)
+        if module and module not in self.late:
+            self.late.append(module)
         return len(self._unfit) > _MAX_UNFIT
+
+    def left(self, local_rank: int, imports: Sequence[str]) -> list[str]:
+        """Return what the script has still to import after these, with why if that is known."""
+        names = [name for name in self._names.get(local_rank, ()) if name not in imports and _top(name) != _US]
+        return [f"{name} ({self._unfit[name]})" if name in self._unfit else name for name in names]
 
     def close(self) -> None:
         """Forget the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_unfit(self, name: str) -> bool:
+        parts = name.split(".")
+        return any(".".join(parts[:number]) in self._unfit for number in range(1, len(parts) + 1))
 
     def _read(self, local_rank: int) -> bool:
         try:
@@ -141,3 +158,7 @@ class Learned:
             self._told_of_end = True
             last = names[-1] if names else "its start"
             log.info("not imported early: what the script imports after %s (%s)", last, why)
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]

@@ -2,21 +2,22 @@
 
 Pure. Messages are JSON behind their length, agent to process:
 
-- ``{"imports": [...], "states": {...}, "rest": 4.0}``: import these early, up to the first that began in another
-  `state` in the script, and rest so much longer than work; any number of times, with more at the end each time
+- ``{"imports": [...], "states": {...}, "late": [...], "rest": 4.0}``: import these early, up to the first that began in
+  another `state` in the script, none that needs one of the ``late`` modules, and rest so much longer than work; any
+  number of times, with more at the end each time
 - ``{"environment": {...}, "given": {...}, "learn": path}`` with two descriptors: run the script in this environment, in
   place of the one given at the start; the last message
 
 and process to agent: ``{"doing": name}``, ``{"ready": modules, "done": imports, "differs": what}``, and last either
-``{"warm": modules}`` when it runs the script, or ``{"unfit": import, "why": ...}`` when it can do so only by a start
-anew; of an import, if one is to blame.
+``{"warm": modules, "done": imports}`` when it runs the script, or ``{"unfit": [[import, module, why], ...]}`` when it
+can do so only by a start anew: which imports are to blame, and which module that is part of them; empty names if none.
 """
 
 from __future__ import annotations
 
 import json
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -48,6 +49,14 @@ _OF_A_ROUND = frozenset(
 _PREFIX = "TORCHELASTIC_"
 
 
+class Read(NamedTuple):
+    """That an import has read something which may be another in the next round."""
+
+    early_import: str  # of those that were asked for; empty if none is to blame
+    module: str  # whose import that was part of
+    why: str  # in words
+
+
 def encode(message: Mapping[str, Any]) -> bytes:
     """Return a message as it is sent."""
     body = json.dumps(message).encode()
@@ -73,32 +82,31 @@ def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 
 def unforeseen(parked: Mapping[str, str], ordered: Mapping[str, str]) -> str | None:
     """Return a variable that has to be there when a process starts, and has another value now."""
-    return next((name for name in differing(parked, ordered) if not _is_of_a_round(name)), None)
+    return next((name for name in differing(parked, ordered) if not is_of_a_round(name)), None)
 
 
-def doubt(
-    parked: Mapping[str, str], now: Mapping[str, str], ordered: Mapping[str, str], reads: Mapping[str, str]
-) -> tuple[str, str] | None:
-    """Return the early import that the ordered environment would have changed, and why; None if there is none.
+def doubts(
+    parked: Mapping[str, str], now: Mapping[str, str], ordered: Mapping[str, str], reads: Mapping[str, Sequence[Read]]
+) -> list[Read]:
+    """Return what of the early imports the ordered environment would have changed, the first of each import.
+
+    No import is to blame where the variables are others than were to be expected: in the next process they are there.
 
     Args:
         parked: the environment that the process was given. Python itself may have changed it at once (``LC_CTYPE``).
         now: what became of it, by imports.
         ordered: the one that it would have had in an ordinary start.
-        reads: the variables that early imports have read, and which import did.
+        reads: by variable, who has read it.
     """
     if (name := unforeseen(parked, ordered)) is not None:
-        return "", f"{name} has changed"
+        return [Read("", "", f"{name} has changed")]
     changed = differing(parked, ordered)
-    if EVERY in reads and parked.keys() != ordered.keys():
-        return reads[EVERY], f"{reads[EVERY]} reads the whole environment"
-    for name in changed:
-        if name in reads:
-            return reads[name], f"{reads[name]} reads {name}"
-    for name in differing(parked, now):
-        if name in changed:
-            return "", f"an import has set {name}"
-    return None
+    if found := [read for name in changed for read in reads.get(name, ())]:
+        return list({read.early_import: read for read in reversed(found)}.values())
+    if EVERY in reads and (others := sorted(parked.keys() ^ ordered.keys())):
+        return [Read("", "", f"{reads[EVERY][0].why}, and {others[0]} is there only now, or no more")]
+    names = (name for name in differing(parked, now) if name in changed)
+    return [Read("", "", f"an import has set {name}") for name in names][:1]
 
 
 def merged(known: Iterable[str], learned: Iterable[str], unfit: Iterable[str]) -> list[str]:
@@ -119,5 +127,6 @@ def shared(names: Sequence[str], states: Mapping[str, str], proven: Collection[s
     return list(takewhile(lambda name: name in proven or states.get(name, "") in ("", first), names))
 
 
-def _is_of_a_round(name: str) -> bool:
+def is_of_a_round(name: str) -> bool:
+    """Say whether torch's agent gives each process of a round this variable, with values of the round."""
     return name in _OF_A_ROUND or name.startswith(_PREFIX)

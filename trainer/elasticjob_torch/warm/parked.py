@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from elasticjob_torch.warm.gentle import Gentle
 from elasticjob_torch.warm.learning import learn, leave_nothing, script_folder
 from elasticjob_torch.warm.lifeline import Lifeline
-from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PARKED, decode, differing, doubt, encode
+from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PARKED, Read, decode, differing, doubts, encode
 from elasticjob_torch.warm.reads import Reads
 from elasticjob_torch.warm.script import AsInScript
 from elasticjob_torch.warm.state import difference, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _OUTPUTS = (1, 2)
 _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # known with the orders
@@ -50,19 +50,19 @@ def park(customize: Callable[[], None], record_exception: Callable[[dict[str, st
         process.end()
         process.start(record)
     except _Unfit as unfit:
-        process.start_anew(unfit.name, unfit.why)
+        process.start_anew(unfit.found)
     except BaseException as error:
-        process.start_anew("", f"a parked process met {type(error).__name__}: {error}")
+        process.start_anew([Read("", "", f"a parked process met {type(error).__name__}: {error}")])
     with contextlib.suppress(Exception):
         _leave_nothing()
 
 
 class _Unfit(Exception):
-    """This process cannot stand for an ordinary start; of its imports, if one is to blame, which."""
+    """This process cannot stand for an ordinary start; of its imports, if some are to blame, which."""
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, why: str, *, found: Sequence[Read] = ()) -> None:
         super().__init__(why)
-        self.name, self.why = name, why
+        self.found = list(found) or [Read(name, "", why)]
 
 
 class Parked:
@@ -114,8 +114,9 @@ class Parked:
         from importlib.machinery import PathFinder
 
         customize()
+        self._check_lists()
         if self._reads.of:
-            self._reads.of = dict.fromkeys(self._reads.of, _CUSTOMIZE)
+            self._reads.of = {name: [Read(_CUSTOMIZE, *reads[0][1:])] for name, reads in self._reads.of.items()}
         self._path = list(sys.path)
         self._check("")
         if PathFinder.find_spec("usercustomize") is not None:
@@ -130,7 +131,7 @@ class Parked:
             if "environment" in message:
                 self._orders = message
                 return
-            self._gentle.times = message["rest"]
+            self._gentle.times, self._gentle.late = message["rest"], frozenset(message["late"])
             self._import_all(message["imports"], message["states"])
 
     def end(self) -> None:
@@ -146,15 +147,14 @@ class Parked:
         orders = self._orders
         given: dict[str, str] = orders["given"]
         ordered: dict[str, str] = orders["environment"]
-        why = doubt(given, dict(os.environ), ordered, self._reads.of) or self._edited()
-        if why is not None:
-            raise _Unfit(*why)
+        if found := doubts(given, dict(os.environ), ordered, self._reads.of) or self._edited():
+            raise _Unfit("", "", found=found)
         self._lifeline.cut()
         self._take_outputs()
         for output, kept in zip(_OUTPUTS, self._kept, strict=True):
             _pour(kept, output)
             os.close(kept)
-        self.say({"warm": len(sys.modules)})
+        self.say({"warm": len(sys.modules), "done": self._done})
         self._link.close()
         for name in differing(given, ordered):
             if name in ordered:
@@ -195,12 +195,18 @@ class Parked:
             raised = None if error.name and f"{name}.".startswith(f"{error.name}.") else error
         except BaseException as error:
             raised = error
-        if self._gentle.shadowed:
-            raise _Unfit(name, f"{name} imports {self._gentle.shadowed}, which the script's folder has")
+        if self._gentle.refused:
+            raise _Unfit(name, f"{name} imports {self._gentle.refused}")
+        self._check_lists()
         if raised is not None:
             raise _Unfit(name, f"{name} raises {type(raised).__name__}: {raised}")
         self._check(name)
         self._note_files()
+
+    def _check_lists(self) -> None:
+        """Raise `_Unfit` if a value that may be another in the next round has come out of a list of all variables."""
+        if (fault := self._reads.fault()) is not None:
+            raise _Unfit("", "", found=[fault])
 
     def _check(self, name: str) -> None:
         """Raise `_Unfit` if the last import has left what the script's start would not find so, or a GPU in use."""
@@ -227,11 +233,9 @@ class Parked:
             if isinstance(file, str) and file not in self._files and not file.startswith(fixed):
                 self._files[file] = _state(file)
 
-    def _edited(self) -> tuple[str, str] | None:
-        for file, state in self._files.items():
-            if _state(file) != state:
-                return "", f"{file} has changed"
-        return None
+    def _edited(self) -> list[Read]:
+        changed = [file for file, state in self._files.items() if _state(file) != state]
+        return [Read("", "", f"{file} has changed") for file in changed[:1]]
 
     def _next(self) -> dict[str, Any]:
         while not self._messages:
@@ -271,7 +275,7 @@ class Parked:
             os._exit(_ALONE)
         return True
 
-    def start_anew(self, name: str, why: str) -> NoReturn:
+    def start_anew(self, found: list[Read]) -> NoReturn:
         """Become what an ordinary start makes of the command: a new interpreter in the same process.
 
         Its agent is told why. It may have ordered this process to train already, and would take its end for the
@@ -280,7 +284,7 @@ class Parked:
         import signal
 
         self._lifeline.cut()
-        self.say({"unfit": name, "why": why})
+        self.say({"unfit": found})
         while not self._orders:
             message = self._next()
             self._orders = message if "environment" in message else {}

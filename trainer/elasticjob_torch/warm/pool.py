@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import selectors
 import signal
@@ -19,7 +18,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch.warm import room
+from elasticjob_torch.warm.handed import Handed
 from elasticjob_torch.warm.learned import Learned
+from elasticjob_torch.warm.orders import Read
 from elasticjob_torch.warm.process import ParkedProcess, Start
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 _REST = 4.0  # times as long as it works, beside a training
 _QUIET_SECONDS = 3.0
 _TICK_SECONDS = 0.5
-_ANSWER_SECONDS = 120.0  # after its orders: only an import can take long, from a slow disk
 _AGAIN_SECONDS = 60.0  # until what was not taken is told again
 _GUESSED_BYTES = 400 << 20
 
@@ -49,12 +49,12 @@ class Pool:
         self._tell_from = 0.0
         self._lock = threading.RLock()
         self._parked: dict[int, ParkedProcess] = {}
-        self._handed: dict[int, ParkedProcess] = {}
         self._starts: dict[int, Start] = {}
         self._bytes = _GUESSED_BYTES
         self._lacks_room = False
         self._told_of_nothing = False
         self._off = ""
+        self._handed = Handed(self._learned, self._blame)
         self._changed = time.monotonic()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -88,7 +88,9 @@ class Pool:
                 self._stop("they write to a terminal, which early imports would not see")
                 return
             try:
-                self._parked[local_rank] = ParkedProcess(start, imports, self._learned.states(local_rank), rest)
+                self._parked[local_rank] = ParkedProcess(
+                    start, imports, self._learned.states(local_rank), self._learned.late, rest
+                )
             except OSError as error:
                 self._stop(f"no process can be parked: {error}")
 
@@ -124,10 +126,13 @@ class Pool:
                 parked.end()
                 return None
             self._learned.begins_with(local_rank, parked.imports)
-            if (earlier := self._handed.pop(local_rank, None)) is not None:
-                earlier.let_go()
-            self._handed[local_rank] = parked
+            self._handed.add(local_rank, parked)
             return parked.popen
+
+    def has_killed(self) -> bool:
+        """Say whether a training process was killed since this was last asked, as it did not come to its script."""
+        with self._lock:
+            return self._handed.has_killed()
 
     def give_up(self, why: str) -> None:
         """End all parked processes, and park no more, for a reason that is told."""
@@ -140,12 +145,10 @@ class Pool:
         self._closed.set()
         with self._lock:
             self._end_parked()
-            for handed in self._handed.values():
-                handed.let_go()
+            self._handed.let_go()
             for start in self._starts.values():
                 start.close()
             self._starts.clear()
-            self._handed.clear()
         self._learned.close()
 
     def _end_parked(self) -> None:
@@ -178,7 +181,7 @@ class Pool:
     def _hear(self, seconds: float) -> None:
         with contextlib.closing(selectors.DefaultSelector()) as selector:
             with self._lock, contextlib.suppress(ValueError, OSError):
-                for each in (*self._parked.values(), *self._handed.values()):
+                for each in (*self._parked.values(), *self._handed.processes.values()):
                     selector.register(each.link, selectors.EVENT_READ)
             if not selector.get_map():
                 self._closed.wait(seconds)
@@ -187,17 +190,13 @@ class Pool:
         with self._lock:
             for local_rank, parked in list(self._parked.items()):
                 self._hear_parked(local_rank, parked)
-            self._hear_all_handed()
+            self._handed.hear()
 
     def _await_handed(self) -> None:
         """Give those that have their orders the time to answer, but no more than ever."""
-        self._closed.wait(_ANSWER_SECONDS)
-        with self._lock:
-            self._hear_all_handed()
-
-    def _hear_all_handed(self) -> None:
-        for local_rank, handed in list(self._handed.items()):
-            self._hear_handed(local_rank, handed)
+        while self._handed.processes and not self._closed.wait(_TICK_SECONDS):
+            with self._lock:
+                self._handed.hear()
 
     def _hear_parked(self, local_rank: int, parked: ParkedProcess) -> None:
         messages = parked.receive()
@@ -212,7 +211,8 @@ class Pool:
                 self._bytes = room.anonymous_bytes(parked.popen.pid) or self._bytes
                 self._tell_of_parked()
             elif "unfit" in message:
-                self._blame(message["unfit"], message["why"])
+                for found in message["unfit"]:
+                    self._blame(Read(*found))
         if messages is None:
             del self._parked[local_rank]
             parked.end(kill=False)
@@ -220,7 +220,7 @@ class Pool:
             if code == -signal.SIGKILL or not parked.doing:
                 self._stop(f"a parked process ended, exit code {code}")
             else:
-                self._blame(parked.doing, f"a parked process ended in {parked.doing}, exit code {code}")
+                self._blame(Read(parked.doing, "", f"a parked process ended in {parked.doing}, exit code {code}"))
         elif any("unfit" in message for message in messages):
             del self._parked[local_rank]
             parked.end()
@@ -234,33 +234,10 @@ class Pool:
         if len(ready) == len(needed) and all(ready):
             log.info("parked for the %s round: processes %d, modules %d", which, len(ready), max(ready))
 
-    def _hear_handed(self, local_rank: int, handed: ParkedProcess) -> None:
-        messages = handed.receive()
-        for message in messages or ():
-            if "doing" in message:
-                handed.doing = message["doing"]
-            elif "warm" in message:
-                words = "training process %d starts warm: parked for %.0f s, %d modules"
-                log.info(words, local_rank, time.monotonic() - handed.began, message["warm"])
-            elif "unfit" in message:
-                log.info("training process %d starts in the ordinary way: %s", local_rank, message["why"])
-                self._learned.begins_with(local_rank, ())  # it does all of them itself now
-                if message["unfit"]:
-                    self._blame(message["unfit"], message["why"])
-        if messages is None or any(message.keys() & {"warm", "unfit"} for message in messages):
-            del self._handed[local_rank]
-            handed.let_go()
-        elif time.monotonic() - handed.ordered > _ANSWER_SECONDS:
-            handed.ordered = math.inf
-            log.error("training process %d is killed: it has not left the early import of %s", local_rank, handed.doing)
-            self._blame(handed.doing, f"it hangs when it is early, for {_ANSWER_SECONDS:.0f} s and more")
-            handed.popen.kill()
-
-    def _blame(self, name: str, why: str) -> None:
-        if name in ("", "sitecustomize"):
-            self._stop(why)
-            return
-        if self._learned.leave_out(name, why):
+    def _blame(self, found: Read) -> None:
+        if found.early_import in ("", "sitecustomize"):
+            self._stop(found.why)
+        elif self._learned.leave_out(*found):
             self._stop("too many imports cannot be early")
 
     def _stop(self, why: str) -> None:
@@ -302,7 +279,7 @@ class Pool:
                     del self._parked[local_rank]  # another order is another process
                     parked.end()
                 elif parked.modules and imports != parked.imports:
-                    parked.ask(imports, self._learned.states(local_rank), _REST)
+                    parked.ask(imports, self._learned.states(local_rank), self._learned.late, _REST)
             elif not self._learned.imports(local_rank):
                 self._tell_of_nothing(local_rank)
             elif busy < max(1, room.cpus() // 4):

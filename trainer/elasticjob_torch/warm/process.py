@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
-import math
 import os
 import signal
 import socket
@@ -36,6 +35,7 @@ class Start:
     environment: Mapping[str, str]
     outputs: tuple[int, int]  # descriptors
     inherited: Mapping[str, Any]
+    is_guessed: bool = False  # the round's variables have values that nobody has said yet
 
     @classmethod
     def now(cls, arguments: Sequence[str], environment: Mapping[str, str], outputs: tuple[int, int]) -> Start:
@@ -55,12 +55,14 @@ class Start:
 class ParkedProcess:
     """Starts a process that parks, which is a child of this one like any training process."""
 
-    def __init__(self, start: Start, imports: Sequence[str], states: Mapping[str, str], rest: float) -> None:
+    def __init__(
+        self, start: Start, imports: Sequence[str], states: Mapping[str, str], late: Sequence[str], rest: float
+    ) -> None:
         self.popen: subprocess.Popen[bytes]
         self.began = time.monotonic()
         self.modules = 0  # 0 until it is ready
         self.doing = ""
-        self.ordered = math.inf  # when it got its orders
+        self.is_guessed = start.is_guessed
         self._arguments = start.arguments
         self._environment = start.environment
         self._inherited = inherited()  # of this thread, now
@@ -88,15 +90,17 @@ class ParkedProcess:
         finally:
             os.close(high)
             os.close(line)
-        self.ask(imports, states, rest)
+        self.ask(imports, states, late, rest)
 
-    def ask(self, imports: Sequence[str], states: Mapping[str, str], rest: float) -> None:
-        """Have it import these, which begin with those that it has; it rests so many times as long as it works."""
+    def ask(self, imports: Sequence[str], states: Mapping[str, str], late: Sequence[str], rest: float) -> None:
+        """Have it import these, which begin with those that it has, but no `late` module; it rests so many times as
+        long as it works."""
         self.imports = list(imports)
         self.states = {name: states[name] for name in imports if states.get(name)}
+        asked = {"imports": self.imports, "states": self.states, "late": list(late), "rest": rest}
         self.link.settimeout(_SEND_SECONDS)
         with contextlib.suppress(OSError):
-            self.link.sendall(encode({"imports": self.imports, "states": self.states, "rest": rest}))
+            self.link.sendall(encode(asked))
 
     def differs(self, start: Start) -> str | None:
         """Say what of an ordinary start could not be the same; None if all is."""
@@ -122,7 +126,6 @@ class ParkedProcess:
             self.link.sendall(orders[sent:])
         except OSError:
             return False
-        self.ordered = time.monotonic()
         return True
 
     def receive(self) -> list[dict[str, Any]] | None:

@@ -1,48 +1,172 @@
-"""Notes which environment variables are read while a parked process imports early; imports nothing but `os`."""
+"""Notes which variables of a round early imports read, and by which module; imports nothing that Python has not.
+
+A module that asks for a variable by its name is given the value, and that is noted. A module that lists all variables
+mostly looks for a prefix of its own, as tqdm does, and drops the rest. So in place of each value that may be another in
+the next round it is given an object that nobody can use unseen (`Unread`). Once that is gone, and was not used, the
+import has come out as it would have in any round.
+
+Not seen: ``getenv`` in C, ``os.environ._data``, ``type(value)``, and whoever hands such an object to C code and hides
+the TypeError.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from _weakref import ref
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from elasticjob_torch.warm.orders import EVERY
+from elasticjob_torch.warm.orders import EVERY, Read, is_of_a_round
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
 _Environ: Any = type(os.environ)
+_HOOKED = ("__getitem__", "__iter__", "__len__", "__repr__")
+_PASS_ON = frozenset({"os", "_collections_abc", "collections.abc", __name__})  # they read for whoever calls them
+_OPERATORS = (
+    "repr str bytes format hash bool len iter next reversed contains getitem setitem delitem eq ne lt le gt ge "
+    "add radd iadd mul rmul imul mod rmod imod and rand or ror xor rxor sub rsub neg pos abs invert round "
+    "int float complex index fspath reduce reduce_ex getstate copy deepcopy setattr delattr dir sizeof"
+)
+
+
+class Used(BaseException):
+    """A module has used what an `Unread` stands for. ``except Exception`` does not hide it."""
+
+
+class Unread:
+    """Stands for a value where the environment is listed; any use of it is told, and raises `Used`.
+
+    It is no `str`: C code reads one without a word, and raises TypeError of anything else.
+    """
+
+    __slots__ = ("__weakref__", "_tell")
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        object.__setattr__(self, "_tell", tell)
+
+    def __getattribute__(self, attribute: str) -> NoReturn:
+        _use(self)
+
+
+def _use(unread: Unread, *_: Any, **__: Any) -> NoReturn:
+    """In the place of each operator."""
+    object.__getattribute__(unread, "_tell")()
+    raise Used
+
+
+for _operator in _OPERATORS.split():
+    setattr(Unread, f"__{_operator}__", _use)
 
 
 class Reads:
-    """What was read, and during which import; watches between `begin` and `end`, by way of the class of `os.environ`.
+    """What was read; watches between `begin` and `end`, by way of the class of `os.environ`.
 
-    Libraries that read it in C are not seen.
+    Of other variables than a round's nothing is noted: a process with other values of those is never used.
     """
 
     def __init__(self) -> None:
-        self.of: dict[str, str] = {}
+        self.of: dict[str, list[Read]] = {}  # by variable, the first of each early import
         self.during = ""
-        self._get = _Environ.__getitem__
-        self._iterate = _Environ.__iter__
+        self._used: Read | None = None
+        self._given: list[tuple[ref[Unread], Read]] = []  # and what to say if it is kept
+        self._keys: dict[int, Any] = {}  # those that lists consist of, by their ids: they live as long as this
+        self._real = {name: getattr(_Environ, name) for name in _HOOKED}
 
     def begin(self) -> None:
         """Take the place of what reads a variable, and of what lists them."""
-        get, iterate = self._get, self._iterate
+        get, iterate, count, show = (self._real[name] for name in _HOOKED)
 
-        def noted_get(environ: Any, key: Any) -> Any:
-            self._note(os.fsdecode(key) if isinstance(key, (str, bytes)) else EVERY)
-            return get(environ, key)
+        def get_noted(environ: Any, key: Any) -> Any:
+            name = _round_name(key)
+            if name and id(key) not in self._keys:
+                self._note(name)
+            value = get(environ, key)
+            return self._unread(name) if name and id(key) in self._keys else value
 
-        def noted_iterate(environ: Any) -> Iterator[Any]:
+        def iterate_noted(environ: Any) -> Iterator[Any]:
             self._note(EVERY)
-            listed: Iterator[Any] = iterate(environ)
-            return listed
+            return self._remembered(iterate(environ))
 
-        _Environ.__getitem__, _Environ.__iter__ = noted_get, noted_iterate
+        def count_noted(environ: Any) -> Any:
+            self._note(EVERY)
+            return count(environ)
+
+        def show_noted(environ: Any) -> Any:
+            for name in (EVERY, *filter(None, map(_round_name, iterate(environ)))):
+                self._note(name)
+            return show(environ)
+
+        for name, hook in zip(_HOOKED, (get_noted, iterate_noted, count_noted, show_noted), strict=True):
+            setattr(_Environ, name, hook)
 
     def end(self) -> None:
         """Put everything back."""
-        _Environ.__getitem__, _Environ.__iter__ = self._get, self._iterate
+        for name, real in self._real.items():
+            setattr(_Environ, name, real)
+
+    def fault(self) -> Read | None:
+        """Return who has used or kept a value of a list; None if nobody."""
+        if not self._used and self._are_kept():
+            _collect()  # what is garbage is not kept
+        return self._used or next((who for unread, who in self._given if unread() is not None), None)
+
+    def _are_kept(self) -> bool:
+        self._given = [each for each in self._given if each[0]() is not None]
+        return bool(self._given)
 
     def _note(self, name: str) -> None:
-        self.of.setdefault(name, self.during)
+        reads = self.of.setdefault(name, [])
+        if all(read.early_import != self.during for read in reads):
+            reads.append(self._by("reads the names of all variables" if name == EVERY else f"reads {name}"))
+
+    def _by(self, does: str) -> Read:
+        reader, module = _reader()
+        by_way = "" if reader == module else f", by way of {reader},"
+        return Read(self.during, module, f"{module}{by_way} {does}")
+
+    def _remembered(self, keys: Iterator[Any]) -> Iterator[Any]:
+        for key in keys:
+            if _round_name(key):
+                self._keys[id(key)] = key
+            yield key
+
+    def _unread(self, name: str) -> Unread:
+        def tell() -> None:
+            self._used = self._used or self._by(f"uses {name} out of a list of all variables")
+
+        unread = Unread(tell)
+        self._given.append((ref(unread), self._by(f"keeps {name} out of a list of all variables")))
+        return unread
+
+
+def _round_name(key: Any) -> str:
+    """Return the name of a round's variable, empty for any other key."""
+    name = os.fsdecode(key) if isinstance(key, (str, bytes)) else ""
+    return name if is_of_a_round(name) else ""
+
+
+def _reader() -> tuple[str, str]:
+    """Return the module whose code reads now, and the module that is being imported by that."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _name_of(frame) in _PASS_ON:
+        frame = frame.f_back
+    reader = _name_of(frame)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return reader, _name_of(frame) or reader
+
+
+def _name_of(frame: FrameType | None) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__", ""))
+
+
+def _collect() -> None:
+    is_known = "gc" in sys.modules
+    import gc
+
+    gc.collect()
+    if not is_known:
+        del sys.modules["gc"]

@@ -239,7 +239,7 @@ def of_multiprocessing():
 
 def imported():
     """What modules saw when they were imported."""
-    names = ("early_state", "early_sees", "early_rank", "early_main", "early_shadows")
+    names = ("early_state", "early_sees", "early_rank", "early_main", "early_shadows", "early_prefix")
     return {name: sys.modules[name].SEEN for name in names if name in sys.modules}
 
 

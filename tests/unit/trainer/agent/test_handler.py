@@ -304,14 +304,33 @@ class Parking:
     """Processes that are parked and import, as far as the handler asks for them."""
 
     def __init__(self, ready=False):
-        self.ready, self.asked = ready, threading.Event()
+        self.ready, self.asked, self.killed = ready, threading.Event(), False
 
     def is_ready(self):
         self.asked.set()
         return self.ready
 
+    def has_killed(self):
+        killed, self.killed = self.killed, False
+        return killed
+
     def close(self):
         pass
+
+
+@pytest.mark.parametrize(("killed", "code", "counts"), [(True, -9, False), (False, -9, True), (True, 1, True)], ids=str)
+def test_a_process_that_the_agent_killed_before_its_script_began_is_no_failure_of_the_training(
+    sidecar, handler, killed, code, counts
+):
+    handler._warm = Parking(ready=True)
+    enter(sidecar, handler, 1)
+    failed(0, code)
+    handler._warm.killed = killed
+    enter(sidecar, handler, 2)
+    assert sidecar.said(JOIN)[-1]["cause"] == ("WorkerFailed" if counts else "MembershipChanged")
+    failed(0, -9)
+    enter(sidecar, handler, 3)
+    assert sidecar.said(JOIN)[-1]["cause"] == "WorkerFailed", "the next one counts again"
 
 
 @pytest.fixture
@@ -326,6 +345,26 @@ def newcomer(plugin, sidecar):
     made._warm.ready = True
     joined(thread)
     made.shutdown()
+
+
+@pytest.mark.parametrize("phase", ["Forming", "Formed"])
+def test_a_newcomer_says_that_a_group_trains_only_when_it_is_told_so(sidecar, newcomer, monkeypatch, caplog, phase):
+    """Whatever is formed, it is some time until the sidecar's first view is there."""
+    handler, thread = newcomer
+    caplog.set_level("INFO")
+    sidecar.tell(round=int(phase == "Formed"), phase=phase)
+    events, looks = handler._membership._events, []
+    wait_until("the view", lambda: events.view and events.view.phase == phase, seen=lambda: events.view)
+    late = property(lambda _: looks.append(1) or (events.view if len(looks) > 3 else None))
+    monkeypatch.setattr(type(handler._membership), "view", late)
+    thread.start()
+    if phase == "Formed":
+        wait_until("the log", lambda: "a round is formed: it trains on" in caplog.text, seen=lambda: caplog.text)
+        assert sidecar.said(JOIN) == []
+    else:
+        joined(thread)
+        assert "a round is formed" not in caplog.text
+    assert len(looks) > 3
 
 
 @pytest.mark.parametrize("end", ["it is ready", "the round breaks"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from elasticjob_torch.agent import orphans, stopping
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
 from support.waiting import DEADLINE, exit_code, happened, joined, run
 
+TRAINER = Path(__file__).parents[4] / "trainer"
 RUN = f"run-{os.getpid()}"  # another test process has other orphans
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -192,6 +194,29 @@ def test_a_caller_in_the_queue_is_given_up_when_the_round_ends(release):
         ended.set()
         for caller in waiting:
             assert isinstance(caller.exception(DEADLINE), Interrupted)
+
+
+AT_THE_END = """
+import os, sys, threading, time
+from elasticjob_torch.sidecar import calls
+calls._PARTING_SECONDS = float(sys.argv[1])
+thread = calls.CallThread(lambda: True)
+try:
+    thread.call(lambda: time.sleep(float(sys.argv[2])), 60)
+except calls.Interrupted:
+    thread.end(lambda: os.write(1, b"the last call"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("patience", "call", "printed"), [(DEADLINE, 0.2, "the last call"), (0.2, 2 * DEADLINE, "")], ids=["short", "hangs"]
+)
+def test_the_end_of_the_process_waits_for_what_is_under_way(patience, call, printed):
+    """But not for ever, as a call may hang."""
+    done = run(
+        [sys.executable, "-c", AT_THE_END, str(patience), str(call)], env={**os.environ, "PYTHONPATH": str(TRAINER)}
+    )
+    assert (done.returncode, done.stdout) == (0, printed)
 
 
 def test_a_thread_ends_when_nobody_can_call_any_more():

@@ -16,7 +16,7 @@ TRAINER = Path(__file__).parents[4] / "trainer"
 def run(tmp_path):
     """Run a script as torch's agent would, which this process is; returns its end and what it left behind."""
 
-    def run_script(script, agent=None, **environment):
+    def run_script(script, agent=None, command=(), **environment):
         file = tmp_path / "error.json"
         env = {
             "PATH": os.environ["PATH"],
@@ -26,7 +26,7 @@ def run(tmp_path):
             "RANK": "3",
             **environment,
         }
-        done = waiting.run([sys.executable, "-c", script], env=env)
+        done = waiting.run([*(command or [sys.executable, "-c"]), script], env=env)
         return done, json.loads(file.read_text()) if file.exists() else None
 
     return run_script
@@ -45,6 +45,63 @@ def test_what_ends_a_worker_is_kept_and_shown(run):
 @pytest.mark.parametrize("script", ["import sys; sys.exit(1)", "pass", "import os; os._exit(1)"])
 def test_without_an_exception_nothing_is_kept(run, script):
     assert run(script)[1] is None
+
+
+SWALLOWED = """
+import sys, traceback
+try:
+    {}["shard"]
+except KeyError:
+    traceback.print_exc()
+    sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("import sys; sys.exit('imagenet is not there')", "imagenet is not there"),
+        ("raise SystemExit('imagenet is not there')", "imagenet is not there"),
+        ("import argparse; argparse.ArgumentParser(prog='train').parse_args(['--lr'])", "train: error: unrecognized"),
+        (SWALLOWED, "KeyError: 'shard'"),
+        ("import logging; logging.error('no GPU'); exit(3)", "ERROR:root:no GPU"),
+        ("import sys; print('50%\\r100%', end='\\r', file=sys.stderr); exit(3)", "100%"),
+        ("import runpy; runpy._run_module_as_main('nowhere')", "No module named nowhere"),
+    ],
+)
+def test_last_words_are_kept_where_no_exception_is(run, script, said):
+    done, left = run(script)
+    assert done.returncode != 0
+    assert said in left["message"]["message"]
+    assert left["message"]["message"].startswith("last on stderr: ")
+    assert left["message"]["message"].removeprefix("last on stderr: ") in done.stderr
+    assert left["message"]["extraInfo"]["rank"] == "3"
+
+
+def test_a_script_that_is_not_there_is_named(run, tmp_path):
+    done, left = run(str(tmp_path / "trian.py"), command=[sys.executable])
+    assert (done.returncode, "trian.py" in left["message"]["message"]) == (2, True)
+
+
+def test_an_exception_is_kept_and_not_what_is_written_after_it(run):
+    script = "import atexit, sys; atexit.register(print, 'bye', file=sys.stderr); raise ValueError('no such data')"
+    assert run(script)[1]["message"]["message"] == "ValueError: no such data"
+
+
+THROUGH_A_SHELL = ["sh", "-c", '"$0" -c "$1"; exit $?', sys.executable]
+FAILS = "raise ValueError('no such data')"
+
+
+def test_a_wrapper_between_agent_and_script_hides_nothing(run):
+    """As `torchrun --no-python bash bind.sh python3 train.py`."""
+    assert run(FAILS, command=THROUGH_A_SHELL)[1]["message"]["message"] == "ValueError: no such data"
+
+
+@pytest.mark.parametrize("command", [[sys.executable, "-c"], THROUGH_A_SHELL], ids=["itself", "through a shell"])
+def test_what_a_worker_starts_is_no_worker(run, command):
+    done, left = run(f"import subprocess; subprocess.run({[*command, FAILS]})")
+    assert "no such data" in done.stderr
+    assert left is None
 
 
 def test_what_record_has_kept_stays(run):

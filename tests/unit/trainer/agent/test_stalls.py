@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob_torch.agent import stalls
-from elasticjob_torch.agent.stacks import NUMBER, ask_for_stacks
+from elasticjob_torch.agent.stacks import NUMBER, ask_for_stacks, training_process
 from elasticjob_torch.agent.stalls import Stalls, states_of, write_stacks
 from elasticjob_torch.sidecar.events import View
 from elasticjob_torch.wire import ProcessState
@@ -31,7 +31,7 @@ def start(tmp_path):
     """Start a script as torch's agent would, which this process is; `agent` is another one's pid."""
     processes = []
 
-    def start_script(script, agent=None, options=()):
+    def start_script(script, agent=None, options=(), through=()):
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(TRAINER),
@@ -41,7 +41,7 @@ def start(tmp_path):
         errors = tmp_path / f"{len(processes)}.log"
         with errors.open("w") as file:
             process = subprocess.Popen(
-                [sys.executable, *options, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=file
+                [*through, sys.executable, *options, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=file
             )
         process.log = errors
         processes.append(process)
@@ -150,6 +150,19 @@ def test_the_process_most_at_fault_is_told_and_all_stacks_are_written(start, cap
     assert stops.log.read_text() == ""
     os.kill(stops.pid, signal.SIGCONT)
     assert stops.poll() is None
+
+
+def test_a_wrapper_between_agent_and_script_hides_nothing(start):
+    """The agent knows the shell's pid."""
+    shell = start(IN_C, through=("sh", "-c", '"$0" "$@"; exit $?'))
+    script = training_process(shell.pid)
+    looked = Looked()
+    looked.look(shell.pid)
+    looked.finish()
+    assert looked.told == [(3, "Computes", 0)]
+    wait_until("the script's stack", lambda: "in spin" in shell.log.read_text())
+    os.kill(script, signal.SIGKILL)
+    assert shell.wait() == 128 + signal.SIGKILL
 
 
 def test_who_computes_comes_before_who_waits(start):

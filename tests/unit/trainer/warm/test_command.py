@@ -2,7 +2,8 @@
 
 import pytest
 
-from elasticjob_torch.warm.command import can_be_parked, expect
+from elasticjob_torch.warm.command import can_be_parked, expect, guessed_environment
+from elasticjob_torch.warm.orders import _OF_A_ROUND
 
 PYTHON = "/usr/bin/python"
 ENVIRONMENT = {"PET_NPROC_PER_NODE": "2"}
@@ -67,3 +68,32 @@ def test_nor_is_a_number_or_an_interpreter(environment):
 )
 def test_which_commands_can_be_parked(arguments, can):
     assert can_be_parked(arguments, PYTHON) is can
+
+
+@pytest.mark.parametrize(
+    ("argv", "environment", "also"),
+    [
+        (["torchrun", "train.py"], {}, set()),
+        (["torchrun", "train.py"], ENVIRONMENT, {"TORCH_ELASTIC_WORKER_IDENTICAL"}),
+        (["torchrun", "--nproc-per-node=2", "train.py"], ENVIRONMENT, set()),
+        (["torchrun", "--nproc_per_node=2", "train.py"], ENVIRONMENT, set()),
+    ],
+)
+def test_what_torch_says_to_each_process_of_a_round_is_there_from_the_start(argv, environment, also):
+    """A module that lists the variables sees all of them."""
+    guessed = guessed_environment(argv, environment, 1, 2, "")
+    assert guessed.keys() & {"TORCH_ELASTIC_WORKER_IDENTICAL"} == also
+    assert guessed.keys() > _OF_A_ROUND - {"TORCH_ELASTIC_WORKER_IDENTICAL"}
+    assert (guessed["LOCAL_RANK"], guessed["LOCAL_WORLD_SIZE"]) == ("1", "2")
+
+
+def test_the_number_of_threads_is_torchs_own_for_several_processes():
+    assert guessed_environment([], {}, 0, 2, "")["OMP_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in guessed_environment([], {"OMP_NUM_THREADS": "3"}, 0, 2, "")
+    assert "OMP_NUM_THREADS" not in guessed_environment([], {}, 0, 1, "")
+
+
+def test_newer_versions_of_torch_say_which_signals_they_handle():
+    name = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+    assert name not in guessed_environment([], {}, 0, 1, "os.environ['ANOTHER'] = '1'")
+    assert name in guessed_environment([], {}, 0, 1, f"os.environ[{name!r}] = config.signals_to_handle")

@@ -54,3 +54,19 @@ def test_where_the_system_refuses_it_torch_starts_its_own(
     assert torch.Popen is subprocess.Popen
     assert caplog.messages == ["warm restart is off: read-only file system"]
     assert ahead._pool is None
+
+
+@pytest.mark.parametrize("error", [ImportError("no module named subprocess_handler"), AttributeError("no Popen")])
+def test_a_torch_that_starts_processes_elsewhere_goes_on_without_it(
+    torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """As a later one may: torchrun must not end for it."""
+
+    def fail(_: str) -> None:
+        raise error
+
+    monkeypatch.setattr(launch.importlib, "import_module", fail)
+    ahead.pool()
+    assert launch.switch_on(lambda _: True) is None
+    assert caplog.messages == [f"warm restart is off: this torch starts its processes in another way ({error})"]
+    assert ahead._pool is None, "what was parked before torch was imported is ended"

@@ -96,6 +96,6 @@ def test_that_there_is_nothing_to_learn_shows_at_the_end_of_the_notes(learned: L
 
 def test_what_cannot_be_early_is_neither_imported_nor_told(learned: Learned) -> None:
     train(learned, "first 1.1\nsecond 1.1\nthird 1.1\n")
-    assert not learned.leave_out("second", "it hangs")
+    assert not learned.leave_out("second", "", "it hangs")
     assert learned.imports(0) == learned.shared() == ["first", "third"]
-    assert [learned.leave_out(f"more{number}", "they hang") for number in range(9)][-1]
+    assert [learned.leave_out(f"more{number}", "", "they hang") for number in range(9)][-1]

@@ -3,6 +3,7 @@
 The contract tests have the same with torch.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -10,8 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from elasticjob_torch.warm import pool as pool_module
-from support.waiting import exit_code
+from elasticjob_torch.warm import handed as handed_module
+from elasticjob_torch.warm.progress import Progress
+from support.waiting import exit_code, wait_until
 
 LOOK = """
 import library
@@ -109,25 +111,6 @@ def test_an_exception_is_kept_for_the_agent(agent):
     assert agent.warm(agent.start(RANK="5")).count("ValueError: no such data") == 1
     message = json.loads((agent.folder / "error.json").read_text())["message"]
     assert (message["message"], message["extraInfo"]["rank"]) == ("ValueError: no such data", "5")
-
-
-@pytest.mark.parametrize(
-    ("library", "why"),
-    [
-        ("import os; VALUE = os.environ.get('RANK')", "library reads RANK"),
-        ("import os; VALUE = os.environ['RANK']", "library reads RANK"),
-        ("import os; VALUE = os.getenvb(b'RANK')", "library reads RANK"),
-        ("import os; VALUE = dict(os.environ)['RANK']", "library reads RANK"),
-    ],
-)
-def test_an_import_that_would_have_read_something_else_is_done_anew(agent, library, why):
-    agent.library(library)
-    agent.script.write_text("import os, library; print(os.getpid(), library.VALUE)")
-    process = agent.park(agent.start(RANK="1"))
-    printed = agent.warm(agent.start(RANK="2")).replace("b'2'", "2")
-    assert printed == f"{process.pid} 2\n"
-    agent.heard(f"training process 0 starts in the ordinary way: {why}")
-    agent.heard("not imported early any more: library")
 
 
 def test_code_that_was_edited_meanwhile_is_read_anew(agent):
@@ -266,6 +249,7 @@ def test_orders_that_come_while_it_imports_are_carried_out_after_that_import(age
     (agent.folder / "go").touch()
     assert exit_code(process) == 0
     assert agent.output.read_text() == "False\n"
+    agent.heard("; the script still imports second")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +308,7 @@ def test_one_that_trains_outlives_its_agents_end_of_the_lifeline(agent):
     agent.park(start)
     process = agent.pool.take(0, start)
     agent.heard("training process 0 starts warm")
-    agent.until(lambda: not agent.pool._handed, "its agent to let it go")
+    agent.until(lambda: not agent.pool._handed.processes, "its agent to let it go")
     go.touch()
     assert exit_code(process) == 0
 
@@ -385,13 +369,43 @@ def test_nothing_is_parked_that_would_write_to_a_terminal(agent):
     assert "they write to a terminal" in agent.told()
 
 
-def test_one_that_hangs_in_an_import_is_killed_some_time_after_its_orders(agent, monkeypatch):
-    monkeypatch.setattr(pool_module, "_ANSWER_SECONDS", 0.1)
-    agent.library("import threading; threading.Event().wait()")
-    agent.script.write_text("")
+@pytest.fixture
+def in_an_import(agent):
+    """A process that was ordered to train in the middle of an import, which ends when a file is there."""
+    go = agent.folder / "go"
+    agent.library(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")
+    agent.script.write_text("print('trained')")
     start = agent.start()
     agent.pool.start(0, start)
     agent.pool.watch()
     agent.until(lambda: agent.pool._parked[0].doing == "library", "the import to begin")
-    assert exit_code(agent.pool.take(0, start)) == -signal.SIGKILL
+    return agent.pool.take(0, start), go
+
+
+def test_one_that_hangs_in_an_import_is_killed_some_time_after_its_orders(agent, monkeypatch, in_an_import):
+    process, _ = in_an_import
+    agent.pool._handed.progress[0] = Progress(lambda: (0, 0))
+    monkeypatch.setattr(handed_module, "_STILL_SECONDS", 0.1)
+    assert exit_code(process) == -signal.SIGKILL
     agent.heard("not imported early any more: library (it hangs when it is early")
+    assert agent.pool.has_killed()
+    assert not agent.pool.has_killed(), "told once"
+
+
+def test_one_that_makes_progress_may_take_longer(agent, monkeypatch, in_an_import):
+    process, go = in_an_import
+    work = itertools.count()
+    agent.pool._handed.progress[0] = Progress(lambda: (next(work), 0))
+    monkeypatch.setattr(handed_module, "_STILL_SECONDS", 0.0)
+    wait_until("many looks at it", lambda: next(work) > 5)
+    go.touch()
+    assert exit_code(process) == 0
+    assert agent.output.read_text() == "trained\n"
+    assert not agent.pool.has_killed()
+
+
+def test_but_not_for_ever(agent, monkeypatch, in_an_import):
+    work = itertools.count()
+    agent.pool._handed.progress[0] = Progress(lambda: (next(work), 0))
+    monkeypatch.setattr(handed_module, "_ANSWER_SECONDS", 0.1)
+    assert exit_code(in_an_import[0]) == -signal.SIGKILL

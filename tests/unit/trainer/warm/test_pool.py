@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from elasticjob_torch.warm import handed as handed_module
 from elasticjob_torch.warm import pool as pool_module
 from elasticjob_torch.warm import room
 from elasticjob_torch.warm.launch import Launch
@@ -150,7 +151,7 @@ def test_but_not_where_something_was_learned_that_cannot_be_early(agent, launch)
     agent.until(lambda: parked(agent), "a parked process")
     agent.pool.give_up("the test parks no more")
     for name in agent.pool._learned.imports(0):
-        agent.pool._learned.leave_out(name, "the test says so")
+        agent.pool._learned.leave_out(name, "", "the test says so")
     assert not agent.pool._learned.imports(0)
     agent.pool._refill()
     assert "nothing can be imported early" not in agent.told()
@@ -219,7 +220,7 @@ def test_a_process_on_its_way_has_its_bound_even_then(agent, launch, monkeypatch
     agent.pool.start(0, start)
     agent.until(begun.exists, "an import that hangs")
     process = agent.pool.take(0, start)
-    monkeypatch.setattr(pool_module, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(handed_module, "_STILL_SECONDS", 0.1)
     monkeypatch.setattr(selectors, "DefaultSelector", no_descriptor)
     agent.pool.watch()
     assert exit_code(process) == -signal.SIGKILL

@@ -1,0 +1,109 @@
+"""The parked processes that were ordered to train and have not said yet how they begin: warm, in the ordinary way, or
+not at all."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from elasticjob_torch.warm.orders import Read
+from elasticjob_torch.warm.progress import Progress, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from elasticjob_torch.warm.learned import Learned
+    from elasticjob_torch.warm.process import ParkedProcess
+
+log = logging.getLogger(__name__)
+
+_STILL_SECONDS = 120.0  # whatever does nothing for so long, not even read from a slow disk, hangs
+_ANSWER_SECONDS = 1800.0  # however much it does
+_NAMED = 5  # imports in a line of the log
+
+
+class Handed:
+    """By local rank. Its owner sees to it that one thread at a time calls it.
+
+    Args:
+        blame: hears which import is to blame, and why.
+    """
+
+    def __init__(self, learned: Learned, blame: Callable[[Read], None]) -> None:
+        self.processes: dict[int, ParkedProcess] = {}
+        self.progress: dict[int, Progress] = {}
+        self._learned = learned
+        self._blame = blame
+        self._killed = False
+
+    def add(self, local_rank: int, process: ParkedProcess) -> None:
+        """Look after a process that has its orders, in the place of an earlier one."""
+        self._drop(local_rank)
+        self.processes[local_rank] = process
+        self.progress[local_rank] = Progress(lambda: work_of(process.popen.pid))
+
+    def hear(self) -> None:
+        """Take in what they say, and kill whoever hangs."""
+        for local_rank, process in list(self.processes.items()):
+            self._hear(local_rank, process)
+
+    def has_killed(self) -> bool:
+        """Say whether one was killed since this was last asked."""
+        killed, self._killed = self._killed, False
+        return killed
+
+    def let_go(self) -> None:
+        """Have nothing more to do with any."""
+        for local_rank in list(self.processes):
+            self._drop(local_rank)
+
+    def _drop(self, local_rank: int) -> None:
+        self.progress.pop(local_rank, None)
+        if (process := self.processes.pop(local_rank, None)) is not None:
+            process.let_go()
+
+    def _hear(self, local_rank: int, process: ParkedProcess) -> None:
+        messages = process.receive()
+        for message in messages or ():
+            if "doing" in message:
+                process.doing = message["doing"]
+            elif "warm" in message:
+                self._tell_of_warm(local_rank, process, message["warm"], message["done"])
+            elif "unfit" in message:
+                self._take_in_unfit(local_rank, process, [Read(*each) for each in message["unfit"]])
+        if messages is None or any(message.keys() & {"warm", "unfit"} for message in messages):
+            self._drop(local_rank)
+        elif (progress := self.progress.get(local_rank)) is not None and (
+            progress.still_for() > _STILL_SECONDS or progress.took() > _ANSWER_SECONDS
+        ):
+            self._kill(local_rank, process, progress.took())
+
+    def _tell_of_warm(self, local_rank: int, process: ParkedProcess, modules: int, done: int) -> None:
+        words = "training process %d starts warm: parked for %.0f s, %d modules%s"
+        left = _listed(self._learned.left(local_rank, process.imports[:done]))
+        log.info(words, local_rank, time.monotonic() - process.began, modules, left)
+
+    def _take_in_unfit(self, local_rank: int, process: ParkedProcess, found: Sequence[Read]) -> None:
+        log.info("training process %d starts in the ordinary way: %s", local_rank, found[0].why)
+        self._learned.begins_with(local_rank, ())  # it does all of them itself now
+        for each in found:
+            if each.early_import and not process.is_guessed:  # the next one is given what this round has
+                self._blame(each)
+
+    def _kill(self, local_rank: int, process: ParkedProcess, took: float) -> None:
+        """Its end is none of the script's, which has not begun."""
+        del self.progress[local_rank]
+        self._killed = True
+        words = "training process %d is killed: for %.0f s it has not left the early import of %s"
+        log.error(words, local_rank, took, process.doing)
+        self._blame(Read(process.doing, "", f"it hangs when it is early, for {took:.0f} s and more"))
+        process.popen.kill()
+
+
+def _listed(imports: Sequence[str]) -> str:
+    """Say what a script has still to import, the first ones by name."""
+    if not imports:
+        return ""
+    more = f", and {len(imports) - _NAMED} more" if len(imports) > _NAMED else ""
+    return f"; the script still imports {', '.join(imports[:_NAMED])}{more}"

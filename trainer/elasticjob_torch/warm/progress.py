@@ -1,0 +1,58 @@
+"""Tells a process that is slow from one that hangs: by the work that it and its children do.
+
+An import from a slow disk takes long, and on a busy machine longer, but there is always some progress.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_STAT = (9, 11, 12)  # major page faults, time in user mode, time in the kernel; counted from the state
+_SESSION = 3
+_BETWEEN_SECONDS = 5.0  # two looks: whoever looks more rarely did not run itself, and nor, perhaps, did the process
+
+
+def work_of(session: int) -> tuple[int, int]:
+    """Return a measure of what the processes of a session have computed, and of what they have read, so far."""
+    computed = read = 0
+    for name in os.listdir("/proc"):
+        fields = _text(name, "stat").rpartition(")")[2].split() if name.isdigit() else []
+        if len(fields) > max(_STAT) and fields[_SESSION] == str(session):
+            computed += sum(int(fields[number]) for number in _STAT)
+            read += sum(int(line.split()[1]) for line in _text(name, "io").splitlines() if line.startswith("r"))
+    return computed, read
+
+
+class Progress:
+    """Of the process that leads a session."""
+
+    def __init__(self, work: Callable[[], tuple[int, int]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._work, self._clock = work, clock
+        self._done: object = None
+        self._still = 0.0
+        self._looked = self._began = clock()
+
+    def still_for(self) -> float:
+        """Return for how many seconds it has done nothing; to be asked again and again."""
+        now, done = self._clock(), self._work()
+        passed, self._looked = min(now - self._looked, _BETWEEN_SECONDS), now
+        self._still = self._still + passed if done == self._done else 0.0
+        self._done = done
+        return self._still
+
+    def took(self) -> float:
+        """Return the seconds since it was made."""
+        return self._clock() - self._began
+
+
+def _text(process: str, name: str) -> str:
+    try:
+        with open(f"/proc/{process}/{name}", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # it has ended, or nobody may see it
+        return ""
