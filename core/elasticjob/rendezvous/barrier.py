@@ -11,7 +11,8 @@ members those first whose nodes drain.
 Whoever it is formed of, it waits while the last round's rank 0, told to leave at a planned end, may still be saving:
 most scripts save there, and the next round is to go on from it.
 
-The join timeout runs only while every missing worker has a running pod: without pods the job waits. It fails when so
+The join timeout runs only while every missing worker has a running pod: without pods the job waits. Nor does it run for
+members of the last round that may still save and stop their processes: those have the longer `rejoin`. It fails when so
 many workers fail before they join, again and again, that the minimum cannot be reached without them. Nobody waits for
 a spare: who joins first has the places.
 """
@@ -77,6 +78,8 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
     if failing and roster.wanted_with_spares - len(failing) < least:
         return Verdict(failure=(Outcome.FAILED, failing[min(failing)]))
     if roster.owed or any(worker.pod is not PodState.RUNNING for worker in roster.missing):
+        return Verdict()
+    if awaits_members(state, roster):
         return Verdict()
     since = now if state.clocks.all_running is None else state.clocks.all_running
     if now - since >= spec.join_timeout:

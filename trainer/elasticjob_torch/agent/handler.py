@@ -38,7 +38,7 @@ from elasticjob_torch.agent.hooks import (
 )
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import end_orphans, leave_mark
-from elasticjob_torch.agent.settings import STOP_SECONDS, Settings, SettingsError, parse_settings
+from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
@@ -77,7 +77,7 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     _show_log()
     hear_signals(_signal_error)
     try:
-        settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ.get(STOP_SECONDS))
+        settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ)
         for sentence in settings.ignored:
             log.warning(sentence)
         membership = Membership(settings)
@@ -247,6 +247,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             lambda: membership.has_ended(number),
             membership.is_over,
             membership.finish,
+            self._settings.store_timeout,
         )
         if handed.rank == 0:
             membership.post_store(handed, store.serve())

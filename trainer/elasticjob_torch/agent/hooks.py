@@ -41,11 +41,11 @@ def join_again_when_ranks_break() -> None:
 
 
 def stop_processes(within: float | None) -> None:
-    """Let no agent of this process wait longer than that for processes that do not end at SIGTERM, before SIGKILL; and
-    let it go on at once when they have ended.
+    """Let each agent of this process wait so long for processes that do not end at SIGTERM, before SIGKILL; and let it
+    go on at once when they have ended.
 
-    torch waits 30 seconds at the end of each round, and only newer versions let one say another time, for the last
-    one. An agent that was itself stopped by a signal keeps torch's time: nobody waits for it. ``None`` is torch's time.
+    torch waits 30 seconds at the end of each round, which may be too short for a save, and only newer versions let one
+    say another time, for the last one. An agent that was itself stopped by a signal keeps torch's time: nobody waits for it. ``None`` is torch's time.
     """
     _wrap(PContext, "close", functools.partial(_stopping, within))
 
@@ -104,7 +104,7 @@ def _stopping(within: float | None, close: Callable[..., Any]) -> Callable[..., 
         stopped = kind is not None and issubclass(kind, SignalException)
         for handler in getattr(context, "subprocess_handlers", {}).values():
             handler.proc.wait = functools.partial(_wait, handler.proc)
-        return close(context, death_sig, timeout if stopped or within is None else min(timeout, within))
+        return close(context, death_sig, timeout if stopped or within is None else within)
 
     return close_in_time
 

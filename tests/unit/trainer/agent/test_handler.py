@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import pytest
 
+from elasticjob_torch.sidecar.client import RoundBroken
 from elasticjob_torch.sidecar.events import View
 from support.trainer_sidecar import RUN_ID, handed, refusal
 from support.waiting import happened, in_time, joined, wait_until
@@ -403,6 +404,23 @@ def test_an_agent_that_needs_no_store_connects_at_its_first_use(sidecar, handler
     assert len(sidecar.said(STORE)) == 1
 
 
+@pytest.mark.parametrize("seconds", [1, 20, 86400])
+def test_the_store_is_waited_for_as_long_as_rank_0_may_take_to_serve_it(plugin, sidecar, monkeypatch, seconds):
+    monkeypatch.setenv("ELASTICJOB_STORE_READY_SECONDS", str(seconds))
+    handler, asked = plugin.create_handler(parameters(sidecar)), []
+
+    def await_store(handed, deadline):
+        asked.append(deadline - time.monotonic())
+        raise RoundBroken("RoundBroken", "enough")
+
+    monkeypatch.setattr(handler._membership, "await_store", await_store)
+    sidecar.answers[JOIN] = [handed(1, rank=1), refusal(410, "Leaving")]
+    with pytest.raises(SystemExit):
+        handler.next_rendezvous()
+    handler.shutdown()
+    assert asked[0] > seconds + 30  # the operator ends the round first
+
+
 @pytest.mark.usefixtures("identical_workers")
 def test_a_first_use_after_the_rounds_end(sidecar, handler):
     sidecar.answers[JOIN] = [handed(1, rank=1)]
@@ -618,16 +636,17 @@ def test_other_errors_of_an_agent_are_its_own(handler):
         agent._rendezvous(types.SimpleNamespace())
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [((), (None, 7)), ((15,), (15, 7)), ((15, 60), (15, 7)), ((15, 3), (15, 3))]
-)
-def test_processes_are_stopped_within_the_jobs_time(plugin, sidecar, monkeypatch, given, expected):
+@pytest.mark.parametrize(("given", "signalled"), [((), None), ((15,), 15), ((15, 60), 15), ((15, 3), 15)])
+@pytest.mark.parametrize("of_the_job", ["1", "7", "60", "86400"])
+def test_processes_are_stopped_within_the_jobs_time_whatever_torch_says(
+    plugin, sidecar, monkeypatch, given, signalled, of_the_job
+):
     context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
-    for seconds in ("20", "7"):  # the newest counts
+    for seconds in ("20", of_the_job):  # the newest counts
         monkeypatch.setenv("ELASTICJOB_STOP_SECONDS", seconds)
         plugin.create_handler(parameters(sidecar)).shutdown()
     context.close(*given)
-    assert context.closed == expected
+    assert context.closed == (signalled, float(of_the_job))
 
 
 def test_an_agent_stopped_by_a_signal_gives_its_processes_torchs_time(plugin, sidecar, monkeypatch):
@@ -717,7 +736,7 @@ def test_the_end_of_a_process_that_is_stopped_is_heard(plugin, sidecar, monkeypa
         monkeypatch.setattr(time, "sleep", look_now_and_then)
         killer = threading.Timer(0.1, process.terminate)
         killer.start()
-        assert process.wait(60) == process.wait() == -signal.SIGTERM
+        assert process.wait(86400) == process.wait() == -signal.SIGTERM  # the longest stopSeconds
         killer.join()
 
 
