@@ -45,7 +45,8 @@ def stop_processes(within: float | None) -> None:
     go on at once when they have ended.
 
     torch waits 30 seconds at the end of each round, which may be too short for a save, and only newer versions let one
-    say another time, for the last one. An agent that was itself stopped by a signal keeps torch's time: nobody waits for it. ``None`` is torch's time.
+    say another time, for the last one. An agent that was itself stopped by a signal keeps torch's time: nobody waits
+    for it. ``None`` is torch's time.
     """
     _wrap(PContext, "close", functools.partial(_stopping, within))
 
