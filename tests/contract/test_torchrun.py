@@ -1,5 +1,6 @@
 """What real torchruns do here where torch's own backends fail them."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from contract.trainers import WORKER, trainers
 from support.waiting import in_time, result_of
 
 NewJob = Callable[..., Job]
+EVALUATE = WORKER.with_name("evaluate.py")
 
 
 def test_scale_up_after_a_first_round(new_job: NewJob, tmp_path: Path) -> None:
@@ -215,6 +217,55 @@ def test_processes_that_ignore_sigterm_are_killed_in_the_jobs_time(new_job: NewJ
         assert runs.ended == [(second, 0)]
         runs.order("finish")
         job.closed("Complete")
+
+
+INNER = f"{sys.executable} -m torch.distributed.run --nproc-per-node=1"
+
+
+@pytest.mark.parametrize("options", ["", "--standalone"])
+def test_a_torchrun_inside_the_training_runs_by_itself(new_job: NewJob, tmp_path: Path, options: str) -> None:
+    """It would take the place of the agent above it, and end its round."""
+    job = new_job(replicas=2)
+    with trainers(job, tmp_path, RUN=f"{INNER} {options} {EVALUATE}") as runs:
+        _, other = runs.group(2)
+        runs.order(f"run-{other}")
+        until((tmp_path / f"ran-{other}").exists, "the inner torchrun's end")
+        assert (tmp_path / f"ran-{other}").read_text() == "0", job.plane.log_of(f"{other}-trainer")
+        assert (tmp_path / "evaluated").read_text() == "rank 0 of 1, round 0"
+        assert len(runs.events()) == 2
+        runs.order("finish")
+        assert job.closed("Complete")["round"] == 1
+        assert "77777" not in job.told()
+
+
+def test_a_torchrun_inside_the_training_that_asks_for_the_job_is_refused(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=1)
+    with trainers(job, tmp_path, RUN=f"{INNER} --rdzv-backend=elasticjob {EVALUATE}") as runs:
+        (pod,) = runs.group(1)
+        runs.order(f"run-{pod}")
+        until((tmp_path / f"ran-{pod}").exists, "the inner torchrun's end")
+        assert (tmp_path / f"ran-{pod}").read_text() == "1"
+        said = f"elasticjob: the torchrun above this one (process {runs.pid(pod)}) takes part in the job"
+        assert said in job.plane.log_of(f"{pod}-trainer")
+        runs.order("finish")
+        job.closed("Complete")
+        assert len(runs.events()) == 1
+
+
+def test_a_second_torchrun_of_a_pod_is_refused_while_the_first_lives(new_job: NewJob, tmp_path: Path) -> None:
+    """As by `kubectl exec`: it has the pod's variables, and no agent above it."""
+    job = new_job(replicas=1)
+    with trainers(job, tmp_path) as runs:
+        (pod,) = runs.group(1)
+        second = runs.start_another(pod)
+        second.join(SECONDS)
+        assert second.exitcode == 1
+        said = f"elasticjob: the process {runs.pid(pod)} of this pod takes part in the job already"
+        assert said in job.plane.log_of(f"{pod}-another")
+        assert len(runs.events()) == 1
+        runs.order("finish")
+        job.closed("Complete")
+        assert runs.codes(1) == [0]
 
 
 def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Path) -> None:

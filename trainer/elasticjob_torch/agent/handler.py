@@ -37,11 +37,12 @@ from elasticjob_torch.agent.hooks import (
     stop_processes,
 )
 from elasticjob_torch.agent.membership import Membership
-from elasticjob_torch.agent.orphans import end_orphans, leave_mark
+from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
+from elasticjob_torch.environment import HandedOn
 from elasticjob_torch.sidecar.client import (
     Closed,
     JoinTimeout,
@@ -71,11 +72,16 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     """Make the handler of this process; called by torch.
 
     Raises:
-        SystemExit: with one sentence, when an option is wrong or no sidecar of this job answers
-            within ``sidecar_timeout`` (30 seconds).
+        SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
+            no sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
     """
     _show_log()
     hear_signals(_signal_error)
+    if above := agent_above(os.environ):
+        raise SystemExit(
+            f"{BACKEND}: the torchrun above this one (process {above}) takes part in the job, and a pod has one that "
+            f"does; leave out --rdzv-backend={BACKEND} here: without it, or with --standalone, this one runs by itself"
+        )
     try:
         settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ)
         for sentence in settings.ignored:
@@ -91,19 +97,27 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     join_again_when_ranks_break()
     stop_processes(settings.stop_timeout)
     look_at_news()
-    return ElasticJobRendezvousHandler(settings, membership, warm)
+    inherited = HandedOn(os.environ, params.endpoint or f"{settings.host}:{settings.port}")
+    return ElasticJobRendezvousHandler(settings, membership, warm, inherited)
 
 
 class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     """Rendezvous of an ElasticJob's workers, kept in the Kubernetes API and reached through the sidecar."""
 
-    def __init__(self, settings: Settings, membership: Membership, warm: Pool | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        membership: Membership,
+        warm: Pool | None = None,
+        inherited: HandedOn | None = None,
+    ) -> None:
         self._settings = settings
         self._membership = membership
         self._store: AgentStore | None = None
         self._failures = Failures()
         self._failures.hear()
         self._warm = warm
+        self._inherited = inherited
         self._stalls = Stalls(membership.tell_processes)
         self._is_new = True
 
@@ -198,6 +212,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._drop_store()
         if self._warm is not None:
             self._warm.close()
+        if self._inherited is not None:
+            self._inherited.end()
         return recorded
 
     def _await_parked(self) -> None:

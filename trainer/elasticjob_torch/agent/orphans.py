@@ -17,10 +17,15 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from elasticjob_torch.environment import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
-MARK = "ELASTICJOB_AGENT"
 _TERM_SECONDS = 5.0
 _KILL_SECONDS = 5.0
 
@@ -37,6 +42,14 @@ def leave_mark(run_id: str) -> None:
     stat = _read_stat(os.getpid())
     if stat is not None:
         os.environ[MARK] = f"{os.getpid()}:{stat.started}:{run_id}"
+
+
+def agent_above(environment: Mapping[str, str]) -> int:
+    """Return the pid of the living agent that has started this process, directly or not; 0 if none has."""
+    pid, _, rest = environment.get(MARK, "").partition(":")
+    if not pid.isdigit() or int(pid) == os.getpid():
+        return 0
+    return int(pid) if _lives(int(pid), rest.partition(":")[0]) and _shares_pids(int(pid)) else 0
 
 
 def end_orphans(run_id: str) -> int:

@@ -102,6 +102,7 @@ def _begin(leave_mark: Callable[[str], None]) -> None:
 
 
 def _start(expected: Expected) -> None:
+    from elasticjob_torch.environment import handed_on
     from elasticjob_torch.warm.beginning import first_imports
     from elasticjob_torch.warm.learning import Own, script_folder
     from elasticjob_torch.warm.process import Start
@@ -115,7 +116,7 @@ def _start(expected: Expected) -> None:
                 started.give(first_imports(file.read(), own.is_in_folder))
         except (OSError, UnicodeDecodeError):
             return
-    environment = dict(os.environ)
+    environment = handed_on(os.environ, os.environ.get("PET_RDZV_ENDPOINT", ""))
     if expected.processes > 1:
         environment.setdefault("OMP_NUM_THREADS", "1")  # as torchrun will
     for local_rank in range(expected.processes):

@@ -18,10 +18,12 @@ from typing import ClassVar
 
 import pytest
 
+from elasticjob_torch.agent import orphans
+from elasticjob_torch.environment import endpoint_of
 from elasticjob_torch.sidecar.client import RoundBroken
 from elasticjob_torch.sidecar.events import View
 from support.trainer_sidecar import RUN_ID, handed, refusal
-from support.waiting import happened, in_time, joined, wait_until
+from support.waiting import happened, in_time, joined, run, wait_until
 
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
@@ -490,6 +492,40 @@ def test_another_job_is_one_sentence(sidecar, handler):
     sidecar.answers[JOIN] = [handed(1, run_id="theirs")]
     with pytest.raises(SystemExit, match=r"^elasticjob: this pod's ElasticJob has the run id theirs"):
         handler.next_rendezvous()
+
+
+def test_a_second_torchrun_of_the_pod_is_one_sentence(plugin, sidecar):
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "TrainerLives", "the process 17 takes part already")]
+    with pytest.raises(SystemExit, match=r"^elasticjob: the process 17 takes part already$"):
+        plugin.create_handler(parameters(sidecar))
+
+
+def test_a_torchrun_below_a_living_one_asks_the_sidecar_nothing(plugin, sidecar, monkeypatch):
+    agent = os.getppid()
+    monkeypatch.setenv("ELASTICJOB_AGENT", f"{agent}:{orphans._read_stat(agent).started}:{RUN_ID}")
+    with pytest.raises(SystemExit, match=rf"^elasticjob: [^\n]*\(process {agent}\)[^\n]*leave out --rdzv-backend"):
+        plugin.create_handler(parameters(sidecar))
+    assert sidecar.requests == []
+
+
+SHOW_JOB = "import os; print(sorted(n for n in os.environ if n.startswith(('PET_', 'ELASTICJOB_'))))"
+
+
+def test_processes_inherit_what_the_script_needs_and_nothing_of_torchruns(plugin, sidecar, monkeypatch):
+    monkeypatch.setattr(plugin, "leave_mark", orphans.leave_mark)
+    for name in [name for name in os.environ if name.startswith(("PET_", "ELASTICJOB_"))]:
+        monkeypatch.delenv(name)
+    given = {"PET_RDZV_BACKEND": "elasticjob", "PET_RDZV_CONF": "x=1", "PET_NNODES": "1:2", "PET_LOG_DIR": "/logs"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    handler = plugin.create_handler(parameters(sidecar))
+    try:
+        assert run([sys.executable, "-S", "-c", SHOW_JOB]).stdout == "['ELASTICJOB_AGENT', 'ELASTICJOB_ENDPOINT']\n"
+        assert endpoint_of(os.environ) == f"127.0.0.1:{sidecar.port}"
+    finally:
+        handler.shutdown()
+    left = run([sys.executable, "-S", "-c", SHOW_JOB]).stdout
+    assert left == f"{sorted(given)}\n", "a later torchrun of the program takes part in the job again"
 
 
 @pytest.mark.parametrize("config", [{"join_timout": "3"}, {"sidecar_timeout": "0.1"}])

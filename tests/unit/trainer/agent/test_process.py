@@ -95,6 +95,28 @@ def test_the_mark_reaches_children(monkeypatch):
     assert shown == f"{living_agent()}:{RUN}"
 
 
+SHOW_AGENT = """
+import os
+from elasticjob_torch.agent.orphans import agent_above
+print(agent_above(os.environ))
+"""
+
+
+@pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; exit', "sh"]])
+def test_a_process_knows_the_living_agent_above_it(monkeypatch, between):
+    monkeypatch.setenv(orphans.MARK, "")
+    orphans.leave_mark(RUN)
+    shown = run([*between, sys.executable, "-c", SHOW_AGENT], check=True).stdout
+    assert int(shown) == os.getpid()
+    assert orphans.agent_above(os.environ) == 0, "it is itself none that is above"
+
+
+def test_no_agent_is_above_where_none_lives(dead_agent):
+    for mark in ("", "nonsense", f"{dead_agent}:{RUN}", f"{os.getppid()}:1:{RUN}"):
+        assert orphans.agent_above({orphans.MARK: mark}) == 0
+    assert orphans.agent_above({}) == 0
+
+
 class Stopped(Exception):
     pass
 
