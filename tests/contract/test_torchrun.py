@@ -1,5 +1,6 @@
 """What real torchruns do here where torch's own backends fail them."""
 
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -266,6 +267,48 @@ def test_a_second_torchrun_of_a_pod_is_refused_while_the_first_lives(new_job: Ne
         runs.order("finish")
         job.closed("Complete")
         assert runs.codes(1) == [0]
+
+
+@pytest.mark.parametrize("end", ["planned", "failure"])
+def test_what_a_round_has_started_is_gone_before_the_next(new_job: NewJob, tmp_path: Path, end: str) -> None:
+    """torch ends process groups: a server in a session of its own would keep its port."""
+    job = new_job(replicas=1, maxReplicas=2)
+    port = tmp_path / "port"
+    with trainers(job, tmp_path, RUN=f"{sys.executable} {WORKER.with_name('leaves.py')} {port}") as runs:
+        (first,) = runs.group(1)
+        runs.order(f"run-{first}")
+        until((tmp_path / f"ran-{first}").exists, "the server")
+        with socket.create_connection(("127.0.0.1", int(port.read_text()))):
+            pass
+        if end == "planned":
+            job.scale(2)
+        else:
+            runs.order(f"fail-{first}")
+        runs.group(2 if end == "planned" else 1, after=1)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(port.read_text())))
+        assert "ending processes that an earlier round left behind" in job.plane.log_of(f"{first}-trainer")
+        runs.order("finish")
+        job.closed("Complete")
+
+
+def test_what_torch_counts_by_restarts_goes_by_rounds(new_job: NewJob, tmp_path: Path) -> None:
+    """It counts an agent's own failures: ranks of one round differ, and logs of the round before are deleted."""
+    job = new_job(replicas=1, maxReplicas=2)
+    logs = tmp_path / "logs"
+    options = [f"--log-dir={logs}", "--redirects=3", str(WORKER)]
+    with trainers(job, tmp_path, options) as runs:
+        (first,) = runs.group(1)
+        job.scale(2)
+        members = runs.group(2, after=1)
+        runs.order(f"fail-{members[1]}")
+        assert runs.group(2, after=3) == members
+        runs.order("finish")
+        job.closed("Complete")
+        counts = [(event["pod"], event["TORCHELASTIC_RESTART_COUNT"]) for event in runs.events()]
+        assert sorted(counts) == sorted([(first, "0"), *((pod, count) for count in "12" for pod in members)])
+        attempts = sorted(path.name for path in logs.glob("*/attempt_*"))
+        assert attempts == ["attempt_0", "attempt_1", "attempt_1", "attempt_2", "attempt_2"]
 
 
 def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def main() -> None:
     if os.environ.get("STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     names = ("GROUP_RANK", "GROUP_WORLD_SIZE", "RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID")
+    names += ("TORCHELASTIC_RESTART_COUNT",)
     identical = os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL")
     event = {
         "pod": POD,

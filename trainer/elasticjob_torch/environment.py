@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
 MARK = "ELASTICJOB_AGENT"  # pid, start time and run id of the agent, with colons between
+START = "ELASTICJOB_START"  # an id of the start of a process, new for each
 ENDPOINT = "ELASTICJOB_ENDPOINT"  # of the sidecar, for the agent's processes
 _TORCHRUNS = "PET_"
 _RUN_ID = "TORCHELASTIC_RUN_ID"

@@ -35,14 +35,17 @@ from elasticjob_torch.agent.hooks import (
     note_identical_workers,
     ranks_come_through_the_store,
     stop_processes,
+    tell_processes,
 )
+from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
+from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
-from elasticjob_torch.environment import HandedOn
+from elasticjob_torch.environment import START, HandedOn
 from elasticjob_torch.sidecar.client import (
     Closed,
     JoinTimeout,
@@ -58,13 +61,16 @@ from elasticjob_torch.warm.launch import switch_on
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from elasticjob_torch.warm.pool import Pool
 
 log = logging.getLogger(__name__)
 
 BACKEND = "elasticjob"
+# torch counts this agent's own failures in it, and names folders of logs by it: those of an earlier round of the same
+# number would be deleted.
+_RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 _PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
@@ -98,7 +104,9 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     stop_processes(settings.stop_timeout)
     look_at_news()
     inherited = HandedOn(os.environ, params.endpoint or f"{settings.host}:{settings.port}")
-    return ElasticJobRendezvousHandler(settings, membership, warm, inherited)
+    handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
+    tell_processes(settings.run_id, handler.told)
+    return handler
 
 
 class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
@@ -119,7 +127,10 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._warm = warm
         self._inherited = inherited
         self._stalls = Stalls(membership.tell_processes)
+        self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
+        self._reaper = Reaper()
         self._is_new = True
+        self._round = 1  # that is in use
 
     def get_backend(self) -> str:
         """Return the value of ``--rdzv-backend``."""
@@ -150,12 +161,16 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
         limit = self._settings.join_timeout
+        self._leftovers.begin()
         self._await_parked()
         while True:
             self._drop_store()
             handed = self._join(None if limit is None else time.monotonic() + limit)
             try:
-                return self._enter(handed)
+                info = self._enter(handed)
+                self._leftovers.end()
+                self._reaper.look()
+                return info
             except (RoundBroken, NoTrainer, RuntimeError) as error:  # the store's errors are RuntimeErrors
                 log.info("round %d is passed over: %s", handed.number, error)
                 self._membership.give_up(handed)
@@ -173,9 +188,14 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """
         return self._membership.notice_change()
 
+    def told(self) -> Mapping[str, str]:
+        """Return variables for the training processes that are started now."""
+        return {START: self._leftovers.new_start(), _RESTART_COUNT: str(self._round - 1)}
+
     def await_news(self, seconds: float, processes: Sequence[int]) -> None:
         """Wait until the sidecar tells something, or one of the ``processes`` (pids) ends; at most so many seconds."""
         self._membership.news.wait(seconds, processes)
+        self._reaper.look(processes)
         self._stalls.look(self._membership.view, processes)
 
     def is_closed(self) -> bool:
@@ -270,6 +290,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         elif ranks_come_through_the_store(os.environ):
             store.connect()
         membership.use(handed)
+        self._round = number
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
         return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
 

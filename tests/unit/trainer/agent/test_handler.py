@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import pytest
 
-from elasticjob_torch.agent import orphans
+from elasticjob_torch.agent import orphans, processes
 from elasticjob_torch.environment import endpoint_of
 from elasticjob_torch.sidecar.client import RoundBroken
 from elasticjob_torch.sidecar.events import View
@@ -142,6 +142,10 @@ class FakeAgent:
         return role
 
 
+def start(context, name="", entrypoint="", args=None, envs=None, logs_specs=None):
+    context.logged = [dict(each) for each in (envs or {}).values()]
+
+
 def close(context, death_sig=None, timeout=30):
     context.closed = (death_sig, timeout)
 
@@ -164,7 +168,7 @@ def fake_modules():
         },
         "torch.distributed.elastic.multiprocessing": {
             "SignalException": SignalException,
-            "PContext": type("PContext", (), {"close": close}),
+            "PContext": type("PContext", (), {"__init__": start, "close": close}),
         },
         "torch.distributed.elastic.multiprocessing.errors": {"ProcessFailure": new_process_failure()},
         "torch.distributed.elastic.rendezvous": {
@@ -312,6 +316,9 @@ class Parking:
         self.asked.set()
         return self.ready
 
+    def living(self):
+        return ()
+
     def close(self):
         pass
 
@@ -361,6 +368,16 @@ def test_only_a_newcomers_first_join_waits_for_its_processes(sidecar, newcomer):
 def test_names(handler):
     assert (handler.get_backend(), handler.get_run_id(), handler.use_agent_store) == ("elasticjob", RUN_ID, True)
     assert (handler.num_nodes_waiting(), handler.is_closed()) == (0, False)
+
+
+def test_what_a_round_left_behind_is_asked_to_end_before_the_next_is_asked_for(sidecar, handler, monkeypatch):
+    """And waited for when the next one is there, so that it costs the group no time that passes anyway."""
+    order = []
+    monkeypatch.setattr(handler._leftovers, "begin", lambda: order.append(("begin", len(sidecar.said(JOIN)))))
+    monkeypatch.setattr(handler._leftovers, "end", lambda: order.append(("end", len(sidecar.said("POST /v1/store")))))
+    for number in (1, 2):
+        enter(sidecar, handler, number)
+    assert order == [("begin", 0), ("end", 1), ("begin", 1), ("end", 2)]
 
 
 def test_each_round_has_a_new_store(sidecar, handler):
@@ -502,7 +519,7 @@ def test_a_second_torchrun_of_the_pod_is_one_sentence(plugin, sidecar):
 
 def test_a_torchrun_below_a_living_one_asks_the_sidecar_nothing(plugin, sidecar, monkeypatch):
     agent = os.getppid()
-    monkeypatch.setenv("ELASTICJOB_AGENT", f"{agent}:{orphans._read_stat(agent).started}:{RUN_ID}")
+    monkeypatch.setenv("ELASTICJOB_AGENT", f"{agent}:{processes.read_stat(agent).started}:{RUN_ID}")
     with pytest.raises(SystemExit, match=rf"^elasticjob: [^\n]*\(process {agent}\)[^\n]*leave out --rdzv-backend"):
         plugin.create_handler(parameters(sidecar))
     assert sidecar.requests == []
@@ -694,6 +711,29 @@ def test_an_agent_stopped_by_a_signal_gives_its_processes_torchs_time(plugin, si
     except SignalException:
         context.close(15)
     assert context.closed == (15, 30)
+
+
+def start_processes(*run_ids):
+    """torch's agent starts processes; return their environments, as torch names a folder of logs by them."""
+    environments = {n: {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": "0"} for n, run in enumerate(run_ids)}
+    context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext("trainer", "python", {}, environments)
+    return context.logged
+
+
+def test_each_start_of_processes_has_an_id_and_the_rounds_number(sidecar, handler):
+    enter(sidecar, handler, 1)
+    first = start_processes(RUN_ID, RUN_ID)
+    enter(sidecar, handler, 4)  # after three that this agent had no part in
+    second = start_processes(RUN_ID, RUN_ID)
+    assert [each["TORCHELASTIC_RESTART_COUNT"] for each in (*first, *second)] == ["0", "0", "3", "3"]
+    ids = [each["ELASTICJOB_START"] for each in (*first, *second)]
+    assert ids[0] == ids[1] != ids[2] == ids[3]
+
+
+def test_processes_of_another_agent_are_told_nothing(sidecar, handler):
+    enter(sidecar, handler, 4)
+    (told,) = start_processes("none")
+    assert told == {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from elasticjob_torch.agent import orphans, stopping
+from elasticjob_torch.agent import orphans, processes, stopping
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
 from support.waiting import DEADLINE, exit_code, happened, joined, run
 
@@ -47,7 +47,7 @@ def start():
 def dead_agent():
     """The pid and start time of a process that no longer lives, as a mark has them."""
     process = subprocess.Popen(["sleep", "60"])
-    started = orphans._read_stat(process.pid).started
+    started = processes.read_stat(process.pid).started
     process.kill()
     process.wait()
     return f"{process.pid}:{started}"
@@ -55,7 +55,7 @@ def dead_agent():
 
 def living_agent(pid=None):
     pid = pid or os.getpid()
-    return f"{pid}:{orphans._read_stat(pid).started}"
+    return f"{pid}:{processes.read_stat(pid).started}"
 
 
 def test_workers_of_a_dead_agent_are_ended(start, dead_agent):
