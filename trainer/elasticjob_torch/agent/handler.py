@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from torch.distributed.elastic.multiprocessing import SignalException
@@ -105,7 +106,8 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     look_at_news()
     inherited = HandedOn(os.environ, params.endpoint or f"{settings.host}:{settings.port}")
     handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
-    tell_processes(settings.run_id, handler.told)
+    told = weakref.WeakMethod(handler.told)  # a handler that is dropped is gone, and the hook stays
+    tell_processes(settings.run_id, lambda: said() if (said := told()) is not None else {})
     return handler
 
 

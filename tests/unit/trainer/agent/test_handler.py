@@ -4,6 +4,7 @@ The sidecar is real HTTP. The store is a dictionary, shared by all clients of it
 """
 
 import argparse
+import gc
 import importlib
 import os
 import signal
@@ -728,6 +729,17 @@ def test_each_start_of_processes_has_an_id_and_the_rounds_number(sidecar, handle
     assert [each["TORCHELASTIC_RESTART_COUNT"] for each in (*first, *second)] == ["0", "0", "3", "3"]
     ids = [each["ELASTICJOB_START"] for each in (*first, *second)]
     assert ids[0] == ids[1] != ids[2] == ids[3]
+
+
+def test_a_handler_that_is_dropped_is_gone(plugin, sidecar):
+    """With its stream, by which the sidecar knows of it; nothing that was done to torch keeps it."""
+    handler = plugin.create_handler(parameters(sidecar))
+    sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+    del handler
+    gc.collect()
+    sidecar.await_(lambda: sidecar.streams == 0, "its end")
+    (told,) = start_processes(RUN_ID)
+    assert told == {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_RESTART_COUNT": "0"}
 
 
 def test_processes_of_another_agent_are_told_nothing(sidecar, handler):
