@@ -248,9 +248,10 @@ class EventStream(Stream):
         self.view: View | None = None
         self.handed = 0
         self._trainer = trainer
+        self._pid = os.getpid()
 
     def target(self) -> str:
-        query = urlencode({"trainer": self._trainer, "round": self.handed, "pid": os.getpid()})
+        query = urlencode({"trainer": self._trainer, "round": self.handed, "pid": self._pid})
         return f"{wire.EVENTS.path}?{query}"
 
     def take(self, data: Any) -> None:
