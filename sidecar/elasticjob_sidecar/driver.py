@@ -5,6 +5,7 @@ taken and carried out in its order, and whoever waits for a change is woken. Dec
 """
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
@@ -20,6 +21,7 @@ from elasticjob_sidecar.membership.refusal import Code, Refused, superseded
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_torch import wire
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +67,22 @@ class Driver:
             self._logged = stand
         self._settle()
 
-    def attach(self, trainer: str, round: int) -> int:
-        stream = self._machine.attached(trainer, round, self._now())
-        log.info("trainer %s is connected, holding round %d", trainer[:8], round)
+    async def vacated(self, trainer: str) -> None:
+        """Wait, for some seconds, until no other trainer is connected: a shell may start the next one before the last
+        one's end is known."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wire.PREDECESSOR_SECONDS):
+                while self._machine.is_taken(trainer):
+                    await self._next_change.wait()
+
+    def attach(self, trainer: str, round: int, pid: int = 0) -> int:
+        """Raises Refused, where another trainer lives, or has taken this one's place."""
+        try:
+            stream = self._machine.attached(trainer, round, pid)
+        except Refused as refused:
+            log.warning("trainer %s, process %d, is refused: %s", trainer[:8], pid, refused.message)
+            raise
+        log.info("trainer %s, process %d, is connected, holding round %d", trainer[:8], pid, round)
         self._settle()
         return stream
 

@@ -1,5 +1,7 @@
 """What real torchruns do here where torch's own backends fail them."""
 
+import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from contract.trainers import WORKER, trainers
 from support.waiting import in_time, result_of
 
 NewJob = Callable[..., Job]
+EVALUATE = WORKER.with_name("evaluate.py")
 
 
 def test_scale_up_after_a_first_round(new_job: NewJob, tmp_path: Path) -> None:
@@ -215,6 +218,97 @@ def test_processes_that_ignore_sigterm_are_killed_in_the_jobs_time(new_job: NewJ
         assert runs.ended == [(second, 0)]
         runs.order("finish")
         job.closed("Complete")
+
+
+INNER = f"{sys.executable} -m torch.distributed.run --nproc-per-node=1"
+
+
+@pytest.mark.parametrize("options", ["", "--standalone"])
+def test_a_torchrun_inside_the_training_runs_by_itself(new_job: NewJob, tmp_path: Path, options: str) -> None:
+    """It would take the place of the agent above it, and end its round."""
+    job = new_job(replicas=2)
+    with trainers(job, tmp_path, RUN=f"{INNER} {options} {EVALUATE}") as runs:
+        _, other = runs.group(2)
+        runs.order(f"run-{other}")
+        until((tmp_path / f"ran-{other}").exists, "the inner torchrun's end")
+        assert (tmp_path / f"ran-{other}").read_text() == "0", job.plane.log_of(f"{other}-trainer")
+        assert (tmp_path / "evaluated").read_text() == "rank 0 of 1, round 0"
+        assert len(runs.events()) == 2
+        runs.order("finish")
+        assert job.closed("Complete")["round"] == 1
+        assert "77777" not in job.told()
+
+
+def test_a_torchrun_inside_the_training_that_asks_for_the_job_is_refused(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=1)
+    with trainers(job, tmp_path, RUN=f"{INNER} --rdzv-backend=elasticjob {EVALUATE}") as runs:
+        (pod,) = runs.group(1)
+        runs.order(f"run-{pod}")
+        until((tmp_path / f"ran-{pod}").exists, "the inner torchrun's end")
+        assert (tmp_path / f"ran-{pod}").read_text() == "1"
+        said = f"elasticjob: the torchrun above this one (process {runs.pid(pod)}) takes part in the job"
+        assert said in job.plane.log_of(f"{pod}-trainer")
+        runs.order("finish")
+        job.closed("Complete")
+        assert len(runs.events()) == 1
+
+
+def test_a_second_torchrun_of_a_pod_is_refused_while_the_first_lives(new_job: NewJob, tmp_path: Path) -> None:
+    """As by `kubectl exec`: it has the pod's variables, and no agent above it."""
+    job = new_job(replicas=1)
+    with trainers(job, tmp_path) as runs:
+        (pod,) = runs.group(1)
+        second = runs.start_another(pod)
+        second.join(SECONDS)
+        assert second.exitcode == 1
+        said = f"elasticjob: the process {runs.pid(pod)} of this pod takes part in the job already"
+        assert said in job.plane.log_of(f"{pod}-another")
+        assert len(runs.events()) == 1
+        runs.order("finish")
+        job.closed("Complete")
+        assert runs.codes(1) == [0]
+
+
+@pytest.mark.parametrize("end", ["planned", "failure"])
+def test_what_a_round_has_started_is_gone_before_the_next(new_job: NewJob, tmp_path: Path, end: str) -> None:
+    """torch ends process groups: a server in a session of its own would keep its port."""
+    job = new_job(replicas=1, maxReplicas=2)
+    port = tmp_path / "port"
+    with trainers(job, tmp_path, RUN=f"{sys.executable} {WORKER.with_name('leaves.py')} {port}") as runs:
+        (first,) = runs.group(1)
+        runs.order(f"run-{first}")
+        until((tmp_path / f"ran-{first}").exists, "the server")
+        with socket.create_connection(("127.0.0.1", int(port.read_text()))):
+            pass
+        if end == "planned":
+            job.scale(2)
+        else:
+            runs.order(f"fail-{first}")
+        runs.group(2 if end == "planned" else 1, after=1)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(port.read_text())))
+        assert "ending processes that an earlier round left behind" in job.plane.log_of(f"{first}-trainer")
+        runs.order("finish")
+        job.closed("Complete")
+
+
+def test_what_torch_counts_by_restarts_goes_by_rounds(new_job: NewJob, tmp_path: Path) -> None:
+    """It counts an agent's own failures: ranks of one round differ, and logs of the round before are deleted."""
+    job = new_job(replicas=1, maxReplicas=2)
+    logs = tmp_path / "logs"
+    options = [f"--log-dir={logs}", "--redirects=3", str(WORKER)]
+    with trainers(job, tmp_path, options) as runs:
+        (first,) = runs.group(1)
+        job.scale(2)
+        members = runs.group(2, after=1)
+        runs.order(f"fail-{members[1]}")
+        assert runs.group(2, after=3) == members
+        runs.order("finish")
+        job.closed("Complete")
+        counts = [(event["pod"], event["TORCHELASTIC_RESTART_COUNT"]) for event in runs.events()]
+        assert sorted(counts) == sorted([(first, "0"), *((pod, count) for count in "12" for pod in members)])
+        attempts = sorted(path.name for path in logs.glob("*/attempt_*"))
+        assert attempts == ["attempt_0", "attempt_1", "attempt_1", "attempt_2", "attempt_2"]
 
 
 def test_an_api_server_that_is_away_costs_nothing(new_job: NewJob, tmp_path: Path) -> None:

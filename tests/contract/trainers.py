@@ -141,7 +141,12 @@ class Trainers:
             self._started[name] = pod["starts"]
             self._running[name] = self._run(pod)
 
-    def _run(self, pod: View) -> Torchrun:
+    def start_another(self, pod: str) -> Torchrun:
+        """Start one more torchrun in a pod, as somebody may by hand."""
+        view = next(each for each in self.job.view()["pods"] if each["name"] == pod)
+        return self._run(view, "another")
+
+    def _run(self, pod: View, log_name: str = "trainer") -> Torchrun:
         name = pod["name"]
         environment = {
             **pod["environment"],
@@ -150,7 +155,7 @@ class Trainers:
             "CONTRACT_POD": name,
             **self._environment,
         }
-        log = self.job.plane.logs / f"{name}-trainer.log"
+        log = self.job.plane.logs / f"{name}-{log_name}.log"
         return self.start_torchrun(self.of_pod.get(name, self.command), environment, log)
 
     def start_torchrun(self, command: list[str], environment: dict[str, str], log: Path) -> Torchrun:

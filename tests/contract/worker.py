@@ -3,12 +3,14 @@
 Without torch, so that a training process starts in milliseconds; but with PROCESS_GROUP it first makes one of that
 kind, and says how many workers are in it. It appends a line to `events` in the directory CONTRACT, and ends when there
 is a file `finish`, or `finish-<pod>`, `fail-<pod>` or `raise-<pod>`, which is removed. With STUBBORN it ignores
-SIGTERM.
+SIGTERM. At `run-<pod>` it runs the command in the variable RUN to its end, without what torchrun tells of this process,
+and writes the exit code to `ran-<pod>`.
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +23,7 @@ def main() -> None:
     if os.environ.get("STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     names = ("GROUP_RANK", "GROUP_WORLD_SIZE", "RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID")
+    names += ("TORCHELASTIC_RESTART_COUNT",)
     identical = os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL")
     event = {
         "pod": POD,
@@ -39,6 +42,8 @@ def main() -> None:
             sys.exit(3)
         if took(f"raise-{POD}"):
             raise RuntimeError("no such data")
+        if took(f"run-{POD}"):
+            run(os.environ["RUN"])
         time.sleep(0.02)
     sys.exit("nobody said how to end")
 
@@ -53,6 +58,14 @@ def count_workers() -> int | None:
     ones = torch.ones(1, dtype=torch.int64)
     distributed.all_reduce(ones)
     return int(ones)
+
+
+def run(command: str) -> None:
+    """As people do from a training process, with the variables taken out that they know of."""
+    of_this = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(of_this)}
+    ended = subprocess.run(command.split(), env=environment, check=False, timeout=SECONDS)
+    (CONTRACT / f"ran-{POD}").write_text(str(ended.returncode))
 
 
 def took(name: str) -> bool:

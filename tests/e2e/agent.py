@@ -24,7 +24,7 @@ from group import SUMS
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import leave_mark
-from elasticjob_torch.agent.settings import STOP_SECONDS, parse_settings
+from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.sidecar.client import Closed, Leaving, NoTrainer, Round, RoundBroken, SidecarError
@@ -187,7 +187,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="elasticjob: %(message)s")
     hear_signals(lambda number: Stopped(number.name))
     environ = os.environ
-    settings = parse_settings(environ["PET_RDZV_ENDPOINT"], environ["PET_RDZV_ID"], {}, environ.get(STOP_SECONDS))
+    settings = parse_settings(environ["PET_RDZV_ENDPOINT"], environ["PET_RDZV_ID"], {}, environ)
     membership = Membership(settings)
     stopped = False
     try:

@@ -15,7 +15,7 @@ from model.state_key import must_know
 
 must_know(
     Membership,
-    "me store_ready_seconds mode job trainer handed store_port _rank _claimed _latest _replaced _stream _waiter "
+    "me store_ready_seconds mode job trainer handed store_port _rank _pid _claimed _latest _replaced _stream _waiter "
     "_joined_after _request _closing _stopping _timers _answers",
 )
 
@@ -59,7 +59,8 @@ def _trainer(trainer: Trainer) -> tuple[Any, ...]:
 
 
 def _sidecar(machine: Membership) -> tuple[Any, ...]:
-    """But for what the pod's key holds, what follows from it, and the number of the stream: it is always the last."""
+    """But for what the pod's key holds, what follows from it, the number of the stream, which is always the last, and
+    the process's id, by which nothing is decided."""
     handed, waiter = machine.handed, machine._waiter
     return (
         machine.mode._value_,

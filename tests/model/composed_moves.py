@@ -81,7 +81,7 @@ def _owed(pod: Pod, ending: bool) -> Iterator[str]:
     elif trainer.state == DEAD:
         if trainer.connected:
             yield "notice"
-        if not pod.deleting and pod.phase is PodState.RUNNING:
+        elif not pod.deleting and pod.phase is PodState.RUNNING:  # else the new one's stream waits for that
             yield "restart"
     elif not trainer.connected:
         if trainer.state != FAILED:

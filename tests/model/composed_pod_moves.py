@@ -43,7 +43,7 @@ def with_trainer(pod: Pod) -> Pod:
     """A trainer process starts, opens its stream, and joins."""
     trainer = Trainer(name=chr(97 + pod.starts))
     sidecar = copied(pod)
-    sidecar.attached(trainer.name, 0, NOW)
+    sidecar.attached(trainer.name, 0)
     return _asked(pod._replace(starts=pod.starts + 1), sidecar, trainer)
 
 
@@ -67,7 +67,7 @@ def reconnected(pod: Pod) -> Pod:
     """The trainer finds the new sidecar: an open join is asked again, a round not yet in use is given up."""
     trainer = _trainer(pod)._replace(connected=True)
     sidecar = copied(pod)
-    sidecar.attached(trainer.name, trainer.handed, NOW)
+    sidecar.attached(trainer.name, trainer.handed)
     if trainer.state == JOINING:
         return _asked(pod, sidecar, trainer)
     if trainer.state == ENTERING:

@@ -114,7 +114,7 @@ class VirtualStream(Stream):
             was_open = self.connected.is_set()
             self.connected.clear()
             self._open.clear()
-            if self.superseded:
+            if self.is_barred:
                 return
             await asyncio.sleep(reopening.ended(was_open, why, loop.time()))
 

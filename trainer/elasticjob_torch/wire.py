@@ -36,6 +36,7 @@ COMMENT_SECONDS = 10.0  # a stream on which nothing happens says at least that m
 SILENCE_SECONDS = 30.0  # a stream that is silent for longer has lost its sidecar
 ANSWER_SECONDS = 10.0  # for a call that has nothing to wait for
 MARGIN_SECONDS = 5.0  # what a call that waits may take over the time it was given
+PREDECESSOR_SECONDS = 5.0  # how long a trainer's stream waits for the end of another trainer of the pod
 STORE_SECONDS = 30.0  # how long a question for the store waits that names no time
 # As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
 RECORDED_SECONDS = 300.0
@@ -95,6 +96,7 @@ class Code(_Word):
     BAD_REQUEST = "BadRequest"
     NO_TRAINER = "NoTrainer"
     SUPERSEDED = "Superseded"
+    TRAINER_LIVES = "TrainerLives"
     ROUND_BROKEN = "RoundBroken"
     CLOSED = "Closed"
     LEAVING = "Leaving"
@@ -125,6 +127,12 @@ REFUSALS = {
     ),
     Code.SUPERSEDED: Refusal(
         409, "A newer trainer of this pod has opened its stream, for good.", "end: the pod is the newer one's"
+    ),
+    Code.TRAINER_LIVES: Refusal(
+        409,
+        f"Another trainer of this pod has its stream open, and has not ended within {PREDECESSOR_SECONDS:g} seconds; "
+        "the message has its process id.",
+        "end: the pod is the other one's",
     ),
     Code.ROUND_BROKEN: Refusal(
         409, "The round that the call names is not the one that this trainer holds, or is over.", "join again"
@@ -167,6 +175,7 @@ class Events(_OfATrainer, total=False):
     """The query of the trainer's stream."""
 
     round: Annotated[int, "The last round handed to this process, 0 for none: a sidecar that has restarted asks."]
+    pid: Annotated[int, "This process's id, which a second trainer of the pod is told; 0 where it is not known."]
 
 
 class Join(_OfATrainer, total=False):
@@ -362,7 +371,7 @@ EVENTS = Call(
     Events,
     View,
     "The trainer's life, and what it is told: an event at once and at each change. It is opened before all else.",
-    (Code.SUPERSEDED,),
+    (Code.SUPERSEDED, Code.TRAINER_LIVES),
     stream=True,
 )
 JOIN = Call(

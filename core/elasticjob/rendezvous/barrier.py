@@ -13,7 +13,8 @@ most scripts save there, and the next round is to go on from it.
 
 The join timeout runs only while every missing worker has a running pod and its torchrun has spoken: a script may have
 much to do before it starts one. For that there is the start timeout. Pods for which there is no node or no quota, and
-those that are not made yet, hold up neither; while no missing worker has another pod the job waits for them.
+those that are not made yet, hold up neither; while no missing worker has another pod the job waits for them. Nor do
+they run for members of the last round that may still save and stop their processes: those have the longer `rejoin`.
 
 It fails when so many workers fail before they join, again and again, that the minimum cannot be reached without them.
 Nobody waits for a spare: who joins first has the places.
@@ -85,6 +86,8 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
         return Verdict(failure=(Outcome.FAILED, failing[min(failing)]))
     awaited = [worker for worker in roster.missing if worker.pod is not PodState.UNSCHEDULABLE]
     if not awaited or any(worker.pod is not PodState.RUNNING for worker in awaited):
+        return Verdict()
+    if awaits_members(state, roster):
         return Verdict()
     if silent := silent_starts(awaited):
         return _not_started(spec, state, roster, silent, least, now)

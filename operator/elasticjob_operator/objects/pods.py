@@ -194,6 +194,7 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "ELASTICJOB_NAME": meta["name"],
         "ELASTICJOB_NAMESPACE": meta["namespace"],
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
+        "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
     }
     if spec.warm_restart:
         ours |= {"ELASTICJOB_WARM_RESTART": "1"} | ({"ELASTICJOB_WARM_IMPORTS": imports} if imports else {})

@@ -4,8 +4,9 @@ Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argumen
 with itself). After each input `take` gives all that follows from it, as one value. From mode to mode it moves by the
 table in `modes`.
 
-Invariants: a round is handed to one trainer process only, by one incarnation of the sidecar only, and only
-while it is Formed; after a Leave no round is handed that was formed before the next Join.
+Invariants: nobody takes the place of a trainer that lives; a round is handed to one trainer process only, by one
+incarnation of the sidecar only, and only while it is Formed; after a Leave no round is handed that was formed before
+the next Join.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus, Req
 from elasticjob_sidecar.membership.model import NO_LIMITS, Answer, Handed, Limits, Waiter
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused, superseded
+from elasticjob_sidecar.membership.refusal import Code, Refused, superseded, trainer_lives
 
 SUCCESSOR_SECONDS = 5.0
 
@@ -35,6 +36,7 @@ class Membership:
     handed: Handed | None = None
     store_port: int | None = None
     _rank: int | None = None  # this worker's position among `job.participants`
+    _pid: int = 0  # the trainer's, for people; 0 where it is not known
     _claimed: int = 0  # the round that the trainer held when it attached
     _latest: str = ""  # the trainer that attached last
     _replaced: set[str] = field(default_factory=set)  # trainers that attached before it
@@ -55,14 +57,19 @@ class Membership:
         self._rank = job.participants.position_of(self.me)
         self._settle(now)
 
-    def attached(self, trainer: str, round: int, now: float) -> int:
-        """A trainer process opened its stream, holding `round`; returns its number for `detached`."""
+    def is_taken(self, trainer: str) -> bool:
+        """Another trainer has its stream open."""
+        return self.trainer not in ("", trainer)
+
+    def attached(self, trainer: str, round: int, pid: int = 0) -> int:
+        """A trainer process opened its stream, holding `round`; returns its number for `detached`. Raises Refused."""
         if trainer in self._replaced:
             raise superseded()
-        if self.trainer != trainer:
-            self._lose_trainer(superseded(), now)
+        if self.is_taken(trainer):
+            raise trainer_lives(self._pid)
         self._replaced |= {self._latest} - {trainer}
         self.trainer = self._latest = trainer
+        self._pid = pid
         self._claimed = round
         self._timers.pop("successor", None)
         self._stream += 1
@@ -258,7 +265,7 @@ class Membership:
         self._timers.clear()
 
     def _lose_trainer(self, why: Refused, now: float) -> None:
-        """The attached process is gone, or was replaced by a newer one."""
+        """The attached process is gone."""
         self._refuse_waiter(why)
         self.trainer, self._claimed = "", 0
         if self.mode is Mode.HANDED:

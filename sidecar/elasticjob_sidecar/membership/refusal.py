@@ -11,6 +11,7 @@ class Code(StrEnum):
     BAD_REQUEST = wire.Code.BAD_REQUEST.value
     NO_TRAINER = wire.Code.NO_TRAINER.value
     SUPERSEDED = wire.Code.SUPERSEDED.value
+    TRAINER_LIVES = wire.Code.TRAINER_LIVES.value
     CLOSED = wire.Code.CLOSED.value
     LEAVING = wire.Code.LEAVING.value
     JOIN_TIMEOUT = wire.Code.JOIN_TIMEOUT.value
@@ -32,3 +33,12 @@ class Refused(Exception):
 
 def superseded() -> Refused:
     return Refused(Code.SUPERSEDED, "a newer trainer process of this pod has taken this one's place")
+
+
+def trainer_lives(pid: int) -> Refused:
+    which = f"the process {pid}" if pid else "another process"
+    return Refused(
+        Code.TRAINER_LIVES,
+        f"{which} of this pod takes part in the job already, and a pod has one trainer; end it first, or start this "
+        "one apart from the job, as by torchrun's --standalone --nnodes=1 --max-restarts=0",
+    )

@@ -30,6 +30,7 @@ class OfATrainer(BaseModel):
 
 class Events(OfATrainer):
     round: Count = 0
+    pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
 
 
 class Join(OfATrainer):

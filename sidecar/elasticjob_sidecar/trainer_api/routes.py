@@ -66,12 +66,13 @@ class TrainerApi:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         asked, driver = _query(bodies.Events, request), self._driver
-        stream = driver.attach(asked.trainer, asked.round)
+        await driver.vacated(asked.trainer)
+        stream = driver.attach(asked.trainer, asked.round, asked.pid)
         try:
             return await self._tell(
                 request,
                 lambda: None if driver.scripts.hold else view_of(driver.standing),
-                lambda: driver.standing.stream == stream,  # a newer one takes over
+                lambda: driver.standing.stream == stream,  # a newer one of the same trainer takes over
             )
         finally:  # the server cancels this handler the moment the connection is lost
             driver.detach(asked.trainer, stream)

@@ -28,6 +28,11 @@ def test_it_is_read_from_the_environment() -> None:
     assert config.address == "10.0.0.7:29402"
 
 
+@pytest.mark.parametrize("field", ["join_timeout_seconds", "store_ready_seconds", "save_seconds"])
+def test_the_jobs_times_may_be_as_long_as_its_fields_allow(field: str) -> None:
+    assert getattr(Config.from_env(ENV | {f"ELASTICJOB_{field.upper()}": "86400"}), field) == 86400
+
+
 def test_an_ipv6_address_is_bracketed() -> None:
     assert Config.from_env(ENV | {"ELASTICJOB_POD_IP": "fd00::7"}).address == "[fd00::7]:29402"
 

@@ -73,6 +73,7 @@ async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -
         kube.fail["patch_worker"] = [Unreachable("away")] * 3
         finishing = asyncio.create_task(driver.finish("t", 1, 60.0))
         await asyncio.sleep(0)
+        driver.detach("t", 1)
         driver.attach("newer", 0)
         joining = asyncio.create_task(driver.join("newer", 0, Cause.STARTED, 60.0))
         with pytest.raises(Refused) as refused:
@@ -99,6 +100,7 @@ async def test_who_has_finished_and_starts_again_may_leave() -> None:
     kube = FaultyKube()
     async with in_round(kube) as driver:
         await driver.finish("t", 1, 60.0)
+        driver.detach("t", 1)
         driver.attach("again", 0)
         await driver.leave("again", Cause.TRAINER_LEFT, 60.0)
         assert said(kube) == "Finish"

@@ -7,7 +7,9 @@ from typing import Any, cast
 import pytest
 
 from elasticjob.api import JOB_LABEL
+from elasticjob_torch import wire
 from elasticjob_torch.agent.course import CannotRunHere
+from elasticjob_torch.sidecar.client import NoTrainer
 from simulation.plugin import open_connection
 from support.wire_scene import Pod, Scene
 
@@ -74,16 +76,33 @@ async def test_the_end_of_a_stream_that_was_replaced_ends_nothing(scene: Scene) 
 
 
 @played
-async def test_a_newer_trainer_takes_the_place_of_the_older(scene: Scene) -> None:
+async def test_a_second_trainer_is_refused_while_the_first_lives(scene: Scene) -> None:
+    """Whatever it asks, the first one trains on."""
     pod = await in_round(scene)
-    older, newer = pod.agent, pod.start_agent()
-    await newer.do(newer.course.opening())
-    await scene.until(lambda: older.course.has_ended(1), "the older one's end", 5.0)
-    with pytest.raises(CannotRunHere):
-        await older.do(older.course.joining())
-    assert not await older.do(older.course.finishing())
+    first, second = pod.agent, pod.start_agent()
+    began = scene.loop.time()
+    with pytest.raises(CannotRunHere, match="the process 7 of this pod takes part in the job already"):
+        await second.do(second.course.opening())
+    assert scene.loop.time() - began >= wire.PREDECESSOR_SECONDS
+    with pytest.raises(NoTrainer):
+        await second.process.start(second.calls.join(0, wire.JoinCause.STARTED, 1.0))  # type: ignore[arg-type]
+    await asyncio.sleep(60)
+    assert first.course.notice_change() == 0
+    assert (first.silences, pod.asks("Leave")) == (0, False)
+
+
+@played
+async def test_a_second_trainer_takes_the_place_of_a_first_that_ends(scene: Scene) -> None:
+    """A shell starts the next torchrun while the last one's end is not known yet."""
+    pod = await in_round(scene)
+    first, second = pod.agent, pod.start_agent()
+    opening = second.do(second.course.opening())
+    await asyncio.sleep(wire.PREDECESSOR_SECONDS / 2)
+    assert not opening.done()
+    first.process.kill()
+    await opening
     await scene.form(2, pod)
-    assert newer.course.notice_change() == 0
+    assert second.course.notice_change() == 0
 
 
 # --- what a trainer says

@@ -177,14 +177,17 @@ async def test_the_stream_tells_each_change_once(pair: TwoSidecars) -> None:
     assert (status, body) == (410, {"error": {"code": "Closed", "message": "enough", "outcome": "Failed"}})
 
 
-async def test_a_newer_trainer_ends_the_stream_of_an_older_one(pair: TwoSidecars) -> None:
+async def test_a_second_trainer_waits_for_the_end_of_the_first(pair: TwoSidecars) -> None:
     pair.job("Forming", 1)
     zero, _ = pair.workers
-    older = await zero.stream()
+    first = await zero.stream()
     zero.trainer = "newer"
-    await zero.stream()
-    async with within("the end of the older stream"):
-        await older.read()  # ends
+    second = asyncio.create_task(zero.stream())
+    status, body = await zero.join()
+    assert (status, body["error"]["code"]) == (409, "NoTrainer")
+    first.close()
+    async with within("the stream of the second"):
+        await second
     zero.trainer = "trainer-0"
     status, body = await zero.join()
     assert (status, body["error"]["code"]) == (409, "Superseded")

@@ -12,16 +12,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from elasticjob_torch.environment import MARK
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_AGENT = "ELASTICJOB_AGENT"  # `orphans.MARK`: begins with the pid of the agent
 _MOST_WRAPPERS = 16
 
 
 def is_training_process(environ: Mapping[str, str]) -> bool:
     """Say whether torch's agent has started this process to train, itself or through wrappers that are no Python."""
-    agent = environ.get(_AGENT, "").partition(":")[0]
+    agent = environ.get(MARK, "").partition(":")[0]
     parent = os.getppid()
     for _ in range(_MOST_WRAPPERS):
         if str(parent) == agent:

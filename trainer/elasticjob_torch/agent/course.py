@@ -88,6 +88,10 @@ class Course(ABC):
             ) from error
         self._check_run_id(str(view.get("runId") or settings.run_id))
         self._events.start()
+        try:
+            yield from self._stream_opens()  # it does not where another torchrun of this pod lives
+        except SidecarUnavailable as error:
+            raise CannotRunHere(f"the sidecar at {settings.host}:{settings.port} does not serve: {error}") from error
 
     @property
     def view(self) -> View | None:
@@ -268,6 +272,8 @@ class Course(ABC):
         while not (yield partial(self._events.opens, 0.1)):
             if self._events.superseded:
                 raise CannotRunHere("a newer torchrun in this pod has taken this one's place")
+            if self._events.taken:
+                raise CannotRunHere(self._events.taken)
             if self._clock() > give_up:
                 raise SidecarUnavailable(f"the sidecar's event stream did not open within {seconds:g} s", passing=False)
 

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from torch.distributed.elastic.multiprocessing import SignalException
@@ -35,13 +36,17 @@ from elasticjob_torch.agent.hooks import (
     note_identical_workers,
     ranks_come_through_the_store,
     stop_processes,
+    tell_processes,
 )
+from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
-from elasticjob_torch.agent.orphans import end_orphans, leave_mark
-from elasticjob_torch.agent.settings import STOP_SECONDS, Settings, SettingsError, parse_settings
+from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
+from elasticjob_torch.agent.reaping import Reaper
+from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
+from elasticjob_torch.environment import START, HandedOn
 from elasticjob_torch.sidecar.client import (
     Closed,
     Leaving,
@@ -56,7 +61,7 @@ from elasticjob_torch.warm.launch import switch_on
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from elasticjob_torch.warm.pool import Pool
 
@@ -64,6 +69,9 @@ log = logging.getLogger(__name__)
 
 BACKEND = "elasticjob"
 _KILLED = 137  # the exit code of whom SIGKILL has ended
+# torch counts this agent's own failures in it, and names folders of logs by it: those of an earlier round of the same
+# number would be deleted.
+_RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 _PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
@@ -71,13 +79,18 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     """Make the handler of this process; called by torch.
 
     Raises:
-        SystemExit: with one sentence, when an option is wrong or no sidecar of this job answers
-            within ``sidecar_timeout`` (30 seconds).
+        SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
+            no sidecar of this job answers within ``sidecar_timeout`` (30 seconds).
     """
     _show_log()
     hear_signals(_signal_error)
+    if above := agent_above(os.environ):
+        raise SystemExit(
+            f"{BACKEND}: the torchrun above this one (process {above}) takes part in the job, and a pod has one that "
+            f"does; leave out --rdzv-backend={BACKEND} here: without it, or with --standalone, this one runs by itself"
+        )
     try:
-        settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ.get(STOP_SECONDS))
+        settings = parse_settings(params.endpoint, params.run_id, params.config, os.environ)
         for sentence in settings.ignored:
             log.warning(sentence)
         membership = Membership(settings)
@@ -91,21 +104,35 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     join_again_when_ranks_break()
     stop_processes(settings.stop_timeout)
     look_at_news()
-    return ElasticJobRendezvousHandler(settings, membership, warm)
+    inherited = HandedOn(os.environ, params.endpoint or f"{settings.host}:{settings.port}")
+    handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
+    told = weakref.WeakMethod(handler.told)  # a handler that is dropped is gone, and the hook stays
+    tell_processes(settings.run_id, lambda: said() if (said := told()) is not None else {})
+    return handler
 
 
 class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     """Rendezvous of an ElasticJob's workers, kept in the Kubernetes API and reached through the sidecar."""
 
-    def __init__(self, settings: Settings, membership: Membership, warm: Pool | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        membership: Membership,
+        warm: Pool | None = None,
+        inherited: HandedOn | None = None,
+    ) -> None:
         self._settings = settings
         self._membership = membership
         self._store: AgentStore | None = None
         self._failures = Failures()
         self._failures.hear()
         self._warm = warm
+        self._inherited = inherited
         self._stalls = Stalls(membership.tell_processes)
+        self._leftovers = Leftovers(warm.living if warm is not None else tuple, settings.stop_timeout)
+        self._reaper = Reaper()
         self._is_new = True
+        self._round = 1  # that is in use
 
     def get_backend(self) -> str:
         """Return the value of ``--rdzv-backend``."""
@@ -135,12 +162,16 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
                 of others within its ``startTimeoutSeconds``.
             RendezvousConnectionError: no sidecar for ``sidecar_timeout`` seconds (30).
         """
+        self._leftovers.begin()
         self._await_parked()
         while True:
             self._drop_store()
             handed = self._join()
             try:
-                return self._enter(handed)
+                info = self._enter(handed)
+                self._leftovers.end()
+                self._reaper.look()
+                return info
             except (RoundBroken, NoTrainer, RuntimeError) as error:  # the store's errors are RuntimeErrors
                 log.info("round %d is passed over: %s", handed.number, error)
                 self._membership.give_up(handed)
@@ -158,9 +189,14 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """
         return self._membership.notice_change()
 
+    def told(self) -> Mapping[str, str]:
+        """Return variables for the training processes that are started now."""
+        return {START: self._leftovers.new_start(), _RESTART_COUNT: str(self._round - 1)}
+
     def await_news(self, seconds: float, processes: Sequence[int]) -> None:
         """Wait until the sidecar tells something, or one of the ``processes`` (pids) ends; at most so many seconds."""
         self._membership.news.wait(seconds, processes)
+        self._reaper.look(processes)
         self._stalls.look(self._membership.view, processes)
 
     def is_closed(self) -> bool:
@@ -197,6 +233,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._drop_store()
         if self._warm is not None:
             self._warm.close()
+        if self._inherited is not None:
+            self._inherited.end()
         return recorded
 
     def _await_parked(self) -> None:
@@ -250,12 +288,14 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             lambda: membership.has_ended(number),
             membership.is_over,
             membership.finish,
+            self._settings.store_timeout,
         )
         if handed.rank == 0:
             membership.post_store(handed, store.serve())
         elif ranks_come_through_the_store(os.environ):
             store.connect()
         membership.use(handed)
+        self._round = number
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
         return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
 

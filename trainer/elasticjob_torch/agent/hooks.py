@@ -1,4 +1,4 @@
-"""Makes torch's elastic agent fit the job, where torch has no hook for it: wraps three of its methods, in this process.
+"""Makes torch's elastic agent fit the job, where torch has no hook for it: wraps four of its methods, in this process.
 
 Nothing here knows a round or the sidecar. Each wrapper passes on what torch's own method says and takes, so that an
 agent of another backend in the same process sees no difference.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import io
 import logging
 import sys
@@ -24,7 +25,7 @@ from elasticjob_torch.agent.store import StoreBroken
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +42,20 @@ def join_again_when_ranks_break() -> None:
 
 
 def stop_processes(within: float | None) -> None:
-    """Let no agent of this process wait longer than that for processes that do not end at SIGTERM, before SIGKILL; and
-    let it go on at once when they have ended.
+    """Let each agent of this process wait so long for processes that do not end at SIGTERM, before SIGKILL; and let it
+    go on at once when they have ended.
 
-    torch waits 30 seconds at the end of each round, and only newer versions let one say another time, for the last
-    one. An agent that was itself stopped by a signal keeps torch's time: nobody waits for it. ``None`` is torch's time.
+    torch waits 30 seconds at the end of each round, which may be too short for a save, and only newer versions let one
+    say another time, for the last one. An agent that was itself stopped by a signal keeps torch's time: nobody waits
+    for it. ``None`` is torch's time.
     """
     _wrap(PContext, "close", functools.partial(_stopping, within))
+
+
+def tell_processes(run_id: str, told: Callable[[], Mapping[str, str]]) -> None:
+    """Let processes that agents of the run start have these variables; asked for at each start, before torch names its
+    folder of logs by one of them."""
+    _wrap(PContext, "__init__", functools.partial(_telling, run_id, told))
 
 
 def look_at_news() -> None:
@@ -98,13 +106,27 @@ def _joining_again(rendezvous: Callable[..., Any]) -> Callable[..., Any]:
     return join
 
 
+def _telling(run_id: str, told: Callable[[], Mapping[str, str]], init: Callable[..., None]) -> Callable[..., None]:
+    signature = inspect.signature(init)
+
+    def make(*args: Any, **kwargs: Any) -> None:
+        environments = signature.bind(*args, **kwargs).arguments.get("envs") or {}
+        variables = told() if environments else {}
+        for environment in environments.values():
+            if environment.get("TORCHELASTIC_RUN_ID") == run_id:
+                environment.update(variables)
+        init(*args, **kwargs)
+
+    return make
+
+
 def _stopping(within: float | None, close: Callable[..., Any]) -> Callable[..., Any]:
     def close_in_time(context: Any, death_sig: Any = None, timeout: float = 30) -> Any:
         kind = sys.exc_info()[0]
         stopped = kind is not None and issubclass(kind, SignalException)
         for handler in getattr(context, "subprocess_handlers", {}).values():
             handler.proc.wait = functools.partial(_wait, handler.proc)
-        return close(context, death_sig, timeout if stopped or within is None else min(timeout, within))
+        return close(context, death_sig, timeout if stopped or within is None else within)
 
     return close_in_time
 

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from elasticjob_torch.agent.orphans import has_agent_above
+from elasticjob_torch.agent.orphans import agent_above
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def guard(registry: Any) -> None:
 
 def refusal_of(backend: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
     """Say in a sentence why this process must not use that `backend`; None where it may."""
-    if backend == JOBS_OWN or environment.get("PET_RDZV_BACKEND") != JOBS_OWN or has_agent_above(environment):
+    if backend == JOBS_OWN or environment.get("PET_RDZV_BACKEND") != JOBS_OWN or agent_above(environment):
         return None
     return (
         f"{_chosen_by(backend, arguments, environment)} passes over the job's rendezvous, and this worker would train "

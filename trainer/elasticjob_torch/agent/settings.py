@@ -6,6 +6,7 @@ Pure: no environment, no sockets, no torch. Every error names the option at faul
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch import wire
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
+STORE_READY_SECONDS = "ELASTICJOB_STORE_READY_SECONDS"
+_STORE_SECONDS = 300.0  # as torch's own store
+_ROUNDS_END_SECONDS = 60.0  # until this worker has heard that the round has ended
 
 # Keys that a command line written for torch's own backends may carry; refusing them would break such a command line.
 _WITHOUT_EFFECT = {
@@ -61,6 +65,8 @@ class Settings:
     lost. None (the default): as long as the job's own ``spec.rendezvous.workerLostSeconds``."""
     stop_timeout: float | None = None
     """How long processes may take to end at SIGTERM when their round is over. None: as long as torch gives them."""
+    store_ready: float | None = None
+    """How long rank 0 may take to serve the round's store before the operator ends the round."""
     ignored: tuple[str, ...] = ()
     """Sentences about keys that were accepted but have no effect."""
 
@@ -70,9 +76,16 @@ class Settings:
         named = {"lastCall": self.last_call_timeout, "workerLost": self.worker_lost}
         return {name: seconds for name, seconds in named.items() if seconds is not None}
 
+    @property
+    def store_timeout(self) -> float:
+        """How long to wait for the round's store: the operator ends a round without one before that."""
+        return max(_STORE_SECONDS, (self.store_ready or 0.0) + _ROUNDS_END_SECONDS)
 
-def parse_settings(endpoint: str, run_id: str, config: Mapping[str, Any], stop_seconds: str | None = None) -> Settings:
-    """Check torchrun's options, and the job's ``ELASTICJOB_STOP_SECONDS``, and return them as `Settings`.
+
+def parse_settings(
+    endpoint: str, run_id: str, config: Mapping[str, Any], environment: Mapping[str, str] = MappingProxyType({})
+) -> Settings:
+    """Check torchrun's options, and the job's times in the environment, and return them as `Settings`.
 
     Raises:
         SettingsError: the endpoint is not on loopback, a key of --rdzv-conf is unknown, or a value is not a number
@@ -94,7 +107,8 @@ def parse_settings(endpoint: str, run_id: str, config: Mapping[str, Any], stop_s
         run_id=run_id,
         last_call_timeout=numbers.get("last_call_timeout"),
         worker_lost=_worker_lost(numbers),
-        stop_timeout=None if stop_seconds is None else _parse_seconds(STOP_SECONDS, stop_seconds),
+        stop_timeout=_of_the_job(STOP_SECONDS, environment),
+        store_ready=_of_the_job(STORE_READY_SECONDS, environment),
         ignored=tuple(ignored),
         **{key: _parse_seconds(f"--rdzv-conf {key}", config[key]) for key in _WAITS if key in config},
     )
@@ -115,6 +129,10 @@ def _parse_endpoint(endpoint: str) -> tuple[str, int]:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
         raise SettingsError(f"--rdzv-endpoint '{endpoint}' has no valid port; use 127.0.0.1:{wire.PORT}")
     return host, int(text)
+
+
+def _of_the_job(variable: str, environment: Mapping[str, str]) -> float | None:
+    return _parse_seconds(variable, environment[variable]) if variable in environment else None
 
 
 def _parse_seconds(name: str, value: Any) -> float:

@@ -37,7 +37,6 @@ T = TypeVar("T")
 _EXIT_BARRIER = "torchelastic/agent/terminal_state"
 _GOODBYES = "elasticjob/agents_past_the_exit_barrier"
 _CALL_SECONDS = 30.0
-_STORE_SECONDS = 300.0  # the operator ends a round without a store long before
 _EXIT_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 0.25
 _GOODBYE_SECONDS = 2.0
@@ -61,6 +60,8 @@ class AgentStore(Store):  # type: ignore[misc]
         has_ended: whether the round is over; asked during every wait.
         is_over: whether the whole job has ended.
         on_finish: called once, before this agent enters the exit barrier.
+        find_within: how many seconds to wait for the store before its first use; the operator ends a round without
+            one before that.
 
     Every method raises `StoreBroken` when the round has ended or its store is gone; those that wait raise torch's
     own ``DistStoreError``, which says "timeout", after ``timeout``, which is torch's own too. Threads may share it.
@@ -73,8 +74,10 @@ class AgentStore(Store):  # type: ignore[misc]
         has_ended: Callable[[], bool],
         is_over: Callable[[], bool],
         on_finish: Callable[[], object],
+        find_within: float = 300.0,
     ) -> None:
         super().__init__()
+        self._find_within = find_within
         self._find = find
         self._world_size = world_size
         self._has_ended = has_ended
@@ -97,12 +100,13 @@ class AgentStore(Store):  # type: ignore[misc]
         self._inner.append(self._run(serve_store))
         return int(self._inner[0].port)
 
-    def connect(self, seconds: float = _STORE_SECONDS) -> TCPStore:
+    def connect(self, seconds: float | None = None) -> TCPStore:
         """Connect to the round's server, unless that is done or it is in this process.
 
-        Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds``, or when the round has ended.
+        Raises `StoreBroken`, and `SidecarError` as `find` does: after ``seconds`` (default: ``find_within``), or when
+        the round has ended.
         """
-        give_up = time.monotonic() + seconds
+        give_up = time.monotonic() + (self._find_within if seconds is None else seconds)
         with self._connecting:
             while not self._inner:
                 # Asked anew each time: a client is only made where the sidecar has just seen the store answer.
@@ -232,7 +236,9 @@ class AgentStore(Store):  # type: ignore[misc]
         def clone(self) -> AgentStore:
             """Return a second connection to the round's store, which is closed with this one."""
             inner = self._pass_on(lambda inner: inner.clone())
-            clone = AgentStore(self._find, self._world_size, self._has_ended, self._is_over, self._on_finish)
+            clone = AgentStore(
+                self._find, self._world_size, self._has_ended, self._is_over, self._on_finish, self._find_within
+            )
             clone._inner.append(inner)
             clone.set_timeout(self.timeout)
             self._clones.append(clone)
@@ -308,7 +314,7 @@ class AgentStore(Store):  # type: ignore[misc]
         except DistNetworkError as error:
             raise StoreBroken(f"the connection to the round's store broke: {error}") from error
 
-    def _connected(self, seconds: float = _STORE_SECONDS) -> TCPStore:
+    def _connected(self, seconds: float | None = None) -> TCPStore:
         if self._closed:
             raise StoreBroken("the round's store is closed")
         try:

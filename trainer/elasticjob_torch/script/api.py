@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
 from elasticjob_torch import wire
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
+from elasticjob_torch.environment import endpoint_of
 from elasticjob_torch.script.client import Progress, ScriptClient, ScriptView
 
 if TYPE_CHECKING:
@@ -206,8 +207,8 @@ def _connect() -> ScriptClient | None:
 
 
 def _find() -> ScriptClient | None:
-    endpoint = os.environ.get("PET_RDZV_ENDPOINT", "")
-    if os.environ.get("PET_RDZV_BACKEND") != "elasticjob" or not endpoint:
+    endpoint = endpoint_of(os.environ)
+    if not endpoint:
         log.info("not in an ElasticJob: nobody wants a restart here, and nobody reads a report")
         return None
     try:

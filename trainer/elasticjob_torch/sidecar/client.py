@@ -13,6 +13,7 @@ Errors::
         ├── RoundBroken         the round asked about is no longer the current one
         ├── NoTrainer           this trainer's event stream is not open
         ├── Superseded          a newer torchrun of this pod has taken this one's place
+        ├── TrainerLives        another torchrun of this pod takes part in the job
         ├── Closed              the rendezvous is closed; .outcome says how
         ├── Leaving             this worker is scaled away and has to end
         ├── JoinTimeout         no round was formed in the time given
@@ -80,6 +81,10 @@ class Superseded(SidecarRefusal):
     """A newer torchrun of this pod has taken this one's place."""
 
 
+class TrainerLives(SidecarRefusal):
+    """Another torchrun of this pod takes part in the job."""
+
+
 class Closed(SidecarRefusal):
     """The rendezvous is closed."""
 
@@ -100,6 +105,7 @@ _REFUSALS: dict[str, type[SidecarRefusal]] = {
     wire.Code.ROUND_BROKEN: RoundBroken,
     wire.Code.NO_TRAINER: NoTrainer,
     wire.Code.SUPERSEDED: Superseded,
+    wire.Code.TRAINER_LIVES: TrainerLives,
     wire.Code.CLOSED: Closed,
     wire.Code.LEAVING: Leaving,
     wire.Code.JOIN_TIMEOUT: JoinTimeout,

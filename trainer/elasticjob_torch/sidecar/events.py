@@ -124,11 +124,13 @@ class Stream(ABC):
     Attributes:
         connected: set while the stream is open.
         superseded: True once the sidecar has said that a newer process took this one's place.
+        taken: the sidecar's sentence once it has said that another process has the place, and lives; empty before.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self.connected = threading.Event()
         self.superseded = False
+        self.taken = ""
         self._host = host
         self._port = port
         self._socket: socket.socket | None = None
@@ -173,7 +175,13 @@ class Stream(ABC):
     def refused(self, status: int, payload: bytes) -> str:
         """The sidecar answered with an error; return it in words."""
         self.superseded = _names_superseded(payload)
+        self.taken = _message_of(payload, wire.Code.TRAINER_LIVES)
         return f"it answered {status}"
+
+    @property
+    def is_barred(self) -> bool:
+        """Say whether the sidecar will never let this stream open again."""
+        return self.superseded or bool(self.taken)
 
     def read(self, event: str) -> None:
         """Take in an event's data, whatever it is."""
@@ -191,7 +199,7 @@ class Stream(ABC):
                 why = str(error) or type(error).__name__
             was_open = self.connected.is_set()
             self.connected.clear()
-            if self.superseded:
+            if self.is_barred:
                 return
             self._stopping.wait(reopening.ended(was_open, why, time.monotonic()))
 
@@ -240,9 +248,10 @@ class EventStream(Stream):
         self.view: View | None = None
         self.handed = 0
         self._trainer = trainer
+        self._pid = os.getpid()
 
     def target(self) -> str:
-        query = urlencode({"trainer": self._trainer, "round": self.handed})
+        query = urlencode({"trainer": self._trainer, "round": self.handed, "pid": self._pid})
         return f"{wire.EVENTS.path}?{query}"
 
     def take(self, data: Any) -> None:
@@ -256,10 +265,16 @@ class EventStream(Stream):
 
 
 def _names_superseded(payload: bytes) -> bool:
+    return bool(_message_of(payload, wire.Code.SUPERSEDED))
+
+
+def _message_of(payload: bytes, code: wire.Code) -> str:
+    """The message of an error with this code; empty if it is another, or none."""
     try:
-        return bool(json.loads(payload)["error"]["code"] == wire.Code.SUPERSEDED)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
+        error = json.loads(payload)["error"]
+        return str(error.get("message") or code) if error["code"] == code else ""
+    except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def _shut(held: socket.socket | None) -> None:

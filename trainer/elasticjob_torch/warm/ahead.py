@@ -105,6 +105,7 @@ def _begin(leave_mark: Callable[[str], None]) -> None:
 def _start(expected: Expected) -> None:
     from dataclasses import replace
 
+    from elasticjob_torch.environment import handed_on
     from elasticjob_torch.warm.beginning import first_imports
     from elasticjob_torch.warm.command import guessed_environment
     from elasticjob_torch.warm.learning import Own, script_folder
@@ -120,9 +121,9 @@ def _start(expected: Expected) -> None:
         except (OSError, UnicodeDecodeError):
             return
     launcher = _launcher()
+    handed = handed_on(os.environ, os.environ.get("PET_RDZV_ENDPOINT", ""))
     for local_rank in range(expected.processes):
-        environment = dict(os.environ)
-        environment |= guessed_environment(sys.argv, environment, local_rank, expected.processes, launcher)
+        environment = handed | guessed_environment(sys.argv, os.environ, local_rank, expected.processes, launcher)
         start = Start.now(expected.arguments, environment, (1, 2))
         started.start(local_rank, replace(start, is_guessed=True))
 

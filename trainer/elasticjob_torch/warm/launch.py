@@ -14,6 +14,7 @@ import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from elasticjob_torch.environment import START
 from elasticjob_torch.warm import ahead
 from elasticjob_torch.warm.command import can_be_parked
 from elasticjob_torch.warm.orders import LEARN
@@ -88,7 +89,8 @@ class Launch:
             log.info("training process %s starts in the ordinary way: it is no script or module of this Python", rank)
             return subprocess.Popen(**options)
         try:
-            start = Start.now(options["args"], environment, outputs(options.get("stdout"), options.get("stderr")))
+            given = {name: value for name, value in environment.items() if name != START}  # a parked one has its own
+            start = Start.now(options["args"], given, outputs(options.get("stdout"), options.get("stderr")))
             learn = self._pool.expects(int(rank), start)
         except OSError as error:
             log.info("training process %s starts in the ordinary way: %s", rank, error)

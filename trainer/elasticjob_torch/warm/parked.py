@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _OUTPUTS = (1, 2)
+_START = "ELASTICJOB_START"  # `environment.START`: of this process, whatever its orders say
 _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # known with the orders
 _CUSTOMIZE = "sitecustomize"
 _OOM = "/proc/self/oom_score_adj"
@@ -295,8 +296,10 @@ class Parked:
         for each in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(each, signal.SIG_DFL)
         self._take_outputs()
-        learn_in = {LEARN: self._orders["learn"]} if self._orders["learn"] else {}
-        os.execve(sys.executable, sys.orig_argv, self._orders["environment"] | learn_in)
+        own = {LEARN: self._orders["learn"]} if self._orders["learn"] else {}
+        if _START in os.environ:
+            own[_START] = os.environ[_START]
+        os.execve(sys.executable, sys.orig_argv, self._orders["environment"] | own)
 
     def _take_outputs(self) -> None:
         while len(self._passed) >= 4:

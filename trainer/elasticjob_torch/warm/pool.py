@@ -94,6 +94,11 @@ class Pool:
             except OSError as error:
                 self._stop(f"no process can be parked: {error}")
 
+    def living(self) -> set[str]:
+        """Return the ids of the starts of all parked processes."""
+        with self._lock:
+            return {parked.id for parked in self._parked.values()}
+
     def is_ready(self) -> bool:
         """Say whether no parked process has anything to import any more."""
         with self._lock:

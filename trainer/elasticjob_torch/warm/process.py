@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from elasticjob_torch.environment import START
 from elasticjob_torch.warm.inherited import inherited, kind
 from elasticjob_torch.warm.orders import PARKED, decode, encode, unforeseen
 
@@ -59,6 +61,7 @@ class ParkedProcess:
         self, start: Start, imports: Sequence[str], states: Mapping[str, str], late: Sequence[str], rest: float
     ) -> None:
         self.popen: subprocess.Popen[bytes]
+        self.id = uuid.uuid4().hex[:12]  # which it keeps, whichever round it will train in
         self.began = time.monotonic()
         self.modules = 0  # 0 until it is ready
         self.doing = ""
@@ -78,7 +81,7 @@ class ParkedProcess:
         try:
             self.popen = subprocess.Popen(
                 args=start.arguments,
-                env={**start.environment, PARKED: f"{high} {line}"},
+                env={**start.environment, START: self.id, PARKED: f"{high} {line}"},
                 stdout=start.outputs[0],
                 stderr=start.outputs[1],
                 start_new_session=True,

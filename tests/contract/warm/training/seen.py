@@ -90,17 +90,23 @@ def builtin_functions():
 
 
 def environment():
-    return dict(os.environ)
+    return _comparable(dict(os.environ))
 
 
 def environment_of_a_child():
     printed = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout.decode()
-    return dict(line.split("=", 1) for line in printed.split("\0") if line)
+    return _comparable(dict(line.split("=", 1) for line in printed.split("\0") if line))
 
 
 def environment_in_c():
     LIBC.getenv.restype = ctypes.c_char_p
-    return {name: (LIBC.getenv(name.encode()) or b"unset").decode() for name in os.environ}
+    return _comparable({name: (LIBC.getenv(name.encode()) or b"unset").decode() for name in os.environ})
+
+
+def _comparable(variables):
+    """Each start of a process has an id of its own; that there is one is the same for all."""
+    start = variables.pop("ELASTICJOB_START", "")
+    return {**variables, "has an id": len(start)}
 
 
 def threads():

@@ -140,9 +140,14 @@ def test_the_trainer_keeps_its_image_and_gets_its_rendezvous_by_environment() ->
     assert found["PET_STANDALONE"] == "0"  # wins over the same variable from envFrom
 
 
-def test_the_trainer_is_told_how_long_processes_may_take_to_stop() -> None:
-    trainer = render(spec(rendezvous={"stopSeconds": 25}))["spec"]["containers"][0]
-    assert environment(trainer)["ELASTICJOB_STOP_SECONDS"] == "25"
+@pytest.mark.parametrize("seconds", [1, 86400])
+@pytest.mark.parametrize(
+    ("field", "variable"),
+    [("stopSeconds", "ELASTICJOB_STOP_SECONDS"), ("storeReadySeconds", "ELASTICJOB_STORE_READY_SECONDS")],
+)
+def test_the_trainer_is_told_the_jobs_times_that_it_keeps(field: str, variable: str, seconds: int) -> None:
+    trainer = render(spec(rendezvous={field: seconds}))["spec"]["containers"][0]
+    assert environment(trainer)[variable] == str(seconds)
 
 
 def test_the_trainer_is_told_whether_processes_are_kept_for_the_next_round() -> None:

@@ -91,7 +91,7 @@ class Player:
         )
 
     def do_attach(self, trainer: str, _: str = "", round: str = "0") -> None:
-        self.streams[trainer] = self.worker.attached(trainer, int(round), self.now)
+        self.streams[trainer] = self.worker.attached(trainer, int(round))
 
     def do_detach(self, trainer: str) -> None:
         self.worker.detached(self.streams[trainer], self.now)
@@ -312,23 +312,40 @@ TRANSCRIPTS = {
         wait 20
             request Leave: AgentLost
     """,
-    "a newer trainer process takes the place of one whose stream is still open": """
+    "nobody takes the place of a trainer whose stream is open": """
         job Forming 1
         attach A
         join A 0
             request Join after 0: Started
         attach B
-            A gets Superseded
+            refused TrainerLives
+        join B 0
+            refused NoTrainer
+        job Formed 1: w1 me
+            A gets round 1, rank 1 of 2
+        attach B
+            refused TrainerLives
+        store A 1 4000
+            refused BadRequest
+    """,
+    "who comes back after a newer trainer took the place has to end": """
+        job Forming 1
+        attach A
         join A 0
-            refused Superseded
+            request Join after 0: Started
+        detach A
+            A gets NoTrainer
+        attach B
         attach A
             refused Superseded
-        detach A
+        join A 0
+            refused Superseded
         join B 0
         job Formed 1: w1 me
             B gets round 1, rank 1 of 2
-        attach C
+        detach B
             request Leave: AgentLost
+        attach C
         store B 1 4000
             refused Superseded
     """,
@@ -641,8 +658,8 @@ def test_transcript(name: str) -> None:
 
 def test_an_old_stream_of_the_same_trainer_may_end() -> None:
     worker = Membership(member("me"))
-    first = worker.attached("A", 0, now=0)
-    second = worker.attached("A", 0, now=1)
+    first = worker.attached("A", 0)
+    second = worker.attached("A", 0)
     worker.detached(first, now=2)
     assert worker.take().standing.stream == second != first
 
@@ -726,8 +743,8 @@ class RandomWalk:
 
     def start(self) -> None:
         self.trainers += 1
+        self.stream = self.worker.attached(f"T{self.trainers}", 0)
         self.current = f"T{self.trainers}"
-        self.stream = self.worker.attached(self.current, 0, self.now)
 
     def clock(self) -> None:
         self.now += self.random.choice([0.1, 1, 6, 30])

@@ -25,7 +25,7 @@ class Pod:
     now: float = 100.0
 
     def __post_init__(self) -> None:
-        self.worker.attached("trainer", 0, self.now)
+        self.worker.attached("trainer", 0)
         self.join(0, Cause.STARTED)
         self.job(FORMING, 3)
         self.job(FORMED, 3)
@@ -64,6 +64,17 @@ class Pod:
 @pytest.fixture
 def pod() -> Pod:
     return Pod()
+
+
+@pytest.mark.parametrize("seconds", [1, 15, 86400])
+def test_a_script_may_save_for_as_long_as_the_job_says(seconds: int) -> None:
+    pod = Pod(scripts=Scripts(save_seconds=seconds))
+    pod.scripts.opened("saves", saves=True)
+    pod.plan()
+    pod.look(seconds - 0.5)
+    assert pod.scripts.hold
+    pod.look(0.5)
+    assert not pod.scripts.hold
 
 
 def test_without_scripts_that_save_nothing_is_held(pod: Pod) -> None:

@@ -25,7 +25,7 @@ class Pod:
     now: float = 100.0
 
     def __post_init__(self) -> None:
-        self.worker.attached("trainer", 0, self.now)
+        self.worker.attached("trainer", 0)
         self.join(0, Cause.STARTED)
         self.job(FORMING, 3)
         self.job(FORMED, 3)

@@ -4,6 +4,7 @@ The sidecar is real HTTP. The store is a dictionary, shared by all clients of it
 """
 
 import argparse
+import gc
 import importlib
 import os
 import signal
@@ -19,9 +20,12 @@ from typing import ClassVar
 import pytest
 
 from elasticjob_torch import wire
+from elasticjob_torch.agent import orphans, processes
+from elasticjob_torch.environment import endpoint_of
+from elasticjob_torch.sidecar.client import RoundBroken
 from elasticjob_torch.sidecar.events import View
 from support.trainer_sidecar import RUN_ID, handed, refusal
-from support.waiting import happened, in_time, joined, wait_until
+from support.waiting import happened, in_time, joined, run, wait_until
 
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
@@ -140,6 +144,10 @@ class FakeAgent:
         return role
 
 
+def start(context, name="", entrypoint="", args=None, envs=None, logs_specs=None):
+    context.logged = [dict(each) for each in (envs or {}).values()]
+
+
 def close(context, death_sig=None, timeout=30):
     context.closed = (death_sig, timeout)
 
@@ -162,7 +170,7 @@ def fake_modules():
         },
         "torch.distributed.elastic.multiprocessing": {
             "SignalException": SignalException,
-            "PContext": type("PContext", (), {"close": close}),
+            "PContext": type("PContext", (), {"__init__": start, "close": close}),
         },
         "torch.distributed.elastic.multiprocessing.errors": {"ProcessFailure": new_process_failure()},
         "torch.distributed.elastic.rendezvous": {
@@ -314,6 +322,9 @@ class Parking:
         killed, self.killed = self.killed, False
         return killed
 
+    def living(self):
+        return ()
+
     def close(self):
         pass
 
@@ -400,6 +411,16 @@ def test_names(handler):
     assert (handler.num_nodes_waiting(), handler.is_closed()) == (0, False)
 
 
+def test_what_a_round_left_behind_is_asked_to_end_before_the_next_is_asked_for(sidecar, handler, monkeypatch):
+    """And waited for when the next one is there, so that it costs the group no time that passes anyway."""
+    order = []
+    monkeypatch.setattr(handler._leftovers, "begin", lambda: order.append(("begin", len(sidecar.said(JOIN)))))
+    monkeypatch.setattr(handler._leftovers, "end", lambda: order.append(("end", len(sidecar.said("POST /v1/store")))))
+    for number in (1, 2):
+        enter(sidecar, handler, number)
+    assert order == [("begin", 0), ("end", 1), ("begin", 1), ("end", 2)]
+
+
 def test_each_round_has_a_new_store(sidecar, handler):
     first = enter(sidecar, handler, 1)
     second = enter(sidecar, handler, 2)
@@ -441,6 +462,23 @@ def test_an_agent_that_needs_no_store_connects_at_its_first_use(sidecar, handler
     store.set("key", "value")
     assert store.get("key") == b"value"
     assert len(sidecar.said(STORE)) == 1
+
+
+@pytest.mark.parametrize("seconds", [1, 20, 86400])
+def test_the_store_is_waited_for_as_long_as_rank_0_may_take_to_serve_it(plugin, sidecar, monkeypatch, seconds):
+    monkeypatch.setenv("ELASTICJOB_STORE_READY_SECONDS", str(seconds))
+    handler, asked = plugin.create_handler(parameters(sidecar)), []
+
+    def await_store(handed, deadline):
+        asked.append(deadline - time.monotonic())
+        raise RoundBroken("RoundBroken", "enough")
+
+    monkeypatch.setattr(handler._membership, "await_store", await_store)
+    sidecar.answers[JOIN] = [handed(1, rank=1), refusal(410, "Leaving")]
+    with pytest.raises(SystemExit):
+        handler.next_rendezvous()
+    handler.shutdown()
+    assert asked[0] > seconds + 30  # the operator ends the round first
 
 
 @pytest.mark.usefixtures("identical_workers")
@@ -531,6 +569,40 @@ def test_another_job_is_one_sentence(sidecar, handler):
     sidecar.answers[JOIN] = [handed(1, run_id="theirs")]
     with pytest.raises(SystemExit, match=r"^elasticjob: this pod's ElasticJob has the run id theirs"):
         handler.next_rendezvous()
+
+
+def test_a_second_torchrun_of_the_pod_is_one_sentence(plugin, sidecar):
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "TrainerLives", "the process 17 takes part already")]
+    with pytest.raises(SystemExit, match=r"^elasticjob: the process 17 takes part already$"):
+        plugin.create_handler(parameters(sidecar))
+
+
+def test_a_torchrun_below_a_living_one_asks_the_sidecar_nothing(plugin, sidecar, monkeypatch):
+    agent = os.getppid()
+    monkeypatch.setenv("ELASTICJOB_AGENT", f"{agent}:{processes.read_stat(agent).started}:{RUN_ID}")
+    with pytest.raises(SystemExit, match=rf"^elasticjob: [^\n]*\(process {agent}\)[^\n]*leave out --rdzv-backend"):
+        plugin.create_handler(parameters(sidecar))
+    assert sidecar.requests == []
+
+
+SHOW_JOB = "import os; print(sorted(n for n in os.environ if n.startswith(('PET_', 'ELASTICJOB_'))))"
+
+
+def test_processes_inherit_what_the_script_needs_and_nothing_of_torchruns(plugin, sidecar, monkeypatch):
+    monkeypatch.setattr(plugin, "leave_mark", orphans.leave_mark)
+    for name in [name for name in os.environ if name.startswith(("PET_", "ELASTICJOB_"))]:
+        monkeypatch.delenv(name)
+    given = {"PET_RDZV_BACKEND": "elasticjob", "PET_RDZV_CONF": "x=1", "PET_NNODES": "1:2", "PET_LOG_DIR": "/logs"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    handler = plugin.create_handler(parameters(sidecar))
+    try:
+        assert run([sys.executable, "-S", "-c", SHOW_JOB]).stdout == "['ELASTICJOB_AGENT', 'ELASTICJOB_ENDPOINT']\n"
+        assert endpoint_of(os.environ) == f"127.0.0.1:{sidecar.port}"
+    finally:
+        handler.shutdown()
+    left = run([sys.executable, "-S", "-c", SHOW_JOB]).stdout
+    assert left == f"{sorted(given)}\n", "a later torchrun of the program takes part in the job again"
 
 
 @pytest.mark.parametrize("config", [{"join_timout": "3"}, {"sidecar_timeout": "0.1"}])
@@ -677,16 +749,17 @@ def test_other_errors_of_an_agent_are_its_own(handler):
         agent._rendezvous(types.SimpleNamespace())
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [((), (None, 7)), ((15,), (15, 7)), ((15, 60), (15, 7)), ((15, 3), (15, 3))]
-)
-def test_processes_are_stopped_within_the_jobs_time(plugin, sidecar, monkeypatch, given, expected):
+@pytest.mark.parametrize(("given", "signalled"), [((), None), ((15,), 15), ((15, 60), 15), ((15, 3), 15)])
+@pytest.mark.parametrize("of_the_job", ["1", "7", "60", "86400"])
+def test_processes_are_stopped_within_the_jobs_time_whatever_torch_says(
+    plugin, sidecar, monkeypatch, given, signalled, of_the_job
+):
     context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
-    for seconds in ("20", "7"):  # the newest counts
+    for seconds in ("20", of_the_job):  # the newest counts
         monkeypatch.setenv("ELASTICJOB_STOP_SECONDS", seconds)
         plugin.create_handler(parameters(sidecar)).shutdown()
     context.close(*given)
-    assert context.closed == expected
+    assert context.closed == (signalled, float(of_the_job))
 
 
 def test_an_agent_stopped_by_a_signal_gives_its_processes_torchs_time(plugin, sidecar, monkeypatch):
@@ -698,6 +771,40 @@ def test_an_agent_stopped_by_a_signal_gives_its_processes_torchs_time(plugin, si
     except SignalException:
         context.close(15)
     assert context.closed == (15, 30)
+
+
+def start_processes(*run_ids):
+    """torch's agent starts processes; return their environments, as torch names a folder of logs by them."""
+    environments = {n: {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": "0"} for n, run in enumerate(run_ids)}
+    context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext("trainer", "python", {}, environments)
+    return context.logged
+
+
+def test_each_start_of_processes_has_an_id_and_the_rounds_number(sidecar, handler):
+    enter(sidecar, handler, 1)
+    first = start_processes(RUN_ID, RUN_ID)
+    enter(sidecar, handler, 4)  # after three that this agent had no part in
+    second = start_processes(RUN_ID, RUN_ID)
+    assert [each["TORCHELASTIC_RESTART_COUNT"] for each in (*first, *second)] == ["0", "0", "3", "3"]
+    ids = [each["ELASTICJOB_START"] for each in (*first, *second)]
+    assert ids[0] == ids[1] != ids[2] == ids[3]
+
+
+def test_a_handler_that_is_dropped_is_gone(plugin, sidecar):
+    """With its stream, by which the sidecar knows of it; nothing that was done to torch keeps it."""
+    handler = plugin.create_handler(parameters(sidecar))
+    sidecar.await_(lambda: sidecar.streams == 1, "the stream")
+    del handler
+    gc.collect()
+    sidecar.await_(lambda: sidecar.streams == 0, "its end")
+    (told,) = start_processes(RUN_ID)
+    assert told == {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_RESTART_COUNT": "0"}
+
+
+def test_processes_of_another_agent_are_told_nothing(sidecar, handler):
+    enter(sidecar, handler, 4)
+    (told,) = start_processes("none")
+    assert told == {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}
 
 
 @pytest.mark.parametrize(
@@ -776,7 +883,7 @@ def test_the_end_of_a_process_that_is_stopped_is_heard(plugin, sidecar, monkeypa
         monkeypatch.setattr(time, "sleep", look_now_and_then)
         killer = threading.Timer(0.1, process.terminate)
         killer.start()
-        assert process.wait(60) == process.wait() == -signal.SIGTERM
+        assert process.wait(86400) == process.wait() == -signal.SIGTERM  # the longest stopSeconds
         killer.join()
 
 

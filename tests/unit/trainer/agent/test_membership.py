@@ -287,10 +287,22 @@ def test_another_jobs_sidecar_is_one_sentence(sidecar):
 
 def test_a_successor_in_the_pod_is_one_sentence(sidecar):
     sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
-    member = make(sidecar)
-    member.open()
     with pytest.raises(CannotRunHere, match="a newer torchrun"):
-        member.join()
+        make(sidecar).open()
+
+
+def test_another_that_lives_is_one_sentence(sidecar):
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "TrainerLives", "the process 17 takes part")]
+    with pytest.raises(CannotRunHere, match=r"^the process 17 takes part$"):
+        make(sidecar).open()
+    assert len(sidecar.said("GET /v1/rendezvous/events")) == 1
+    assert sidecar.said(JOIN) == []
+
+
+def test_a_sidecar_whose_stream_does_not_open_is_one_sentence(sidecar):
+    sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "NoTrainer")] * 99
+    with pytest.raises(CannotRunHere, match=r"the sidecar at 127.0.0.1:\d+ does not serve: .* within 0.2 s$"):
+        make(sidecar, sidecar_timeout="0.2").open()
 
 
 def test_one_that_was_replaced_in_its_round_is_told_that_the_round_is_over(sidecar, member):

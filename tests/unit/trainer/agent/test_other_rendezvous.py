@@ -68,9 +68,9 @@ def marked(monkeypatch):
 
 
 def test_below_a_living_agent_any_rendezvous_will_do(marked):
-    look = "import os; from elasticjob_torch.agent.orphans import has_agent_above as look; print(look(os.environ))"
+    look = "import os; from elasticjob_torch.agent.orphans import agent_above as look; print(look(os.environ))"
     child = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
-    assert child.stdout == "True\n"
+    assert child.stdout == f"{os.getpid()}\n"
 
 
 def test_the_mark_of_the_process_itself_is_no_agent_above(marked):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob_torch.agent import orphans, stopping
+from elasticjob_torch.agent import orphans, processes, stopping
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
 from support.waiting import DEADLINE, exit_code, happened, joined, run
 
@@ -49,7 +49,7 @@ def start():
 def dead_agent():
     """The pid and start time of a process that no longer lives, as a mark has them."""
     process = subprocess.Popen(["sleep", "60"])
-    started = orphans._read_stat(process.pid).started
+    started = processes.read_stat(process.pid).started
     process.kill()
     process.wait()
     return f"{process.pid}:{started}"
@@ -57,7 +57,7 @@ def dead_agent():
 
 def living_agent(pid=None):
     pid = pid or os.getpid()
-    return f"{pid}:{orphans._read_stat(pid).started}"
+    return f"{pid}:{processes.read_stat(pid).started}"
 
 
 def test_workers_of_a_dead_agent_are_ended(start, dead_agent):
@@ -95,6 +95,28 @@ def test_the_mark_reaches_children(monkeypatch):
     orphans.leave_mark(RUN)
     shown = run(["printenv", orphans.MARK], check=True).stdout.strip()
     assert shown == f"{living_agent()}:{RUN}"
+
+
+SHOW_AGENT = """
+import os
+from elasticjob_torch.agent.orphans import agent_above
+print(agent_above(os.environ))
+"""
+
+
+@pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; exit', "sh"]])
+def test_a_process_knows_the_living_agent_above_it(monkeypatch, between):
+    monkeypatch.setenv(orphans.MARK, "")
+    orphans.leave_mark(RUN)
+    shown = run([*between, sys.executable, "-c", SHOW_AGENT], check=True).stdout
+    assert int(shown) == os.getpid()
+    assert orphans.agent_above(os.environ) == 0, "it is itself none that is above"
+
+
+def test_no_agent_is_above_where_none_lives(dead_agent):
+    for mark in ("", "nonsense", f"{dead_agent}:{RUN}", f"{os.getppid()}:1:{RUN}"):
+        assert orphans.agent_above({orphans.MARK: mark}) == 0
+    assert orphans.agent_above({}) == 0
 
 
 class Stopped(Exception):

@@ -12,13 +12,34 @@ def test_defaults():
     assert settings.ignored == ()
     assert settings.limits == {}
     assert settings.stop_timeout is None
+    assert settings.store_timeout == 300
+
+
+OF_THE_JOB = {"ELASTICJOB_STOP_SECONDS": "stop_timeout", "ELASTICJOB_STORE_READY_SECONDS": "store_ready"}
+
+
+@pytest.mark.parametrize("seconds", [1, 10, 86400])
+@pytest.mark.parametrize(("variable", "setting"), OF_THE_JOB.items())
+def test_the_jobs_times(variable, setting, seconds):
+    assert getattr(parse_settings("", "uid", {}, {variable: str(seconds)}), setting) == seconds
 
 
 @pytest.mark.parametrize("value", ["", "0", "soon"])
-def test_the_jobs_stop_seconds(value):
-    assert parse_settings("", "uid", {}, "10").stop_timeout == 10
-    with pytest.raises(SettingsError, match=f"^ELASTICJOB_STOP_SECONDS={value} is not a positive number of seconds"):
-        parse_settings("", "uid", {}, value)
+@pytest.mark.parametrize("variable", OF_THE_JOB)
+def test_a_time_of_the_job_that_is_none_is_refused(variable, value):
+    with pytest.raises(SettingsError, match=f"^{variable}={value} is not a positive number of seconds"):
+        parse_settings("", "uid", {}, {variable: value})
+
+
+@pytest.mark.parametrize("key", ["close_timeout", "sidecar_timeout"])
+def test_a_time_may_be_as_long_as_any(key):
+    assert getattr(parse_settings("", "uid", {key: "86400"}), key) == 86400
+
+
+@pytest.mark.parametrize(("key", "limit"), [("last_call_timeout", "lastCall"), ("keep_alive_interval", "workerLost")])
+def test_a_limit_in_place_of_the_jobs_may_be_as_long(key, limit):
+    attempts = {"keep_alive_max_attempt": "1"} if limit == "workerLost" else {}
+    assert parse_settings("", "uid", {key: "86400", **attempts}).limits == {limit: 86400}
 
 
 @pytest.mark.parametrize(

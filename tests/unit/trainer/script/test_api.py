@@ -26,7 +26,8 @@ WATCH, SAVED, PROGRESS = "GET /v1/rendezvous/watch", "POST /v1/saved", "POST /v1
 @pytest.fixture
 def clean(monkeypatch):
     """A process that has made no call yet, outside of any job."""
-    for variable in ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+    own = ("ELASTICJOB_ENDPOINT", "ELASTICJOB_AGENT", "TORCHELASTIC_RUN_ID")
+    for variable in (*own, "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
         monkeypatch.delenv(variable, raising=False)
     script._begin()
     yield monkeypatch
@@ -39,9 +40,10 @@ def clean(monkeypatch):
 
 @pytest.fixture
 def job(sidecar, clean):
-    """A process in a worker of an ElasticJob."""
-    clean.setenv("PET_RDZV_BACKEND", "elasticjob")
-    clean.setenv("PET_RDZV_ENDPOINT", f"127.0.0.1:{sidecar.port}")
+    """A training process in a worker of an ElasticJob."""
+    clean.setenv("ELASTICJOB_ENDPOINT", f"127.0.0.1:{sidecar.port}")
+    clean.setenv("ELASTICJOB_AGENT", "7:1:uid")
+    clean.setenv("TORCHELASTIC_RUN_ID", "uid")
     sidecar.view = ROUND
     return clean
 
@@ -76,6 +78,12 @@ class TestElsewhere:
         clean.setenv("RANK", "5")
         clean.setenv("WORLD_SIZE", "8")
         assert elasticjob_torch.current() == Current(rank=5, world_size=8)
+
+    def test_a_process_of_a_torchrun_inside_the_training_says_nothing(self, job, sidecar):
+        job.setenv("TORCHELASTIC_RUN_ID", "none")
+        elasticjob_torch.report(step=1)
+        assert elasticjob_torch.current() == Current()
+        assert sidecar.requests == []
 
     def test_an_endpoint_that_is_not_the_sidecars_is_left_alone(self, clean, caplog):
         clean.setenv("PET_RDZV_BACKEND", "elasticjob")

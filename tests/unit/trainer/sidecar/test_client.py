@@ -54,6 +54,7 @@ def test_ends(sidecar, client):
         (409, "RoundBroken", api.RoundBroken),
         (409, "NoTrainer", api.NoTrainer),
         (409, "Superseded", api.Superseded),
+        (409, "TrainerLives", api.TrainerLives),
         (410, "Closed", api.Closed),
         (410, "Leaving", api.Leaving),
         (504, "JoinTimeout", api.JoinTimeout),

@@ -61,7 +61,7 @@ class Agent:
 
     def ordinary(self, start: Start, learn: str = "") -> str:
         """Run the script to its end in the ordinary way; return what it printed."""
-        environment = {**start.environment, **({LEARN: learn} if learn else {})}
+        environment = {**start.environment, "ELASTICJOB_START": "here", **({LEARN: learn} if learn else {})}
         self.output.write_text("")
         command = start.arguments
         with subprocess.Popen(

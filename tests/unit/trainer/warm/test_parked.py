@@ -31,7 +31,8 @@ print(json.dumps({
     "hooks": [each.__qualname__ for each in sys.path_hooks], "main": sorted(vars(sys.modules["__main__"])),
     "file": __file__, "name": __name__, "spec": str(__spec__ and __spec__.name),
     "importers": sorted(sys.path_importer_cache),
-    "environment": dict(os.environ), "getitem": os._Environ.__getitem__.__qualname__,
+    "environment": {**os.environ, "ELASTICJOB_START": "ELASTICJOB_START" in os.environ},  # an id for each start
+    "getitem": os._Environ.__getitem__.__qualname__,
     "iter": os._Environ.__iter__.__qualname__, "ours": sorted(vars(sys.modules["elasticjob_torch"])),
     "customize": sorted(vars(sys.modules["sitecustomize"])),
     "fds": links(), "numbers": sorted(int(n) for n in os.listdir("/proc/self/fd")), "parent": os.getppid(),
@@ -111,6 +112,17 @@ def test_an_exception_is_kept_for_the_agent(agent):
     assert agent.warm(agent.start(RANK="5")).count("ValueError: no such data") == 1
     message = json.loads((agent.folder / "error.json").read_text())["message"]
     assert (message["message"], message["extraInfo"]["rank"]) == ("ValueError: no such data", "5")
+
+
+@pytest.mark.parametrize("library", ["VALUE = 1", "import os; VALUE = os.environ['RANK']"])
+def test_a_process_keeps_the_id_of_its_own_start(agent, library):
+    """Whether it trains as it is or starts anew: by it the agent tells what it leaves behind from what it parks."""
+    agent.library(library)
+    agent.script.write_text("import os, library; print(os.environ['ELASTICJOB_START'])")
+    agent.park(agent.start(RANK="1"))
+    (own,) = agent.pool.living()
+    assert agent.warm(agent.start(RANK="2")) == f"{own}\n"
+    assert agent.pool.living() == set()
 
 
 def test_code_that_was_edited_meanwhile_is_read_anew(agent):

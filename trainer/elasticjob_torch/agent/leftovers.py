@@ -1,0 +1,77 @@
+"""Ends what earlier starts of this agent's processes left behind, before the next ones start.
+
+torch ends the process group of each training process. A child in a session of its own lives on, such as a server that
+a script has started: it keeps its port, and what it holds of a GPU. So each start has an id in its environment, which
+every descendant inherits. The id is none of the round: a parked process is started in one round and trains in a later
+one.
+Processes without an id are the agent's own helpers, and are left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from elasticjob_torch.agent.processes import await_ends, command_of, others_that_live, send, variable_of
+from elasticjob_torch.environment import MARK, START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+log = logging.getLogger(__name__)
+
+_DYING_SECONDS = 0.1  # what shared the process group that torch has ended may be about to
+_TERM_SECONDS = 5.0
+_KILL_SECONDS = 5.0
+
+
+class Leftovers:
+    """Of the agent that this process is.
+
+    Args:
+        living: asked for the ids of those starts whose processes are to live on; of parked ones, that is.
+        within: how many seconds the others have to end at SIGTERM.
+    """
+
+    def __init__(self, living: Callable[[], Collection[str]] = tuple, within: float | None = None) -> None:
+        self._living = living
+        self._within = within or _TERM_SECONDS
+        self._ending: dict[int, str] = {}  # pid and start time
+        self._until = 0.0
+
+    @staticmethod
+    def new_start() -> str:
+        """Return an id for processes that are started now."""
+        return uuid.uuid4().hex[:12]
+
+    def begin(self) -> None:
+        """Ask all that is left behind to end, when none of this agent's processes trains. Does not wait for that."""
+        self._ending = await_ends(self._find(), time.monotonic() + _DYING_SECONDS)
+        self._until = time.monotonic() + self._within
+        if self._ending:
+            said = ", ".join(f"{pid} ({command_of(pid)})" for pid in sorted(self._ending))
+            log.warning("ending processes that an earlier round left behind: %s", said)
+        send(self._ending, signal.SIGTERM)
+
+    def end(self) -> None:
+        """Wait until that has ended, and kill what has not in its time."""
+        if not self._ending:
+            return
+        await_ends(self._ending, self._until)
+        left = self._find()  # those, and what they have started meanwhile
+        send(left, signal.SIGKILL)
+        if left := await_ends(left, time.monotonic() + _KILL_SECONDS):
+            log.warning("processes that an earlier round left behind do not end: %s", sorted(left))
+        self._ending = {}
+
+    def _find(self) -> dict[int, str]:
+        mark, found = os.environ.get(MARK, ""), {}
+        for pid, started in others_that_live() if mark else ():
+            if variable_of(pid, MARK) == mark and (start := variable_of(pid, START)):
+                found[pid] = started, start
+        living = self._living()  # after the look: one that is parked meanwhile is among them
+        return {pid: started for pid, (started, start) in found.items() if start not in living}

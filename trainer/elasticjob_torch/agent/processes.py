@@ -1,0 +1,121 @@
+"""Looks at this container's processes, and ends some. Without /proc there are none."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What the kernel says of a process: its state's letter, its parent, its session, and when it was started."""
+
+    state: str
+    parent: int
+    session: int
+    started: str
+
+
+def read_stat(pid: int) -> Stat | None:
+    """None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, so count from its end: state, ppid, pgrp, session, ..., starttime.
+    fields = text.rpartition(")")[2].split()
+    return Stat(state=fields[0], parent=int(fields[1]), session=int(fields[3]), started=fields[19])
+
+
+def all_processes() -> Iterator[tuple[int, Stat]]:
+    """Yield pid and state of each."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return
+    for name in names:
+        if name.isdigit() and (stat := read_stat(int(name))) is not None:
+            yield int(name), stat
+
+
+def lives(pid: int, started: str) -> bool:
+    """Say whether the process that was started then still runs, and not another of the same pid."""
+    stat = read_stat(pid)
+    return stat is not None and stat.started == started and stat.state not in "ZX"
+
+
+def others_that_live() -> Iterator[tuple[int, str]]:
+    """Yield pid and start time of each process of this pid namespace but for this one and those above it."""
+    spared = _self_and_ancestors()
+    for pid, stat in all_processes():
+        if pid not in spared and stat.state not in "ZX" and shares_pids(pid):
+            yield pid, stat.started
+
+
+def shares_pids(pid: int) -> bool:
+    """Say whether pids mean the same to that process; False as well when it is another user's."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return False
+
+
+def variable_of(pid: int, name: str) -> str:
+    """Return a variable of the environment that a process was started with; empty when it has none."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return ""
+    prefix = f"{name}=".encode()
+    return next((one[len(prefix) :].decode("utf-8", "replace") for one in variables if one.startswith(prefix)), "")
+
+
+def command_of(pid: int) -> str:
+    """Return the beginning of its command line, for people."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(200).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def send(processes: dict[int, str], number: signal.Signals) -> None:
+    """Signal those processes, given as pid and start time, that still live."""
+    for pid, started in processes.items():
+        if lives(pid, started):
+            try:
+                os.kill(pid, number)
+            except OSError as error:
+                log.debug("signal %s to %d: %s", number.name, pid, error)
+
+
+def await_ends(processes: dict[int, str], until: float) -> dict[int, str]:
+    """Return those that still live at that time of the monotonic clock; at once when none does."""
+    while True:
+        left = {pid: started for pid, started in processes.items() if lives(pid, started)}
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(_POLL_SECONDS)
+
+
+def _self_and_ancestors() -> set[int]:
+    pids: set[int] = set()
+    pid = os.getpid()
+    while pid > 0 and pid not in pids:
+        pids.add(pid)
+        stat = read_stat(pid)
+        pid = stat.parent if stat is not None else 0
+    return pids
