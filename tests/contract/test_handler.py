@@ -250,21 +250,27 @@ def test_the_older_shape(new_job: NewJob) -> None:
 
 
 def test_the_older_exceptions(new_job: NewJob) -> None:
-    job = new_job(replicas=2, minReplicas=2)
+    job = new_job(replicas=2, minReplicas=2, rendezvous={"startTimeoutSeconds": 2})
     (pod, _) = job.pods(2)
-    job.wait(lambda view: pod["name"] in view["workers"], "the sidecar to be there")
-    handler = RendezvousHandlerFactory().create_handler(parameters(pod, join_timeout="0.5", sidecar_timeout="5"))
+    handler = RendezvousHandlerFactory().create_handler(parameters(pod))
     with pytest.raises(RendezvousTimeoutException):
         handler.next_rendezvous()
+    for name in ("Closed", "Timeout"):
+        older = {"Closed": RendezvousClosedException, "Timeout": RendezvousTimeoutException}[name]
+        assert issubclass(older, getattr(torch_rendezvous, f"Rendezvous{name}Error"))
+
+
+def test_the_older_exception_of_a_sidecar_that_is_gone(new_job: NewJob) -> None:
+    job = new_job(replicas=1)
+    (pod,) = job.pods(1)
+    job.wait(lambda view: pod["name"] in view["workers"], "the sidecar to be there")
+    handler = RendezvousHandlerFactory().create_handler(parameters(pod, sidecar_timeout="5"))
     job.delete_pod(pod["name"])
     job.exited(pod["name"], 143)
     job.wait(lambda view: pod["name"] not in [one["name"] for one in view["pods"]], "the pod to go")
     with pytest.raises(RendezvousNonRetryableError):
         handler.set_closed()
     handler.shutdown()
-    for name in ("Closed", "Timeout"):
-        older = {"Closed": RendezvousClosedException, "Timeout": RendezvousTimeoutException}[name]
-        assert issubclass(older, getattr(torch_rendezvous, f"Rendezvous{name}Error"))
     assert issubclass(RendezvousNonRetryableError, RendezvousError)
 
 
