@@ -65,7 +65,9 @@ def run(command: str) -> None:
     of_this = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(of_this)}
     ended = subprocess.run(command.split(), env=environment, check=False, timeout=SECONDS)
-    (CONTRACT / f"ran-{POD}").write_text(str(ended.returncode))
+    new = CONTRACT / f"running-{POD}"
+    new.write_text(str(ended.returncode))
+    new.rename(CONTRACT / f"ran-{POD}")
 
 
 def took(name: str) -> bool:
