@@ -24,12 +24,13 @@ from support.credentials import kubeconfig, write_private
 from support.kubelet import Object
 from support.pod_life import environment
 from support.ports import free_port
-from support.programs import die_with_parent
 
 OPERATOR = "elasticjob/operator:"  # how the name of its image begins
 TRAINER = Path(__file__).parents[2] / "trainer"
 MARK = "STAND_IN_CONTAINER"
 LINE_BYTES = 1 << 20
+# Not by `preexec_fn`: Python code between fork and exec may wait for ever for a lock that another thread had.
+DIES_WITH_PARENT = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
 STAMP = "%Y-%m-%d %H:%M:%S,%f"  # of the sidecar's log
 
 
@@ -96,8 +97,11 @@ class Process:
     @classmethod
     async def start(cls, command: list[str], environ: Mapping[str, str], folder: Path) -> "Process":
         """Raises CannotStart."""
+        if shutil.which(command[0], path=environ["PATH"]) is None:
+            raise CannotStart("StartError", f"exec: {command[0]!r}: executable file not found in $PATH")
         try:
             made = await asyncio.create_subprocess_exec(
+                *DIES_WITH_PARENT,
                 *command,
                 cwd=folder,
                 env=environ,
@@ -106,7 +110,6 @@ class Process:
                 stderr=asyncio.subprocess.STDOUT,
                 limit=LINE_BYTES,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
         except OSError as error:
             raise CannotStart("StartError", f"exec: {command[0]!r}: {error.strerror}") from None
