@@ -43,7 +43,14 @@ def test_after_a_failure_the_logs_stay_and_nothing_runs(job: Job) -> None:
     wait_for_the_end_of_all_containers(job)
     assert sorted(job.pod_states.present()) == ["train-0-0", "train-1-0"]
     for name, pod in job.pod_states.present().items():
-        assert "FAIL_AT_STEP is 3" in job.namespace.kubectl("logs", name, "--container", TRAINER)
+        logs = (
+            "logs",
+            name,
+            "--container",
+            TRAINER,
+        )
+        lives = [job.namespace.try_kubectl(*logs, *previous).output for previous in ((), ("--previous",))]
+        assert any("FAIL_AT_STEP is 3" in life for life in lives), lives
         assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
         (sidecar,) = (one for one in pod["status"]["initContainerStatuses"] if one["name"] == SIDECAR)
         assert "terminated" in sidecar["state"]
