@@ -24,13 +24,12 @@ from support.credentials import kubeconfig, write_private
 from support.kubelet import Object
 from support.pod_life import environment
 from support.ports import free_port
+from support.programs import DIES_WITH_PARENT
 
 OPERATOR = "elasticjob/operator:"  # how the name of its image begins
 TRAINER = Path(__file__).parents[2] / "trainer"
 MARK = "STAND_IN_CONTAINER"
 LINE_BYTES = 1 << 20
-# Not by `preexec_fn`: Python code between fork and exec may wait for ever for a lock that another thread had.
-DIES_WITH_PARENT = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
 STAMP = "%Y-%m-%d %H:%M:%S,%f"  # of the sidecar's log
 
 

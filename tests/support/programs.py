@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _STOP_SECONDS = 60.0
 _LOG_LINES = 20
 _PR_SET_PDEATHSIG = 1
+# What begins the command of a program that is to be killed when the thread that starts it ends. Not by `preexec_fn`:
+# Python code between fork and exec may wait for ever for a lock that another thread had.
+DIES_WITH_PARENT = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
 
 # Holds the read end of a pipe. A line means that the program was stopped, the pipe's end that its parent is gone.
 _GUARD = 'read -r _ || kill -9 "$0"'

@@ -20,7 +20,7 @@ from contract.cluster.proxy import Proxy
 from contract.cluster.serve import Commands
 from support import ControlPlane
 from support.ports import free_port
-from support.programs import die_with_parent
+from support.programs import DIES_WITH_PARENT
 
 CRDS = Path(__file__).parents[3] / "crds"
 STOP_SECONDS = 10.0
@@ -79,6 +79,7 @@ async def _guard(cluster: Commands, name: str, part: object) -> None:
 async def start_operator(kubeconfig: Path, log: Path) -> asyncio.subprocess.Process:
     flags = ["--sidecar-image=none", "--lease-namespace=default", f"--health-port={free_port()}"]
     return await asyncio.create_subprocess_exec(
+        *DIES_WITH_PARENT,
         sys.executable,
         "-m",
         "elasticjob_operator",
@@ -87,7 +88,6 @@ async def start_operator(kubeconfig: Path, log: Path) -> asyncio.subprocess.Proc
         stdin=asyncio.subprocess.DEVNULL,
         stdout=log.open("wb"),
         stderr=asyncio.subprocess.STDOUT,
-        preexec_fn=die_with_parent,
     )
 
 

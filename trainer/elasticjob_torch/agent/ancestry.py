@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from elasticjob_torch.environment import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _MOST_WRAPPERS = 16
 
@@ -31,18 +31,6 @@ def is_training_process(environ: Mapping[str, str]) -> bool:
             return False
         parent = _parent_of(parent)
     return False
-
-
-def descendants(process: int) -> Iterator[int]:
-    """Yield those below a process, the nearest first."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            children.setdefault(_parent_of(int(name)), []).append(int(name))
-    found = children.pop(process, [])
-    while found:
-        yield from found
-        found = [child for one in found for child in children.pop(one, [])]
 
 
 def _is_python(process: int) -> bool:

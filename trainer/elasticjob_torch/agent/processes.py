@@ -50,6 +50,17 @@ def all_processes() -> Iterator[tuple[int, Stat]]:
             yield int(name), stat
 
 
+def descendants(pid: int) -> list[int]:
+    """Return those below a process, the nearest first."""
+    children: dict[int, list[int]] = {}
+    for child, stat in all_processes():
+        children.setdefault(stat.parent, []).append(child)
+    found = list(children.get(pid, ()))
+    for one in found:  # it grows meanwhile
+        found.extend(children.get(one, ()))
+    return found
+
+
 def lives(pid: int, started: str) -> bool:
     """Say whether the process that was started then still runs, and not another of the same pid."""
     stat = read_stat(pid)

@@ -11,7 +11,7 @@ import faulthandler
 import os
 from typing import TYPE_CHECKING
 
-from elasticjob_torch.agent.ancestry import descendants, is_training_process
+from elasticjob_torch.agent.ancestry import is_training_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +29,14 @@ def write_stacks_when_asked(environ: Mapping[str, str] = os.environ) -> None:
         return  # without stderr, or a system without such signals
 
 
-def training_process(started: int) -> int:
-    """Return the process that writes its stacks: the one that the agent has started, or the nearest below a wrapper."""
-    if _has_signal(started, "SigCgt"):
-        return started
-    return next((process for process in descendants(started) if _has_signal(process, "SigCgt")), started)
+def hears(process: int) -> bool:
+    """Say whether the process catches the signal."""
+    return _has_signal(process, "SigCgt")
 
 
 def ask_for_stacks(process: int) -> bool:
     """Ask a process, unless it does not catch the signal; return whether it was asked."""
-    if not _has_signal(process, "SigCgt"):
+    if not hears(process):
         return False
     try:
         os.kill(process, NUMBER)

@@ -16,7 +16,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from elasticjob_torch import wire
-from elasticjob_torch.agent.stacks import ask_for_stacks, is_asked, training_process
+from elasticjob_torch.agent.processes import descendants
+from elasticjob_torch.agent.stacks import ask_for_stacks, hears, is_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -77,6 +78,11 @@ class Stalls:
         if states:
             worst = min(states, key=lambda process: (_SEVERITY.index(states[process]), processes.index(process)))
             self._tell(round_number, states[worst].value, processes.index(worst))
+
+
+def training_process(started: int) -> int:
+    """Return the process that writes its stacks: the one that the agent has started, or the nearest below a wrapper."""
+    return next((process for process in (started, *descendants(started)) if hears(process)), started)
 
 
 def states_of(processes: Iterable[int]) -> dict[int, State]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from elasticjob_torch.agent import stalls
-from elasticjob_torch.agent.stacks import NUMBER, ask_for_stacks, training_process
-from elasticjob_torch.agent.stalls import Stalls, states_of, write_stacks
+from elasticjob_torch.agent.stacks import NUMBER, ask_for_stacks
+from elasticjob_torch.agent.stalls import Stalls, states_of, training_process, write_stacks
 from elasticjob_torch.sidecar.events import View
 from elasticjob_torch.wire import ProcessState
 from support.waiting import joined, wait_until
