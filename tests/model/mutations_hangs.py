@@ -80,7 +80,7 @@ MUTATIONS = mutations(
         "elasticjob_torch.agent.stacks:ask_for_stacks": (
             omit(
                 "hangs: a process that does not catch the signal is ended by it",
-                "if not _has_signal(process, 'SigCgt'): ...",
+                "if not hears(process): ...",
                 by="trainer stalls",
             ),
         ),
