@@ -26,9 +26,11 @@ from elasticjob.fields import (
     Index,
     KeepAlive,
     Metrics,
+    ScriptName,
     Seconds,
     Share,
     SmallCount,
+    Stage,
 )
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
@@ -101,6 +103,19 @@ class WorkerRequest(Model):
     type: RequestType = Field(description="What it asks for: Join, Leave, Finish or Close.")
     after: Count | None = Field(None, description="Join: the last formed round that the sidecar had seen.")
     round: Count | None = Field(None, description="Finish: the round that ended in success.")
+    stage: Stage | None = Field(
+        None,
+        description="Join, Leave, Finish: which of the torchruns of its container this is, from 1: those before it "
+        "ended in success.",
+    )
+    container: str | None = Field(
+        None,
+        max_length=32,
+        pattern="^[0-9]{1,20}$",
+        description="Which start of the container the torchrun is of, by its first process's time of start; for the "
+        "next incarnation of the sidecar.",
+    )
+    script: ScriptName | None = Field(None, description="Join: the name of the script that torchrun starts.")
     cause: str | None = Field(None, max_length=256, description="Why, in one word.")
     detail: str | None = Field(
         None,

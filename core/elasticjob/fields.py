@@ -16,6 +16,7 @@ MAX_REPLICAS = 4096
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
 MAX_HISTORY = 16
 MAX_NODE_FAILURES = 64
+MAX_SCRIPTS = 16
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
 DETAIL_LENGTH = 300
 IMPORTS_LENGTH = 8192
@@ -33,12 +34,14 @@ METRIC_NAMES = validations(
 )
 
 Seconds = Annotated[int, Field(ge=1, le=86400)]
+UpToAWeek = Annotated[int, Field(ge=1, le=604800)]
 # jobs that were stored before there was this bound keep what they have
 WorkerLost = Annotated[int, Field(ge=1, le=86400, json_schema_extra={"minimum": int(LOST_SECONDS)})]
 # reports come at most once a second, and a busy machine may hold one up
 ProgressDeadline = Annotated[int, Field(ge=10, le=86400)]
 KeepAlive = Annotated[int, Field(ge=SHORTEST_LOST_SECONDS, le=86400)]
 Count = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER)]
+Stage = Annotated[int, Field(ge=1, le=MAX_JSON_INTEGER)]
 # written as an int32 and read as a Count: the first CRDs had that bound
 SmallCount = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER, json_schema_extra={"maximum": MAX_INT32})]
 # names of Python modules, with a comma between two
@@ -69,6 +72,7 @@ def _cut(length: int) -> Callable[[Any], Any]:
 
 # sentences for people, of which no more than so much is kept
 Sentence = Annotated[str, BeforeValidator(_cut(SENTENCE_LENGTH)), Field(max_length=SENTENCE_LENGTH)]
+ScriptName = Annotated[str, BeforeValidator(_cut(WORD_LENGTH)), Field(max_length=WORD_LENGTH)]
 Message = Annotated[str, BeforeValidator(_cut(MESSAGE_LENGTH)), Field(max_length=MESSAGE_LENGTH)]
 
 # names as the API server gives them; which they are nobody but it decides

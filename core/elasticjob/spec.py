@@ -15,6 +15,7 @@ from elasticjob.fields import (
     Spares,
     TaintKey,
     TopologyKey,
+    UpToAWeek,
     WorkerLost,
 )
 from elasticjob.schema import Model, rule, validations
@@ -298,6 +299,12 @@ class ElasticJobSpec(Model):
         "itself, and those that have quota train; Gang: minReplicas or more at once, and before that no pod is made.",
     )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
+    finish_seconds: UpToAWeek = Field(
+        3600,
+        description="How long the trainer containers may go on after the last torchrun has ended in success, with an "
+        "upload for one. The job is Complete when they have ended with exit code 0; at the end of this time it has "
+        "failed.",
+    )
     ttl_seconds_after_finished: SmallCount | None = Field(
         None, description="Deletes the job, and with it its pods, this many seconds after it has ended."
     )

@@ -9,6 +9,7 @@ from elasticjob.fields import (
     MAX_CONDITIONS,
     MAX_HISTORY,
     MAX_NODE_FAILURES,
+    MAX_SCRIPTS,
     SENTENCE_LENGTH,
     WORD_LENGTH,
     ConditionReason,
@@ -18,8 +19,10 @@ from elasticjob.fields import (
     Metrics,
     NodeName,
     PodName,
+    ScriptName,
     Sentence,
     SmallCount,
+    Stage,
     Time,
     Word,
 )
@@ -74,7 +77,21 @@ class RendezvousStatus(Model):
     )
     finished: MembersField = Field(
         default_factory=Members,
-        description="Workers whose training ended in success. Packed as participants are.",
+        description="Workers whose training and whose container ended in success. Packed as participants are.",
+    )
+    finishing: MembersField = Field(
+        default_factory=Members,
+        description="Workers whose torchrun ended in success in this stage, and whose container goes on, with an "
+        "upload or the next torchrun. Packed as participants are.",
+    )
+    stage: Stage = Field(
+        1,
+        description="Which of the torchruns that each container runs one after the other the job is at, from 1.",
+    )
+    scripts: tuple[ScriptName, ...] = Field(
+        (),
+        description="The scripts of the last 16 stages; the last is that of this one, empty until its first round.",
+        json_schema_extra={"maxItems": MAX_SCRIPTS, "x-kubernetes-list-type": "atomic"},
     )
     failure: Sentence = Field(
         "",

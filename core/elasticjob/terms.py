@@ -88,6 +88,7 @@ class RoundCause(StrEnum):
     SUSPENDED = "Suspended"
     SCALED = "Scaled"
     TEMPLATE_CHANGED = "TemplateChanged"
+    NEXT_STAGE = "NextStage"
     NODE_DRAINING = "NodeDraining"
     WORKERS_JOINED = "WorkersJoined"
     TOLD_TO_LEAVE = "ToldToLeave"

@@ -99,8 +99,17 @@ class JobOnPaper:
         self.change(index, request=Request(type=RequestType.LEAVE, cause=cause))
 
     def finish(self, *indices: int) -> None:
+        """Torchrun and container have ended in success."""
         for index in indices:
-            self.change(index, request=Request(type=RequestType.FINISH, round=self.state.last_formed))
+            asked = Request(type=RequestType.FINISH, round=self.state.last_formed, stage=self.state.stage)
+            self.change(index, request=asked, pod=PodState.SUCCEEDED)
+
+    def succeed(self, *indices: int) -> None:
+        """Torchrun has ended in success, and the container goes on."""
+        for index in indices:
+            self.change(
+                index, request=Request(type=RequestType.FINISH, round=self.state.last_formed, stage=self.state.stage)
+            )
 
     def close(self, index: int) -> None:
         self.change(index, request=Request(type=RequestType.CLOSE))

@@ -90,7 +90,7 @@ class TranscribedJob(JobOnPaper):
                     first = ("first formation", RoundCause.FIRST_FORMATION)
                     reason, cause = (self.reason, self.cause) if self.reason else first
                     known = {Event(event.reason, begins + reason, cause=cause)}
-                case "RoundBroken" | "RoundReopened":
+                case "RoundBroken" | "RoundReopened" | "StageFinished":
                     begins = f"round {before.round} of {len(before.participants)} ended: "
                     known = {
                         Event(event.reason, begins + why, bool(after.failure), cause) for why, cause in lost.items()
@@ -146,7 +146,7 @@ class TranscribedJob(JobOnPaper):
                 yield f"challenge {new}: {self.members(self.state.challenged)}"
             case "challenged":  # with its number
                 pass
-            case "participants" | "leaving" | "finished" | "given_up":
+            case "participants" | "leaving" | "finished" | "finishing" | "given_up":
                 yield f"{name.replace('_', ' ')} {self.members(new) or 'nobody'}"
             case _:
                 yield f"{name} {new}"
@@ -228,7 +228,8 @@ VERBS: dict[str, Callable[..., object]] = {
     "rejoin": JobOnPaper.rejoin,  # told that the round has ended
     "fail": lambda job, *which, **more: job.join(*which, cause=Cause.WORKER_FAILED, **more),
     "leave": JobOnPaper.leave,
-    "finish": JobOnPaper.finish,
+    "finish": JobOnPaper.finish,  # torchrun and container end in success
+    "succeed": JobOnPaper.succeed,  # torchrun alone
     "close": JobOnPaper.close,
     "doubt": JobOnPaper.doubt,  # the first hears nothing of the others
     "beat": JobOnPaper.beat,  # and answer

@@ -12,7 +12,7 @@ from math import inf
 from elasticjob.members import Member
 from elasticjob.rendezvous.limits import AGAIN_SECONDS, proof
 from elasticjob.rendezvous.model import Asked, Spec, State, Worker
-from elasticjob.rendezvous.roster import ENDED, current, has_joined, is_stopping
+from elasticjob.rendezvous.roster import ENDED, current, has_joined, is_between_stages, is_stopping
 from elasticjob.terms import Loss, RendezvousPhase
 
 CONTROLS = 2  # others that are asked with the doubted: one of them may be lost too
@@ -58,10 +58,11 @@ def _unheard(present: Present) -> set[Member]:
 
 
 def _late(state: State, present: Present) -> list[Member]:
-    """While a round forms: members of the last one that run, and have neither joined nor left."""
+    """While a round forms: members of the last one that run, and have neither joined nor left, nor ended in success."""
     if state.phase is not RendezvousPhase.FORMING:
         return []
-    return [one for one in state.participants if one in present and is_stopping(state, present[one])]
+    stopping = (one for one in state.participants if one in present and is_stopping(state, present[one]))
+    return [one for one in stopping if not is_between_stages(present[one])]
 
 
 def _patience(spec: Spec, state: State, present: Present, late: list[Member]) -> float:

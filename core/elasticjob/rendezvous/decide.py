@@ -9,17 +9,21 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 
 from collections.abc import Callable, Iterable
 
-from elasticjob.rendezvous import barrier, challenges, endings, policy
+from elasticjob.members import Member
+from elasticjob.rendezvous import barrier, challenges, endings, policy, stages
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_untold
 from elasticjob.rendezvous.model import Beat, Decision, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
+    ENDED,
+    ENDED_WITH_0,
     STUCK,
     Roster,
     current,
     has_joined,
+    has_succeeded,
     is_current,
     is_unknown,
     lacks_last_word,
@@ -45,17 +49,25 @@ def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> D
 
 
 def note_finished(step: Step) -> None:
-    """A worker that ended in success has finished: it is not lost, awaited or replaced any more (rule 9)."""
-    done, clocks = step.state.done, step.state.clocks
-    for worker in current(step.state, step.workers).values():
+    """A worker whose torchrun ended in success has finished once its container has ended so, too. Until then it is
+    finishing: neither is lost, awaited or replaced for having left its round (rule 9)."""
+    finishing: list[Member] = []
+    for worker in [] if step.suspended else current(step.state, step.workers).values():
         member = worker.member
-        if member is None or member.index in done or worker.deleting or step.suspended:
+        if member is None or worker.deleting or member.index in step.state.finished_indices:
             continue
-        waited = step.now - clocks.invalid.get(worker.pod_key, step.now)
-        last_word_lost = waited >= step.spec.patience and lacks_last_word(step.state, worker)
-        if worker.asks(RequestType.FINISH) or last_word_lost:
+        if _has_finished(step, worker):
             step.set(finished=(*step.state.finished, member))
             step.announce("WorkerFinished", f"worker {worker.index} finished")
+        elif worker.pod not in ENDED and has_succeeded(step.state, worker):
+            finishing.append(member)
+    step.set(finishing=tuple(sorted(finishing)))
+
+
+def _has_finished(step: Step, worker: Worker) -> bool:
+    waited = step.now - step.state.clocks.invalid.get(worker.pod_key, step.now)
+    last_word_lost = waited >= step.spec.patience and lacks_last_word(step.state, worker)
+    return last_word_lost or (worker.pod in ENDED_WITH_0 and worker.asks(RequestType.FINISH))
 
 
 def note_heartbeats(step: Step) -> None:
@@ -232,6 +244,8 @@ def form_round(step: Step) -> None:
     step.clock(min_reached=verdict.min_reached, all_running=verdict.all_running, all_spoke=verdict.all_spoke)
     if verdict.failure is not None:
         step.close(*verdict.failure)
+    elif verdict.members and (differ := stages.differ(step.state, verdict.members)):
+        step.close(Outcome.FAILED, differ)
     elif verdict.members and _within_budget(step):
         _form(step, verdict.members)
 
@@ -259,6 +273,7 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
     step.move(ROUND_FORMED, cause, reason, message)
     step.set(participants=participants, replicas=step.spec.replicas, store=members[0].address)
+    step.set(scripts=stages.with_script(state, members))
     step.clock(formed=step.now, newcomer=None)
 
 
@@ -308,7 +323,8 @@ RULES: tuple[Callable[[Step], None], ...] = (
     note_invalid,
     give_up_lost,
     send_away_excess,
-    endings.complete,
+    endings.fail_unfinished,
+    endings.end_stage,
     endings.close_on_request,
     break_round,
     explain_failure,

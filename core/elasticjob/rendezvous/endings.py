@@ -1,10 +1,14 @@
-"""How workers end the job: by the success of all, by that of one that never joined, or by a `Close` (rule 9)."""
+"""How workers end a stage and the job: by the success of all, by that of one that never joined, by a container that
+does not end, or by a `Close` (rule 9)."""
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.losses import NOT_TORCHRUN, breaks, never_joined
-from elasticjob.rendezvous.model import PodState
-from elasticjob.rendezvous.roster import current
+from elasticjob.rendezvous.model import Finishing, PodState, Spec, Worker
+from elasticjob.rendezvous.roster import ENDED, current
+from elasticjob.rendezvous.stages import MOST_SCRIPTS, asked_for
 from elasticjob.rendezvous.step import Step
-from elasticjob.terms import Outcome, RendezvousPhase, RequestType
+from elasticjob.rendezvous.transitions import STAGE_FINISHED
+from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
 
 
 def refuse_strays(step: Step) -> None:
@@ -18,20 +22,92 @@ def refuse_strays(step: Step) -> None:
             return
 
 
-def complete(step: Step) -> None:
-    """When all members have finished, or no other worker is wanted, the job is `Complete` (rule 9).
+def fail_unfinished(step: Step) -> None:
+    """The container of a worker whose torchrun ended in success may fail `maxRestarts` times, and may go on for
+    `finishSeconds` once nothing else is waited for; then the job has failed (rule 9)."""
+    known, found, is_over = step.state.clocks.finishing, {}, _is_over(step)
+    between = _between_stages(step)
+    for member, worker in between.items():
+        before = known.get(member, Finishing(worker.crashes))
+        waited = is_over or worker.index not in step.state.done  # the next stage waits for it
+        since = (step.now if before.since is None else before.since) if waited else None
+        found[member] = before._replace(since=since)
+    step.clock(finishing=found)
+    late = [one.index for member, one in between.items() if _is_late(step, found[member])]
+    failing = (_why_failing(step.spec, one, found[member].crashes) for member, one in between.items())
+    if failure := next(filter(None, failing), _why_late(step.spec, late) if late else ""):
+        step.close(Outcome.FAILED, failure)
+
+
+def _between_stages(step: Step) -> dict[Member, Worker]:
+    """Those whose last torchrun ended in success, and whose container goes on without another."""
+    there = [] if step.suspended else current(step.state, step.workers).values()
+    alive = [one for one in there if not one.deleting and one.pod not in ENDED]
+    finished = step.state.finished_indices
+    return {
+        one.member: one for one in alive if one.member and one.asks(RequestType.FINISH) and one.index not in finished
+    }
+
+
+def _is_late(step: Step, finishing: Finishing) -> bool:
+    return finishing.since is not None and step.now - finishing.since >= step.spec.finish
+
+
+def _why_failing(spec: Spec, worker: Worker, crashes: int) -> str:
+    """Empty while its container has not failed too often; `crashes` are those of before."""
+    failed = worker.crashes - crashes
+    if failed <= spec.max_restarts:
+        return ""
+    times = "" if failed == 1 else f" {failed} times"
+    detail = f" ({worker.detail})" if worker.detail else ""
+    return (
+        f"worker {worker.index}'s container failed{times} after its torchrun had ended in success{detail}, and "
+        f"maxRestarts is {spec.max_restarts}"
+    )
+
+
+def _why_late(spec: Spec, late: list[int]) -> str:
+    who = f"container of worker {late[0]} goes"
+    if len(late) > 1:
+        who = f"containers of workers {', '.join(map(str, late))} go"
+    return f"the {who} on {spec.finish:g} s after torchrun ended in success (spec.finishSeconds)"
+
+
+def end_stage(step: Step) -> None:
+    """When all members have succeeded, or no other worker is wanted, the stage is over. The next one begins once a
+    worker's next torchrun asks for it; the job is `Complete` when all their containers have ended (rule 9).
 
     So members told to leave are not waited for once nobody else is wanted.
     """
+    state = step.state
+    if not _is_over(step):
+        return
+    asking = asked_for(state, current(state, step.workers).values())
+    if asking and state.phase is not RendezvousPhase.CLOSED:
+        _next_stage(step, asking[0])
+    elif not state.finishing:
+        step.close(Outcome.COMPLETE, f"all workers of the last round finished ({len(state.done)} in all)")
+
+
+def _is_over(step: Step) -> bool:
     state, done = step.state, step.state.done
     if not done or step.suspended:
-        return
-    if done.issuperset(member.index for member in state.participants) or _nobody_left(step):
-        step.close(Outcome.COMPLETE, f"all workers of the last round finished ({len(done)} in all)")
+        return False
+    return done.issuperset(member.index for member in state.participants) or _nobody_left(step)
 
 
 def _nobody_left(step: Step) -> bool:
     return step.state.phase is not RendezvousPhase.CLOSED and step.roster.wanted == 0
+
+
+def _next_stage(step: Step, first: Worker) -> None:
+    """Out of a formed round; one that forms, and of which nobody is left, goes on to form."""
+    stage = step.state.stage + 1
+    if step.state.phase is RendezvousPhase.FORMED:
+        why = f"stage {stage - 1} is finished, and the next torchrun of worker {first.index} has begun"
+        step.open_round(STAGE_FINISHED, RoundCause.NEXT_STAGE, why)
+    known = step.state.scripts
+    step.set(stage=stage, finishing=(), scripts=(*known, "")[-MOST_SCRIPTS:] if known else ())
 
 
 def close_on_request(step: Step) -> None:
@@ -39,7 +115,7 @@ def close_on_request(step: Step) -> None:
     state = step.state
     if state.phase is RendezvousPhase.CLOSED:
         gone = state.done | {broken.member.index for broken in breaks(state, step.workers, step.lost)}
-        if gone.issuperset(member.index for member in state.participants):
+        if gone.issuperset(member.index for member in state.participants) and not state.finishing:
             step.close(Outcome.FAILED, "closed by set_closed(), and not every member of the last round finished")
         return
     closers = [worker for worker in current(state, step.workers).values() if worker.asks(RequestType.CLOSE)]

@@ -95,7 +95,8 @@ class Step:
         """The kept workers whose join was made after round `last_formed` was formed."""
         may_join = (PodState.PENDING, PodState.RUNNING)
         ask = [worker for worker in self.kept() if worker.pod in may_join and worker.asks(RequestType.JOIN)]
-        return [worker for worker in ask if worker.request is not None and worker.request.after >= last_formed]
+        asked = [(worker, worker.request) for worker in ask if worker.request is not None]
+        return [one for one, said in asked if said.after >= last_formed and said.stage == self.after.stage]
 
     def have_places(self, state: State) -> list[Worker]:
         """Those that have joined since the last round of `state`, as far as its members leave them places: members
@@ -148,25 +149,51 @@ class Step:
         and its pod runs, as far as is known or soon, or its last word is awaited."""
         if worker.member not in state.participants or worker.asks(RequestType.LEAVE):
             return False
-        return worker.pod in (PodState.PENDING, PodState.RUNNING) or self.is_owed_a_word(state, worker)
+        between_stages = worker.asks(RequestType.FINISH) and worker.pod is PodState.CRASH_LOOP
+        may_join = worker.pod in (PodState.PENDING, PodState.RUNNING) or between_stages
+        return may_join or self.is_owed_a_word(state, worker)
 
     def succeeded(self) -> tuple[set[Member], set[Member]]:
-        """The workers that have finished in this step, and those that may be taken to have: the last word of one that
-        ended with exit code 0 has been missing since an earlier step."""
+        """The workers that have finished in this step, as torchrun and container have ended in success, and those that
+        may be taken to have: the last word of one whose container has is missing since an earlier step."""
         if self.before.ended or self.suspended:
             return set(), set()
         alive = [
             worker
             for worker in self.current(self.before).values()
-            if worker.index not in self.before.done and not worker.deleting
+            if worker.index not in self.before.finished_indices and not worker.deleting
         ]
-        said = {worker.member for worker in alive if worker.asks(RequestType.FINISH) and worker.member}
+        ended = [worker for worker in alive if worker.pod in (PodState.SUCCEEDED, PodState.OOM_KILLED)]
+        said = {worker.member for worker in ended if worker.asks(RequestType.FINISH) and worker.member}
         missing = [
             worker
             for worker in alive
             if worker.pod_key in self.before.clocks.invalid and self.is_owed_a_word(self.before, worker)
         ]
         return said, said | {worker.member for worker in missing if worker.member}
+
+    def finishing(self) -> set[Member]:
+        """The workers whose torchrun has ended in success in the stage that the step ends in, and whose container goes
+        on."""
+        if self.suspended or self.before.ended:
+            return set(self.before.finishing) if self.before.ended else set()
+        found = set()
+        for worker in self.current(self.before).values():
+            if worker.member is None or worker.deleting or worker.pod in ENDED:
+                continue
+            match worker.request:
+                case Request(type=RequestType.FINISH, stage=stage) if stage == self.after.stage:
+                    found.add(worker.member)
+                case Request(type=RequestType.JOIN, stage=stage) if stage > self.after.stage:
+                    found.add(worker.member)
+        return {member for member in found if member.index not in self.after.finished_indices}
+
+    def between_stages(self) -> dict[Member, Worker]:
+        """Those whose last torchrun ended in success, whose container goes on, and in which no other torchrun has
+        begun."""
+        there = [] if self.suspended else self.current(self.before).values()
+        alive = [one for one in there if one.pod not in ENDED and not one.deleting]
+        return {one.member: one for one in alive if one.member and one.asks(RequestType.FINISH)}
 
     def is_owed_a_word(self, state: State, worker: Worker) -> bool:
         """Whether it ended with exit code 0, and its record still says that it trains in the last round of `state`."""
@@ -196,7 +223,11 @@ class Step:
         return (
             worker.deleting
             or worker.pod in (PodState.FAILED, PodState.OOM_KILLED)
-            or (worker.pod is PodState.CRASH_LOOP and worker.member in self.before.participants)
+            or (
+                worker.pod is PodState.CRASH_LOOP
+                and worker.member in self.before.participants
+                and not worker.asks(RequestType.FINISH)
+            )
             or (worker.asks(RequestType.LEAVE) and request is not None and request.cause == Cause.STORE_NOT_READY)
         )
 
@@ -206,7 +237,7 @@ class Step:
         if before.phase is not RendezvousPhase.FORMING or worker.pod is not PodState.RUNNING:
             return False
         match worker.request:
-            case Request(type=RequestType.LEAVE):
+            case Request(type=RequestType.LEAVE | RequestType.FINISH):
                 return False
             case Request(type=RequestType.JOIN, after=after) if after >= before.round - 1:
                 return False
@@ -352,6 +383,8 @@ class Step:
         failed = request.cause in COUNTED_CAUSES
         if request.type is RequestType.LEAVE:
             return failed
+        if request.type is RequestType.JOIN and request.stage > self.before.stage:
+            return None
         if request.type is RequestType.JOIN and request.after >= self.before.round:
             return failed or request.cause == Cause.STARTED
         hangs = worker.hung != "" and self.before.phase is RendezvousPhase.FORMED

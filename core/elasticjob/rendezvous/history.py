@@ -98,10 +98,12 @@ def given_up_for_good(before: State, after: State) -> Iterator[str]:
 
 
 def finished_once(before: State, after: State) -> Iterator[str]:
-    """A finished worker is not forgotten, and finishes once."""
+    """A finished worker is not forgotten, and finishes once. Stages count up, by one."""
+    if not before.stage <= after.stage <= before.stage + 1:
+        yield f"the stage went from {before.stage} to {after.stage}"
     if not set(before.finished) <= set(after.finished):
         yield "a finished worker was forgotten"
-    if len(after.done) < len(after.finished):
+    if len(after.finished_indices) < len(after.finished):
         yield "an index has finished twice"
 
 
@@ -178,11 +180,13 @@ def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
         return
     out_of_formed = before.phase is FORMED and after.round == before.round
     match after.outcome:
+        case Outcome.COMPLETE if after.finishing:
+            yield "Complete, and containers go on"
         case Outcome.COMPLETE if not after.done:
             yield "Complete, and nobody has finished"
         case Outcome.COMPLETE if before.phase is CLOSED and _not_done(after):
             yield f"Complete after a Close, and workers {_not_done(after)} have not finished"
-        case Outcome.FAILED if out_of_formed:
+        case Outcome.FAILED if out_of_formed and not after.finishing:
             yield f"Failed, and round {after.round} was formed"
         case Outcome.TIMEOUT if out_of_formed or before.phase is CLOSED:
             yield f"RendezvousTimeout, and round {after.round} was not forming"

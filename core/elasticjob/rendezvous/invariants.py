@@ -12,6 +12,7 @@ from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.history import history_violations, newly_formed
 from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_invariants import neighbours_are_near
+from elasticjob.rendezvous.stage_invariants import finished_in_success, stages_follow_each_other
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType
 
@@ -115,15 +116,15 @@ def waiting_is_counted(step: Step) -> Iterator[str]:
 
 def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
     """A formed round is ended by a member that is lost, leaves, has another id, joins again or hangs, at once; else
-    only by newcomers that have joined and have a place in a larger round or somebody's on a node that is about to go,
-    and not once a member has finished."""
+    by the next stage, or by newcomers that have joined and have a place in a larger round or somebody's on a node that
+    is about to go, and not once a member has finished."""
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
         return
     broken, ended = step.breaks(), after.round > before.round
     if broken and not ended:
         yield f"round {before.round} stands, and a member no longer trains in it"
-    if broken or not ended:
+    if broken or not ended or after.stage > before.stage:
         return
     newcomers = [worker for worker in step.have_places(before) if worker.member not in before.participants]
     size = len(before.participants) + len(newcomers)
@@ -141,6 +142,7 @@ def plans_hold_while_all_live(step: Step) -> Iterator[str]:
     if after.phase is not FORMING:
         return
     planned = step.breaks().keys() <= set(after.leaving) if before.phase is FORMED else before.planned
+    planned = planned and after.stage == before.stage
     if after.planned and not planned:
         yield f"the end of round {after.round - 1} is called planned, and was not"
     elif after.planned and step.deserted():
@@ -187,16 +189,6 @@ def the_first_rule_decides(step: Step) -> Iterator[str]:
 
 def _says(matched: Matched | None, action: PolicyAction) -> bool:
     return matched is not None and matched.action is action
-
-
-def finished_in_success(step: Step) -> Iterator[str]:
-    """A worker has finished when it asks `Finish`, but not while deleted or suspended; or when its trainer ended with
-    exit code 0, its record says nothing against that, and its last word has not come."""
-    (said, may_have), noted = step.succeeded(), set(step.after.finished) - set(step.before.finished)
-    for member in sorted(said - noted):
-        yield f"worker {member.index} ended in success, and has not finished"
-    for member in sorted(noted - may_have):
-        yield f"worker {member.index} has finished, and did not end in success"
 
 
 def given_up_for_a_cause(step: Step) -> Iterator[str]:
@@ -277,8 +269,8 @@ def ends_for_a_cause(step: Step) -> Iterator[str]:
 
 def _complete(step: Step) -> Iterator[bool]:
     after = step.after
-    if after.participants and not step.suspended:
-        yield all(member.index in after.done for member in after.participants)
+    if after.participants and not step.suspended and not after.finishing:
+        yield all(member.index in after.finished_indices for member in after.participants)
         yield step.room == 0 and step.before.phase is not CLOSED
 
 
@@ -318,6 +310,13 @@ def _failed(step: Step) -> Iterator[bool]:
     }
     failing |= {index for index, known in after.clocks.failures.items() if known.before_any_round > spec.max_restarts}
     yield joined < step.least and bool(failing) and step.room_with_spares - len(failing) < step.least
+    for member, worker in step.between_stages().items():
+        crashes, since = after.clocks.finishing[member]
+        known = before.clocks.finishing.get(member)
+        yield worker.crashes - crashes > spec.max_restarts
+        yield known is not None and since is not None and known.since == since
+    scripts = {one.request.script for one in step.have_places(before) if one.request and one.request.script}
+    yield before.phase is FORMING and len({*scripts, *filter(None, after.scripts[-1:])}) > 1
 
 
 CAUSES = {
@@ -339,6 +338,7 @@ STEP = (
     failures_are_the_trainings,
     the_first_rule_decides,
     finished_in_success,
+    stages_follow_each_other,
     given_up_for_a_cause,
     asked_in_doubt,
     proof_begins_with_an_answer,

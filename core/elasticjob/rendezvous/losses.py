@@ -7,7 +7,15 @@ from typing import NamedTuple
 from elasticjob.members import Member
 from elasticjob.rendezvous.challenges import lived_on, unanswered_for
 from elasticjob.rendezvous.model import COUNTED_CAUSES, PodState, Spec, State, Worker
-from elasticjob.rendezvous.roster import ENDED, current, has_joined, is_current, is_stopping, lacks_last_word
+from elasticjob.rendezvous.roster import (
+    ENDED,
+    current,
+    has_joined,
+    is_between_stages,
+    is_current,
+    is_stopping,
+    lacks_last_word,
+)
 from elasticjob.terms import Cause, Loss, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 # pods of members whose training is at fault; a rank 0 that merely served no store is none of them, and explains what
@@ -96,7 +104,7 @@ def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> tu
         return Loss.POD_FAILED, "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
         return _unfinished(spec, state, worker, was_member)
-    if worker.pod is PodState.CRASH_LOOP and was_member:
+    if worker.pod is PodState.CRASH_LOOP and was_member and not is_between_stages(worker):
         return Loss.TRAINER_CRASHED, "its trainer crashed again, and a fresh pod starts sooner" + detail
     request = worker.request
     if request is not None and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
@@ -143,7 +151,7 @@ def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:
 
     It counts from an answer that it gave since the round was ended: who was cut off before may not have known.
     """
-    if state.phase is not RendezvousPhase.FORMING or not is_stopping(state, worker):
+    if state.phase is not RendezvousPhase.FORMING or is_between_stages(worker) or not is_stopping(state, worker):
         return False
     lived = lived_on(state, worker)
     return lived is not None and now - lived >= spec.rejoin

@@ -37,6 +37,7 @@ class Spec:
     worker_lost: float = 4
     silence: float = 450
     restart_reset: float = 3600
+    finish: float = 3600
     starts_torchrun: bool = True
     sizes: tuple[int, ...] = ()
     rank_order: tuple[str, ...] = ()
@@ -56,13 +57,16 @@ class Spec:
 class Request:
     """What a worker's record asks for: `after` goes with Join, `round` with Finish.
 
-    `last_call` and `worker_lost` are the limits that a Join may name in place of the spec's; `detail` is for people:
-    what failed before it.
+    `stage`: of which stage its torchrun is, one more than have ended in success in its container before. `script`: what
+    a Join's torchrun runs. `last_call` and `worker_lost` are the limits that a Join may name in place of the spec's;
+    `detail` is for people: what failed before it.
     """
 
     type: RequestType
     after: int = 0
     round: int = 0
+    stage: int = 1
+    script: str = ""
     cause: str = ""
     detail: str = ""
     last_call: float | None = None
@@ -160,6 +164,14 @@ class Asked(NamedTuple):
     silent: bool = False
 
 
+class Finishing(NamedTuple):
+    """Of a worker whose torchrun has ended in success: how often its container had been started again when that was
+    first seen, and since when the job has waited for nothing but such containers, None while it does not."""
+
+    crashes: int
+    since: float | None = None
+
+
 class Failures(NamedTuple):
     """How pods of one index failed by themselves: how often in a row, how many of the last of them before they were in
     any round, when the last one did, and why."""
@@ -191,6 +203,7 @@ class Clocks:
     leaving: Mapping[Member, float] = field(default_factory=dict)
     invalid: Mapping[PodKey, float] = field(default_factory=dict)  # since when what is known of a pod makes no sense
     failures: Mapping[int, Failures] = field(default_factory=dict)
+    finishing: Mapping[Member, Finishing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +227,13 @@ class State:
     `reason` says in a sentence why the phase was entered, and `cause` in one word; a status of before there were these
     words has none.
 
-    `done` are the indices of the finished, whatever id a sidecar that starts again has: they get no other pod and no
-    room.
+    `stage` counts the torchruns that the workers' containers run one after the other; `scripts` says what those up to
+    now have run, the last of them at the end. `finishing` are the workers whose torchrun of this stage has ended in
+    success and whose container goes on; `finished` those whose container has ended in success, too: nothing of them is
+    needed any more.
+
+    `done` are the indices of both, whatever id a sidecar that starts again has: in this stage they get no other pod and
+    no room.
     """
 
     clocks: Clocks
@@ -225,6 +243,9 @@ class State:
     replicas: int = 0
     leaving: tuple[Member, ...] = ()
     finished: tuple[Member, ...] = ()
+    finishing: tuple[Member, ...] = ()
+    stage: int = 1
+    scripts: tuple[str, ...] = ()
     replacements: Mapping[int, int] = field(default_factory=dict)
     restarts: int = 0
     failure: str = ""
@@ -241,8 +262,12 @@ class State:
     cause: str = ""
     done: frozenset[int] = field(init=False, compare=False, repr=False)
 
+    @property
+    def finished_indices(self) -> frozenset[int]:
+        return frozenset(member.index for member in self.finished)
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "done", frozenset(member.index for member in self.finished))
+        object.__setattr__(self, "done", frozenset(member.index for member in (*self.finished, *self.finishing)))
 
     @property
     def last_formed(self) -> int:

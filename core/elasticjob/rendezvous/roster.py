@@ -15,6 +15,7 @@ from elasticjob.terms import RendezvousPhase, RequestType
 
 STUCK = frozenset({PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP})
 ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED})
+ENDED_WITH_0 = frozenset({PodState.SUCCEEDED, PodState.OOM_KILLED})
 OUT = STUCK | ENDED
 
 
@@ -45,7 +46,7 @@ class Roster:
     @property
     def all_arrived(self) -> bool:
         """Nobody is on the way: no pod to come, and whoever has not joined is stuck."""
-        return not self.owed and all(worker.pod in STUCK for worker in self.missing)
+        return not self.owed and all(worker.pod in STUCK and not is_between_stages(worker) for worker in self.missing)
 
 
 def is_current(state: State, worker: Worker) -> bool:
@@ -61,6 +62,22 @@ def is_unknown(state: State, worker: Worker) -> bool:
 def current(state: State, workers: Iterable[Worker]) -> dict[int, Worker]:
     """The workers that count, by index."""
     return {worker.index: worker for worker in workers if is_current(state, worker)}
+
+
+def has_succeeded(state: State, worker: Worker) -> bool:
+    """Whether its torchrun of this stage has ended in success, while its container may go on: it says so, or that the
+    next one has begun."""
+    request = worker.request
+    if request is None:
+        return False
+    ends = request.type is RequestType.FINISH and request.stage == state.stage
+    return ends or (request.type is RequestType.JOIN and request.stage > state.stage)
+
+
+def is_between_stages(worker: Worker) -> bool:
+    """Whether its last torchrun has ended in success, and its container goes on without another as far as is known, be
+    it that the kubelet is about to start it again."""
+    return worker.asks(RequestType.FINISH) and worker.pod not in ENDED and not worker.deleting
 
 
 def lacks_last_word(state: State, worker: Worker) -> bool:
@@ -82,19 +99,21 @@ def has_joined(state: State, worker: Worker) -> bool:
         request is not None
         and request.type is RequestType.JOIN
         and request.after >= state.last_formed
+        and request.stage == state.stage
         and worker.pod not in OUT
     )
 
 
 def is_stopping(state: State, worker: Worker) -> bool:
     """Whether a member of the last round runs, and has neither joined nor left, while the next one forms."""
-    return worker.pod is PodState.RUNNING and not worker.asks(RequestType.LEAVE) and not has_joined(state, worker)
+    runs = worker.pod is PodState.RUNNING or is_between_stages(worker)
+    return runs and not worker.asks(RequestType.LEAVE) and not has_joined(state, worker)
 
 
 def keeps_its_place(state: State, worker: Worker) -> bool:
     """Whether this member of the last round is in the next one before anybody else: it has joined, or still may, also
     while its pod's status lags and says that it is yet to start. One that has left comes back as a newcomer."""
-    may_join = worker.pod not in OUT and not worker.asks(RequestType.LEAVE)
+    may_join = (worker.pod not in OUT or is_between_stages(worker)) and not worker.asks(RequestType.LEAVE)
     return may_join or lacks_last_word(state, worker)
 
 
@@ -191,17 +210,18 @@ def pods_to_create(spec: Spec, state: State, workers: Iterable[Worker], now: flo
 def pods_to_delete(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> tuple[Worker, ...]:
     """Pods that have served: given up, told to leave and gone or overdue, or left over after the end, victims too.
 
-    Also pods that nobody has made, once the status has had time to say otherwise.
+    Also pods that nobody has made, once the status has had time to say otherwise. A pod that was told to leave has
+    served once its record says that it does: the kubelet would start its container again.
     """
-    done = state.done
+    finished = state.finished_indices
 
     def served(worker: Worker) -> bool:
         if worker.member in state.leaving and not state.ended:
             overdue = now - state.clocks.leaving.get(worker.member, now) >= spec.rejoin
-            return overdue or worker.pod in OUT
+            return overdue or worker.pod in OUT or worker.asks(RequestType.LEAVE)
         if is_unknown(state, worker) and not state.ended:
             return now - state.clocks.invalid.get(worker.pod_key, now) >= spec.patience
         old = not is_current(state, worker)
-        return old or (state.ended and worker.pod not in ENDED and worker.index not in done)
+        return old or (state.ended and worker.pod not in ENDED and worker.index not in finished)
 
     return tuple(worker for worker in workers if not worker.deleting and served(worker))

@@ -135,6 +135,7 @@ class Step:
         yield from moments(spec, state, able(state, self.workers))
         yield from (since + spec.patience for since in clocks.invalid.values())
         yield from (since + spec.rejoin for since in clocks.leaving.values())
+        yield from (one.since + spec.finish for one in clocks.finishing.values() if one.since is not None)
         yield from (due(clocks, index) for index in clocks.failures)
         if spec.spares:
             yield from (forgotten(failures) for failures in clocks.failures.values())

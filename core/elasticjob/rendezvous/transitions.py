@@ -11,6 +11,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 ROUND_FORMED, ROUND_BROKEN, ROUND_REOPENED = "RoundFormed", "RoundBroken", "RoundReopened"
+STAGE_FINISHED = "StageFinished"
 
 
 class Move(NamedTuple):
@@ -36,7 +37,15 @@ MOVES = (
     Move(FORMING, Outcome.COMPLETE, CLOSED, 0, "workers have finished, and no other is wanted"),
     Move(FORMED, ROUND_BROKEN, FORMING, 1, "a member is lost, leaves, has another id, joins again, or hangs"),
     Move(FORMED, ROUND_REOPENED, FORMING, 1, "newcomers have joined, and no other is waited for"),
+    Move(FORMED, STAGE_FINISHED, FORMING, 1, "all members have succeeded, and the next torchrun of one has begun"),
     Move(FORMED, Outcome.COMPLETE, CLOSED, 0, "all members have finished, or no other worker is wanted"),
+    Move(
+        FORMED,
+        Outcome.FAILED,
+        CLOSED,
+        0,
+        "the container of a member fails once too often after its torchrun's success, or goes on for too long",
+    ),
     Move(FORMED, Outcome.CLOSED, CLOSED, 0, "a worker asks `Close`; the members train on to their end"),
     Move(CLOSED, Outcome.COMPLETE, CLOSED, 0, "after a `Close`, all members have finished"),
     Move(CLOSED, Outcome.FAILED, CLOSED, 0, "after a `Close`, all members have ended, and not all in success"),

@@ -39,10 +39,11 @@ def cleanup(
     if state.ended and policy == "All":
         return Cleanup(delete=present)
     kept: set[PodKey] = set()
+    finished = state.finished_indices
     if state.ended:
-        kept |= {one.pod_key for one in present if one.index in state.done and one.pod is PodState.CRASH_LOOP}
+        kept |= {one.pod_key for one in present if one.index in finished and one.pod is PodState.CRASH_LOOP}
         kept |= {one.pod_key for one in served if is_current(state, one) and _is_placed(pods[one.pod_key])}
-    done = state.done if policy != "None" else frozenset()
+    done = finished if policy != "None" else frozenset()
     kept |= {one.pod_key for one in present if one.index in done and _lingers(one, pods[one.pod_key], trainer)}
     return Cleanup(
         delete=tuple(one for one in served if one.pod_key not in kept),

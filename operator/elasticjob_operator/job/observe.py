@@ -14,6 +14,7 @@ from elasticjob.api import (
     WorkerRequest,
 )
 from elasticjob.certificates import der_of, fingerprint_of
+from elasticjob.fields import WORD_LENGTH
 from elasticjob.objects import Object
 from elasticjob.pods import condition, container, disruption, ended, has_started, pod_key_of, running_since
 from elasticjob.rendezvous import PodState, Request, Worker
@@ -214,6 +215,8 @@ def _request(said: WorkerRequest, node: str) -> Request:
         type=said.type,
         after=said.after or 0,
         round=said.round or 0,
+        stage=said.stage or 1,
+        script=plain(said.script or "", WORD_LENGTH),
         cause=said.cause or "",
         detail=_failure(said.detail or "", node) if said.cause == Cause.WORKER_FAILED else "",
         last_call=said.last_call_seconds,

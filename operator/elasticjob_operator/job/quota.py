@@ -143,15 +143,16 @@ def there_of(workers: Iterable[Worker]) -> There:
 
 
 def need_of(spec: ElasticJobSpec, state: State, there: There) -> Need:
-    """Workers that have finished need none; a closed rendezvous takes nobody in."""
+    """Workers that have finished need none, and those that are finishing keep theirs; a closed rendezvous takes nobody
+    in."""
     if state.ended:
         return Need()
     if state.phase is RendezvousPhase.CLOSED:
         return Need(there.alive)
-    if spec.suspend or len(state.done) >= spec.replicas:
+    if spec.suspend or len(state.finished) >= spec.replicas:
         return Need()
     bounds = rendezvous_spec(spec)
-    workers = spec.replicas + spec.spare_replicas - len(state.done)
+    workers = spec.replicas + spec.spare_replicas - len(state.finished)
     return Need(workers, min_members(bounds, state), () if state.done else bounds.sizes)
 
 
@@ -169,7 +170,7 @@ def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence
     if not need.workers:
         return UNLIMITED
     if shares is None:
-        members = sum(member.index not in state.done for member in state.participants)
+        members = sum(member.index not in state.finished_indices for member in state.participants)
         return _limited(spec, state, max(members, there.alive)) if there.alive else Allowance(suspends=need.least > 0)
     if not trains(shares, need):
         return Allowance(suspends=True, told=_why_none(shares, need))
@@ -180,7 +181,7 @@ def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
     """Who has finished has a place still, and needs no quota."""
     if not workers:  # of a closed rendezvous, which takes nobody in
         return UNLIMITED
-    places = workers + len(state.done)
+    places = workers + len(state.finished)
     replicas = min(spec.replicas, places)
     return Allowance(replicas, min(spec.spare_replicas, places - replicas))
 

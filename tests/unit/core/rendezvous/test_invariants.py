@@ -21,6 +21,7 @@ from elasticjob.rendezvous import (
     Worker,
     history,
     invariants,
+    stage_invariants,
     violations,
 )
 from elasticjob.rendezvous.evidence import Step
@@ -36,6 +37,7 @@ new = State(clocks=Clocks(opened=0, formed=0))
 formed = replace(new, round=2, phase=FORMED, participants=(A, B), store="a:1", reason="worker 1 lost", restarts=1)
 forming = replace(formed, round=3, phase=FORMING, store=None, reason="worker 0 lost")
 again = replace(formed, round=3)
+stage_2 = replace(forming, stage=2)
 waits = replace(forming, failure="worker 0's processes failed")
 closing = replace(formed, phase=CLOSED, outcome=Outcome.CLOSED)
 complete = replace(formed, phase=CLOSED, outcome=Outcome.COMPLETE, finished=(A, B))
@@ -89,6 +91,8 @@ HISTORY = {
     history.finished_once: [
         (replace(formed, finished=(B,)), formed, "a finished worker was forgotten"),
         (formed, replace(formed, finished=(B, X)), "an index has finished twice"),
+        (formed, replace(formed, stage=3), "the stage went from 1 to 3"),
+        (replace(formed, stage=2), formed, "the stage went from 2 to 1"),
     ],
     history.one_failure_a_round: [
         (formed, replace(again, restarts=3), "2 failures were counted at once"),
@@ -127,6 +131,7 @@ HISTORY = {
         (formed, replace(formed, phase=CLOSED), "the rendezvous is Closed, and its outcome is None"),
         (formed, replace(complete, phase=FORMED), "the rendezvous is Formed, and its outcome is Complete"),
         (formed, replace(complete, finished=()), "Complete, and nobody has finished"),
+        (formed, replace(complete, finished=(A,), finishing=(B,)), "Complete, and containers go on"),
         (closing, replace(complete, finished=(A,)), "Complete after a Close, and workers [1] have not finished"),
         (formed, failed, "Failed, and round 2 was formed"),
         (formed, replace(timeout, round=2), "RendezvousTimeout, and round 2 was not forming"),
@@ -186,6 +191,10 @@ def after_failures(before_any_round: int) -> State:
     return replace(ended, clocks=replace(new.clocks, failures=failures))
 
 
+def next_stage(member: Member) -> Worker:
+    return replace(worker(member), request=Request(type=JOIN, after=2, cause=Cause.STARTED, stage=2))
+
+
 a, b, c = worker(A), worker(B), joins(C)
 a_told = replace(forming, leaving=(A,), replacements={0: 1})
 b_lost = replace(forming, replacements={1: 1})
@@ -225,6 +234,7 @@ ENDS = "a failure that ends the job waits, and nothing can explain it any more"
 MISCOUNTED = "counted 1 failures, and 0 waited"
 ONE_TOO_MANY = "the failure is one too many, and the job waits, though all of round 2 are there"
 SURVIVED = "failure 2 was survived, and maxRestarts is 1"
+FINISHING = "workers {} are said to be finishing, and {} are"
 FORGOTTEN = "worker 0 ended in success, and has not finished"
 INVENTED = "worker 0 has finished, and did not end in success"
 NO_LOSS = "worker 1 was given up without a cause"
@@ -362,8 +372,19 @@ STEPS = {
         ),
         (step(replace(waits, matched=RULE), replace(waits, matched=RULE), joins(A), b_failed), ENDS),
     ],
+    stage_invariants.stages_follow_each_other: [
+        (step(forming, again, joins(A), next_stage(B)), "a round of stage 1 was formed of workers in stages [1, 2]"),
+        (step(formed, stage_2, worker(A, FINISH), worker(B, FINISH)), "stage 2 began, and nobody asked for it"),
+        (step(formed, stage_2, next_stage(A), b), "stage 2 began, and workers [1] had not succeeded"),
+        (step(formed, stage_2, next_stage(A), b, replicas=3), "stage 2 began, and workers [1] had not succeeded"),
+    ],
     invariants.finished_in_success: [
-        (step(formed, formed, worker(A, FINISH), b), FORGOTTEN),
+        (step(formed, formed, worker(A, FINISH, pod=PodState.SUCCEEDED), b), FORGOTTEN),
+        (step(formed, a_done, worker(A, FINISH), b), INVENTED),
+        (step(formed, formed, worker(A, FINISH), b), FINISHING.format([], [0])),
+        (step(formed, formed, next_stage(A), b), FINISHING.format([], [0])),
+        (step(formed, replace(formed, finishing=(A,)), a, b), FINISHING.format([0], [])),
+        (step(formed, replace(formed, finishing=(A,)), worker(A, FINISH, deleting=True), b), FINISHING.format([0], [])),
         (step(formed, a_done, a, b), INVENTED),
         (step(formed, a_done, ended_well, b), INVENTED),
         (step(missed, replace(a_done, clocks=missed.clocks), replace(ended_well, disrupted=True), b), INVENTED),
