@@ -81,6 +81,10 @@ class JobLife(RuleBasedStateMachine):
         decision = job.step()
         assert agreed(decision.state) == agreed(backwards.state)
 
+    def joins(self, after: int, cause: str = "") -> Request:
+        """By a torchrun of the job's stage."""
+        return Request(type=RequestType.JOIN, after=after, cause=cause, stage=self.job.state.stage)
+
     has_pods = precondition(lambda self: self.job.workers)
 
     @rule(unseen=st.integers(1, 5))
@@ -121,7 +125,7 @@ class JobLife(RuleBasedStateMachine):
         worker = self.some(number)
         if worker.id is not None:
             after = max(0, self.job.state.last_formed - behind)
-            self.set(worker, request=Request(type=RequestType.JOIN, after=after, cause=cause))
+            self.set(worker, request=self.joins(after, cause))
 
     @has_pods
     @rule(number=NUMBER)
@@ -133,7 +137,7 @@ class JobLife(RuleBasedStateMachine):
         for worker in list(self.job.workers.values()):
             if worker.id is None:
                 self.job.ids += 1
-            join = Request(type=RequestType.JOIN, after=self.job.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
+            join = self.joins(self.job.state.last_formed, Cause.MEMBERSHIP_CHANGED)
             if not self.trains(worker) and (worker.index, worker.replacement) in self.job.workers:
                 id = worker.id or f"{self.job.ids:x}"
                 self.set(worker, pod=PodState.RUNNING, id=id, request=join, invalid="")
@@ -148,7 +152,30 @@ class JobLife(RuleBasedStateMachine):
     def finish(self, number: int) -> None:
         worker = self.some(number)
         if worker.member in self.job.state.participants:
-            self.set(worker, request=Request(type=RequestType.FINISH, round=self.job.state.last_formed))
+            state = self.job.state
+            self.set(worker, request=Request(type=RequestType.FINISH, round=state.last_formed, stage=state.stage))
+
+    @has_pods
+    @rule(number=NUMBER)
+    def container_ends_in_success(self, number: int) -> None:
+        worker = self.some(number)
+        if worker.asks(RequestType.FINISH):
+            self.set(worker, pod=PodState.SUCCEEDED)
+
+    @has_pods
+    @rule(number=NUMBER)
+    def container_fails_after_success(self, number: int) -> None:
+        worker = self.some(number)
+        if worker.asks(RequestType.FINISH):
+            self.set(worker, pod=PodState.CRASH_LOOP, crashes=worker.crashes + 1)
+
+    @has_pods
+    @rule(number=NUMBER)
+    def next_torchrun(self, number: int) -> None:
+        worker = self.some(number)
+        if worker.asks(RequestType.FINISH) and worker.pod is PodState.RUNNING and worker.request:
+            join = self.joins(self.job.state.last_formed, Cause.STARTED)
+            self.set(worker, request=replace(join, stage=worker.request.stage + 1))
 
     @has_pods
     @rule(number=NUMBER, really=st.integers(0, 9))
@@ -202,7 +229,7 @@ class JobLife(RuleBasedStateMachine):
         pod_key = (index, job.state.replacements.get(index, 0) + ahead)
         if pod_key not in job.workers:
             job.ids += 1
-            join = Request(type=RequestType.JOIN, after=job.state.last_formed, cause=Cause.STARTED)
+            join = self.joins(job.state.last_formed, Cause.STARTED)
             job.workers[pod_key] = Worker(index=index, replacement=pod_key[1], id=f"{job.ids:x}", request=join)
             self.look()
 
@@ -272,7 +299,7 @@ class JobLife(RuleBasedStateMachine):
         if worker.pod in (PodState.SUCCEEDED, PodState.FAILED) or worker.index in job.state.done:
             return
         job.ids += 1
-        join = Request(type=RequestType.JOIN, after=job.state.last_formed)
+        join = self.joins(job.state.last_formed)
         request = worker.request if self.trains(worker) else join
         self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{job.ids:x}", request=request, invalid="", hung="")
 
