@@ -58,9 +58,8 @@ class Sidecar:
         self._config, self._ports, self.credentials = config, ports, credentials
         self.metrics = Metrics()
         self.record = WorkerRecord(kube, _identity(config, id, credentials), self.metrics.api_failed)
-        self.driver = Driver(
-            Membership(me, config.store_ready_seconds), Scripts(config.save_seconds), self.record, self.metrics
-        )
+        membership = Membership(me, config.store_ready_seconds, recalled=False)
+        self.driver = Driver(membership, Scripts(config.save_seconds), self.record, self.metrics)
         sized, seen = self.record.job_sized, self.driver.job_seen
         failed, limited = self.metrics.api_failed, self.driver.limited
         self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited)

@@ -10,11 +10,11 @@ import logging
 from typing import Any
 
 from elasticjob import logs
-from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType
+from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.kubernetes.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import NO_LIMITS, Handed, Limits
+from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Handed, Limits, Torchrun
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused, superseded
@@ -75,14 +75,14 @@ class Driver:
                 while self._machine.is_taken(trainer):
                     await self._next_change.wait()
 
-    def attach(self, trainer: str, round: int, pid: int = 0) -> int:
+    def attach(self, trainer: str, round: int, torchrun: Torchrun = UNKNOWN_TORCHRUN) -> int:
         """Raises Refused, where another trainer lives, or has taken this one's place."""
         try:
-            stream = self._machine.attached(trainer, round, pid)
+            stream = self._machine.attached(trainer, round, torchrun)
         except Refused as refused:
-            log.warning("trainer %s, process %d, is refused: %s", trainer[:8], pid, refused.message)
+            log.warning("trainer %s, process %d, is refused: %s", trainer[:8], torchrun.pid, refused.message)
             raise
-        log.info("trainer %s, process %d, is connected, holding round %d", trainer[:8], pid, round)
+        log.info("trainer %s, process %d, is connected, holding round %d", trainer[:8], torchrun.pid, round)
         self._settle()
         return stream
 
@@ -131,10 +131,11 @@ class Driver:
         self._record.end()
         await self._settled(trainer, RequestType.FINISH, seconds)
 
-    def recall(self, round: int) -> None:
-        """This pod's record says that its trainer has finished, and this incarnation of the sidecar did not say so."""
-        log.info("an earlier sidecar has recorded that the trainer finished in round %d", round)
-        self._machine.recall(round)
+    def recall(self, said: WorkerRequest | None) -> None:
+        """What this pod's record asks, as an earlier incarnation of the sidecar has written it; None without one."""
+        if said is not None and said.type is RequestType.FINISH:
+            log.info("an earlier sidecar has recorded that the trainer finished in round %d", said.round or 0)
+        self._machine.recall(said, self._now())
         self._settle()
 
     async def close(self, trainer: str, seconds: float) -> None:

@@ -15,6 +15,7 @@ PORT = 29401  # on the pod's loopback
 # --- limits
 
 NAME_LENGTH = 64  # of a trainer's or script's name
+SCRIPT_LENGTH = 64  # of the name of a script's file; the rest is cut off
 DETAIL_LENGTH = 300  # characters of what failed; the rest is cut off
 MAX_EXIT_CODE = 255
 MAX_METRICS, METRIC_NAME_LENGTH = 16, 64
@@ -40,6 +41,10 @@ PREDECESSOR_SECONDS = 5.0  # how long a trainer's stream waits for the end of an
 STORE_SECONDS = 30.0  # how long a question for the store waits that names no time
 # As long as the API server is away, a trainer that ends in success is held here: its word must not be lost.
 RECORDED_SECONDS = 300.0
+
+# torchrun's exit code in a worker that has no part in the training any more and has not finished it: scaled away, or a
+# spare at the end of the job. Not 0, or a shell would go on as after a success.
+LEFT_EXIT_CODE = 75
 
 
 class _Word(str, Enum):
@@ -100,6 +105,8 @@ class Code(_Word):
     ROUND_BROKEN = "RoundBroken"
     CLOSED = "Closed"
     LEAVING = "Leaving"
+    STAGE_FINISHED = "StageFinished"
+    OTHER_SCRIPT = "OtherScript"
     TOO_MANY = "TooMany"
     API_AWAY = "ApiServerAway"
     JOIN_TIMEOUT = "JoinTimeout"
@@ -140,9 +147,22 @@ REFUSALS = {
     Code.CLOSED: Refusal(
         410,
         "The rendezvous is closed; `outcome` says how.",
-        "end: with success if `outcome` is `Complete`, else with failure",
+        f"end: with exit code {LEFT_EXIT_CODE} if `outcome` is `Complete`, else as after a failure",
     ),
-    Code.LEAVING: Refusal(410, "The job was scaled down, and this worker has to go.", "end with success"),
+    Code.LEAVING: Refusal(
+        410, "The job was scaled down, and this worker has to go.", f"end with exit code {LEFT_EXIT_CODE}"
+    ),
+    Code.STAGE_FINISHED: Refusal(
+        410,
+        "The stage of this trainer is finished: the torchrun that has the same place in the other containers has ended "
+        "in success, or an earlier one of this pod.",
+        "end with success",
+    ),
+    Code.OTHER_SCRIPT: Refusal(
+        409,
+        "The torchrun that has the same place in the other containers runs another script; the message names both.",
+        "end with failure",
+    ),
     Code.TOO_MANY: Refusal(429, "As many scripts look on as may.", "try again later"),
     Code.API_AWAY: Refusal(
         504,
@@ -176,6 +196,13 @@ class Events(_OfATrainer, total=False):
 
     round: Annotated[int, "The last round handed to this process, 0 for none: a sidecar that has restarted asks."]
     pid: Annotated[int, "This process's id, which a second trainer of the pod is told; 0 where it is not known."]
+    container: Annotated[
+        str,
+        "Which start of the container this process is in: a number of up to 20 digits that no other start has, as the "
+        "time at which its first process was started; empty where it is not known.",
+    ]
+    script: Annotated[str, f"The name of the script that it starts; {SCRIPT_LENGTH} characters of it are kept."]
+    stage: Annotated[int, "The stage that it was told with its last round, 0 before the first."]
 
 
 class Join(_OfATrainer, total=False):
@@ -293,6 +320,7 @@ class Handed(TypedDict):
     round: Annotated[int, "Its number."]
     rank: Annotated[int, "This worker's; rank 0 serves the store."]
     worldSize: Annotated[int, "How many workers the round has."]
+    stage: Annotated[int, "Which of the torchruns of its container this is, from 1: those before it have succeeded."]
     runId: Annotated[str, "The job's UID."]
     store: Annotated[StoreAddress, "Where its store is reached from inside this pod."]
 
@@ -309,6 +337,7 @@ class View(TypedDict):
     stalled: Annotated[
         bool, "Nobody takes steps in the round that this trainer holds: tell what its training processes do."
     ]
+    succeeded: Annotated[bool, "All workers of the round that this trainer holds have ended in success."]
     leaving: Annotated[bool, "This worker has to go: stop its processes; the next join says `Leaving`."]
     closed: Annotated[bool, "The rendezvous is closed: a formed round trains on, nobody joins another."]
     outcome: Annotated[str, "Why it is closed, else empty."]
@@ -380,7 +409,7 @@ JOIN = Call(
     Join,
     Handed,
     "Joins, and is answered when a round is formed with this worker.",
-    (*_OF_A_TRAINER, Code.CLOSED, Code.LEAVING, Code.JOIN_TIMEOUT),
+    (*_OF_A_TRAINER, Code.CLOSED, Code.LEAVING, Code.STAGE_FINISHED, Code.OTHER_SCRIPT, Code.JOIN_TIMEOUT),
 )
 VIEW = Call(
     "GET",

@@ -107,7 +107,7 @@ def _answers(
     agreed = before.rendezvous
     known = {one.member: one for one in workers if one.member is not None and one.pod_key in said}
     for member in agreed.participants:
-        if member in known and member not in agreed.finished:
+        if member in known and member not in agreed.finished and member not in agreed.finishing:
             status = said[known[member].pod_key]
             stall = status.stall if status.stall and status.stall.round == agreed.round else None
             yield Answer(known[member], status, stall)

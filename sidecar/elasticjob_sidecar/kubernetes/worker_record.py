@@ -16,7 +16,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from elasticjob.api import Members, RequestType, Stall, WorkerRequest
+from pydantic import ValidationError
+
+from elasticjob.api import Members, Stall, WorkerRequest
 from elasticjob.objects import Object
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
@@ -37,7 +39,7 @@ FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so of
 class WorkerRecord:
     def __init__(self, kube: KubeApi, me: Identity, failed: Callable[[str, ApiFailure], None]) -> None:
         self._kube, self._me, self._failed = kube, me, failed
-        self.recall: Callable[[int], None] = lambda _: None  # hears of an earlier incarnation's Finish
+        self.recall: Callable[[WorkerRequest | None], None] = lambda _: None  # hears what an earlier incarnation asked
         self._request: WorkerRequest | None = None
         self._wishes = self._granted = 0  # how many requests were wanted, and up to which of them the API has them
         self._ours = False  # the object exists, carries our id, and is known as ours to everybody
@@ -244,10 +246,10 @@ class WorkerRecord:
             wish = self._wishes
             self._took(await self._kube.create_worker(self._me.created(self._request)))
             self._wrote(WorkerStatus())
+            self.recall(None)
             how = "created"
         else:
-            if (finished := self._finished_before(found)) is not None:
-                self.recall(finished)
+            self.recall(self._said_before(found))
             wish = self._wishes
             status = found.get("status", {})
             self._note(status)
@@ -261,13 +263,16 @@ class WorkerRecord:
         self._granted = wish
         log.info("ElasticWorker %s is %s with id %s", self._me.pod_name, how, self._me.id)
 
-    def _finished_before(self, found: Object) -> int | None:
-        """The round that this pod's trainer has finished in, as an earlier incarnation has recorded it."""
-        spec, request = found["spec"], found["spec"].get("request") or {}
-        if spec.get("id") == self._me.id or request.get("type") != RequestType.FINISH or not self._me.owns(found):
+    def _said_before(self, found: Object) -> WorkerRequest | None:
+        """What an earlier incarnation in this pod has asked last. Others may have written what is no request."""
+        spec = found["spec"]
+        if spec.get("id") == self._me.id or not spec.get("request") or not self._me.owns(found):
             return None
-        round_: int | None = request.get("round")
-        return round_
+        try:
+            return WorkerRequest.parse(spec["request"])
+        except ValidationError as error:
+            log.warning("ElasticWorker %s asked for what makes no sense: %s", self._me.pod_name, error)
+            return None
 
     async def _write_request(self) -> None:
         wish, request = self._wishes, self._request

@@ -7,18 +7,23 @@ table in `modes`.
 Invariants: nobody takes the place of a trainer that lives; a round is handed to one trainer process only, by one
 incarnation of the sidecar only, and only while it is Formed; after a Leave no round is handed that was formed before
 the next Join.
+
+A container may run several torchruns one after the other. The n-th of each container is of stage n: one more than have
+ended in success in it. Where that stage is finished it ends in success at once, as in a container that was started
+again.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
-from elasticjob_sidecar.membership.model import NO_LIMITS, Answer, Handed, Limits, Waiter
+from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
+from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Answer, Handed, Limits, Torchrun, Waiter
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused, superseded, trainer_lives
+from elasticjob_sidecar.membership.refusal import Code, Refused, other_script, superseded, trainer_lives
 
 SUCCESSOR_SECONDS = 5.0
+NONE_PASSED = ("", 0)
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
@@ -29,6 +34,7 @@ class Membership:
 
     me: Member
     store_ready_seconds: float = 20.0
+    recalled: bool = True  # what an earlier incarnation has recorded is known; before that nobody is served
 
     mode: Mode = Mode.IDLE
     job: RendezvousStatus | None = None
@@ -36,7 +42,10 @@ class Membership:
     handed: Handed | None = None
     store_port: int | None = None
     _rank: int | None = None  # this worker's position among `job.participants`
-    _pid: int = 0  # the trainer's, for people; 0 where it is not known
+    _torchrun: Torchrun = UNKNOWN_TORCHRUN  # what the trainer says of itself
+    _stage: int = 1  # the trainer's
+    _passed: tuple[str, int] = NONE_PASSED  # in which start of the container how many torchruns have ended in success
+    _succeeded: int = 0  # the last stage in which a torchrun of this pod has
     _claimed: int = 0  # the round that the trainer held when it attached
     _latest: str = ""  # the trainer that attached last
     _replaced: set[str] = field(default_factory=set)  # trainers that attached before it
@@ -61,15 +70,17 @@ class Membership:
         """Another trainer has its stream open."""
         return self.trainer not in ("", trainer)
 
-    def attached(self, trainer: str, round: int, pid: int = 0) -> int:
+    def attached(self, trainer: str, round: int, torchrun: Torchrun = UNKNOWN_TORCHRUN) -> int:
         """A trainer process opened its stream, holding `round`; returns its number for `detached`. Raises Refused."""
         if trainer in self._replaced:
             raise superseded()
         if self.is_taken(trainer):
-            raise trainer_lives(self._pid)
+            raise trainer_lives(self._torchrun.pid)
+        if trainer != self._latest:
+            self._stage = torchrun.stage or self._next_stage(torchrun)
         self._replaced |= {self._latest} - {trainer}
         self.trainer = self._latest = trainer
-        self._pid = pid
+        self._torchrun = torchrun
         self._claimed = round
         self._timers.pop("successor", None)
         self._stream += 1
@@ -131,14 +142,26 @@ class Membership:
         """The trainer ended in success."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has finished"))
-        self._timers.clear()
-        self._move(HAS_FINISHED, round=round)
+        self._succeed(round)
 
-    def recall(self, round: int) -> None:
-        """The trainer's success was recorded by an earlier incarnation: it stands, unless a trainer has asked for
-        something since."""
-        if self._request is None or self._request.cause == Cause.POD_STOPPING:
-            self._move(HAS_FINISHED, round=round)
+    def recall(self, said: WorkerRequest | None, now: float) -> None:
+        """What the record of an earlier incarnation asks, None without one. A success stands, unless a trainer has
+        asked for something since."""
+        self.recalled = True
+        if said is not None:
+            self._recall(said)
+        self._settle(now)
+
+    def _recall(self, said: WorkerRequest) -> None:
+        succeeded, stage = said.type is RequestType.FINISH, said.stage or 1
+        before = stage if succeeded else stage - 1
+        self._succeeded = max(self._succeeded, before)
+        if self._passed == NONE_PASSED:
+            self._passed = (said.container or "", before)
+        if self.trainer and self._torchrun.stage == 0:  # it came before this was known
+            self._stage = self._next_stage(self._torchrun)
+        if succeeded and (self._request is None or self._request.cause == Cause.POD_STOPPING):
+            self._move(HAS_FINISHED, round=said.round, stage=stage, container=said.container)
 
     def close(self, trainer: str) -> None:
         """The trainer closes the rendezvous for all."""
@@ -177,13 +200,13 @@ class Membership:
         if self.handed is not None and self.handed.trainer == self.trainer:
             held = self.handed.round
         stream = self._stream if self.trainer else 0
-        return Standing(self.me, self.mode, self.job, stream, held, self.handed, self.store_port)
+        return Standing(self.me, self.mode, self.job, stream, held, self.handed, self.store_port, self._stage)
 
     # --- rules
 
     def _settle(self, now: float) -> None:
         """Serve the trainer that waits, as far as the job's status allows."""
-        if self.job is not None and self._waiter is not None:
+        if self.job is not None and self._waiter is not None and self.recalled:
             self._serve(self.job, self._waiter, now)
         if self._formed_for_me() and self.mode is Mode.JOINING:
             self._timers.setdefault("fetch", now + self.store_ready_seconds)
@@ -211,6 +234,12 @@ class Membership:
             return Refused(Code.LEAVING, "this worker was told to leave: the job was scaled down")
         if now.handed and now.in_round(now.handed.round) and waiter.after < now.handed.round == now.held:
             return now.handed  # asked again after an interruption
+        if job.phase is not CLOSED or job.outcome is Outcome.CLOSED:
+            if known := other_script(job, self._stage, self._torchrun.script):
+                return known
+            if self._stage <= max(self._succeeded, job.stage - 1):
+                self._succeed(waiter.after)
+                return Refused(Code.STAGE_FINISHED, f"stage {self._stage} of the job is finished")
         if job.phase is CLOSED:
             outcome = job.outcome.value if job.outcome else ""
             return Refused(Code.CLOSED, job.reason or "the rendezvous is closed", outcome)
@@ -251,6 +280,7 @@ class Membership:
             members=job.participants,
             store=job.store or "",
             reason=job.reason,
+            stage=self._stage,
         )
         self.store_port = None
         self._move(HANDED_OUT)
@@ -290,12 +320,25 @@ class Membership:
 
     # --- small things
 
+    def _next_stage(self, torchrun: Torchrun) -> int:
+        container, passed = self._passed
+        return passed + 1 if container == torchrun.container else 1
+
+    def _succeed(self, round: int) -> None:
+        """The trainer has ended in success, or finds that its stage has."""
+        self._timers.clear()
+        self._succeeded = max(self._succeeded, self._stage)
+        self._passed = (self._torchrun.container, self._stage)
+        self._move(HAS_FINISHED, round=round)
+
     def _move(self, event: str, **asked: Any) -> None:
         """By the table; `asked` says more of the request that goes with it. Raises `IllegalMove`."""
         move = move_out_of(self.mode, event)
         self.mode = move.target
         if move.asks is not None:
-            self._request = WorkerRequest(type=move.asks, **asked)
+            script = self._torchrun.script if move.asks is RequestType.JOIN else None
+            of = {"stage": self._stage if self._stage > 1 else None, "container": self._torchrun.container or None}
+            self._request = WorkerRequest(type=move.asks, **of | {"script": script or None} | asked)
 
     def is_replaced(self, trainer: str) -> bool:
         """A newer one has taken its place."""

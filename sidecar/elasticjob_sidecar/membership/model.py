@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from elasticjob.api import Cause, Member
 from elasticjob_sidecar.membership.refusal import Refused
@@ -18,6 +18,7 @@ class Handed:
     members: Sequence[Member]
     store: str
     reason: str = ""
+    stage: int = 1
 
     @property
     def world_size(self) -> int:
@@ -33,6 +34,19 @@ class Limits:
 
 
 NO_LIMITS = Limits()
+
+
+class Torchrun(NamedTuple):
+    """What a trainer's process says of itself. `container`: which start of its container it is in, empty where that is
+    not known; `script`: what it runs; `stage`: of which stage it is, 0 until it has been told."""
+
+    pid: int = 0
+    container: str = ""
+    script: str = ""
+    stage: int = 0
+
+
+UNKNOWN_TORCHRUN = Torchrun()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ MOVES = (
         HAS_FINISHED,
         FINISHED,
         RequestType.FINISH,
-        "the trainer has ended in success, or the record of an earlier sidecar in this pod says that it has",
+        "the trainer has ended in success, or finds its stage finished; or an earlier sidecar of this pod has recorded "
+        "it",
     ),
 )
 TABLE = {(source, move.event): move for move in MOVES for source in move.sources}

@@ -14,7 +14,7 @@ class Standing(NamedTuple):
     `job` is the status last seen, None before the first. `stream` is the number of the trainer's open stream, 0 for
     none. `held`: the round that the attached trainer was last handed, perhaps by an earlier incarnation of this
     sidecar, 0 before the first; `handed`: the one that this incarnation has last handed out, to whomever.
-    `store_port`: where rank 0's agent serves that round's store."""
+    `store_port`: where rank 0's agent serves that round's store. `stage` is the attached trainer's."""
 
     me: Member
     mode: Mode
@@ -23,6 +23,7 @@ class Standing(NamedTuple):
     held: int
     handed: Handed | None
     store_port: int | None
+    stage: int = 1
 
     @property
     def leaving(self) -> bool:
@@ -51,6 +52,18 @@ class Standing(NamedTuple):
         if self.handed is None or self.mode not in (Mode.HANDED, Mode.FINISHED):
             return 0
         return self.handed.round
+
+    @property
+    def succeeded(self) -> bool:
+        """All members of the round that the trainer holds have ended in success: nobody comes to it any more."""
+        job = self.job
+        if job is None or job.round != self.held:
+            return job is not None and job.stage > self.stage
+        done = len(job.finished) + len(job.finishing)
+        if done < len(job.participants):  # as nearly always
+            return False
+        indices = {member.index for members in (job.finished, job.finishing) for member in members}
+        return all(member.index in indices for member in job.participants)
 
     def in_round(self, round: int) -> bool:
         """`round` was handed to the trainer and goes on; a closed rendezvous trains on to its end."""

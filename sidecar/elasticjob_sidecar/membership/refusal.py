@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from elasticjob.api import RendezvousStatus
 from elasticjob_torch import wire
 
 
@@ -14,6 +15,8 @@ class Code(StrEnum):
     TRAINER_LIVES = wire.Code.TRAINER_LIVES.value
     CLOSED = wire.Code.CLOSED.value
     LEAVING = wire.Code.LEAVING.value
+    STAGE_FINISHED = wire.Code.STAGE_FINISHED.value
+    OTHER_SCRIPT = wire.Code.OTHER_SCRIPT.value
     JOIN_TIMEOUT = wire.Code.JOIN_TIMEOUT.value
     ROUND_BROKEN = wire.Code.ROUND_BROKEN.value
     STORE_TIMEOUT = wire.Code.STORE_TIMEOUT.value
@@ -33,6 +36,19 @@ class Refused(Exception):
 
 def superseded() -> Refused:
     return Refused(Code.SUPERSEDED, "a newer trainer process of this pod has taken this one's place")
+
+
+def other_script(job: RendezvousStatus, stage: int, script: str) -> Refused | None:
+    """Where that stage of the job runs another script; None where it does not, as far as is known."""
+    place = stage - job.stage - 1
+    known = job.scripts[place] if -len(job.scripts) <= place < 0 else ""
+    if not (known and script and known != script):
+        return None
+    return Refused(
+        Code.OTHER_SCRIPT,
+        f"torchrun {stage} of this container runs {script}, and that of the others {known}: the containers of all "
+        "workers must run the same scripts in the same order",
+    )
 
 
 def trainer_lives(pid: int) -> Refused:

@@ -108,9 +108,10 @@ class Silences:
             elif self._ran - self._doubted.get(member, self._ran) >= held:
                 del self._doubted[member]
 
-    def doubted(self, finished: Members) -> Members:
+    def doubted(self, *finished: Members) -> Members:
         """Who was so at the last look, the first of them; those who have `finished` may be silent."""
-        found = (member for member in self._since if member in self._doubted and member not in finished)
+        silent = (member for member in self._since if member in self._doubted)
+        found = (member for member in silent if all(member not in members for members in finished))
         return Members(islice(found, MAX_DOUBTS))
 
     def hears_all(self) -> bool:

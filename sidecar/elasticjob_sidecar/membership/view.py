@@ -30,6 +30,7 @@ def view_of(worker: Standing) -> wire.View | None:
         "handed": worker.held,
         "changed": has_changed(worker),
         "stalled": stalled_by(worker),
+        "succeeded": worker.succeeded,
         "leaving": worker.leaving,
         "closed": job.phase is RendezvousPhase.CLOSED,
         "outcome": job.outcome.value if job.outcome else "",

@@ -110,7 +110,7 @@ class Lines:
         if job.phase is RendezvousPhase.FORMING and not round.silences.over:
             round.silences.end(now)
         round.silences.look(now)
-        doubted = round.silences.doubted(job.finished)
+        doubted = round.silences.doubted(job.finished, job.finishing)
         for member in doubted:
             if member not in round.doubted:
                 self._metrics.doubts.inc()

@@ -31,6 +31,9 @@ class OfATrainer(BaseModel):
 class Events(OfATrainer):
     round: Count = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    container: Annotated[str, Field(max_length=20, pattern="^[0-9]*$")] = ""
+    script: str = ""
+    stage: Count = 0
 
 
 class Join(OfATrainer):

@@ -18,7 +18,7 @@ from elasticjob.api import Cause, ProcessState
 from elasticjob.text import plain
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.worker_status import Progress
-from elasticjob_sidecar.membership.model import Limits
+from elasticjob_sidecar.membership.model import Limits, Torchrun
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import script_view_of
 from elasticjob_sidecar.membership.view import view_of
@@ -67,7 +67,8 @@ class TrainerApi:
     async def events(self, request: web.Request) -> web.StreamResponse:
         asked, driver = _query(bodies.Events, request), self._driver
         await driver.vacated(asked.trainer)
-        stream = driver.attach(asked.trainer, asked.round, asked.pid)
+        torchrun = Torchrun(asked.pid, asked.container, plain(asked.script, wire.SCRIPT_LENGTH), asked.stage)
+        stream = driver.attach(asked.trainer, asked.round, torchrun)
         try:
             return await self._tell(
                 request,
@@ -131,6 +132,7 @@ class TrainerApi:
             "round": handed.round,
             "rank": handed.rank,
             "worldSize": handed.world_size,
+            "stage": handed.stage,
             "runId": self._run_id,
             "store": self._store,
         }

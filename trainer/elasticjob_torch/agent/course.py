@@ -22,10 +22,12 @@ from elasticjob_torch.sidecar.client import (
     JoinTimeout,
     Leaving,
     NoTrainer,
+    OtherScript,
     Round,
     RoundBroken,
     SidecarError,
     SidecarUnavailable,
+    StageFinished,
     StoreAddress,
     StoreTimeout,
     Superseded,
@@ -73,6 +75,7 @@ class Course(ABC):
         self._used = 0  # the last round that this trainer has used or given up
         self._told = False  # the agent was told that its round ended
         self._departed = False  # told that there is no next round: the end is no failure of this worker
+        self._done_before = False  # told that the stage is finished: the sidecar has recorded that
         self._succeeded = 0  # the round whose work is done
         self._recorded = 0  # the same, once it is recorded
         self._ended: bool | None = None  # whether the end is recorded, once it was told
@@ -120,9 +123,11 @@ class Course(ABC):
         return "told to leave" if view.leaving else view.reason
 
     def is_over(self) -> bool:
-        """Say whether the whole job has ended, so that no agent has to be waited for."""
+        """Say whether all have succeeded, or the whole job has ended, so that no agent has to be waited for."""
         view = self._events.view
-        return view is not None and view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED)
+        if view is None:
+            return False
+        return view.succeeded or (view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED))
 
     def joining(self, failure: str = "", exit_code: int | None = None) -> Steps[Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
@@ -146,13 +151,16 @@ class Course(ABC):
             except JoinTimeout:
                 refused_until = 0.0  # how long the job may wait is the operator's to say
                 continue
-            except Superseded as error:
+            except (Superseded, OtherScript) as error:
                 raise CannotRunHere(str(error)) from error
+            except StageFinished:
+                self._done_before = True
+                raise
             except (Closed, Leaving):
                 self._departed = True
                 raise
             self._check_run_id(handed.run_id)
-            self._events.handed = handed.number
+            self._events.handed, self._events.stage = handed.number, handed.stage
             return handed
 
     def use(self, handed: Round) -> None:
@@ -216,6 +224,8 @@ class Course(ABC):
         return self._ended
 
     def _telling_end(self, exit_code: int | None) -> Steps[bool]:
+        if self._done_before:
+            return True
         if self._used and self._succeeded == self._used:
             return (yield from self.finishing(_FINISH_SECONDS))
         cause = wire.LeaveCause.POD_STOPPING if self._departed else wire.LeaveCause.TRAINER_LEFT

@@ -1,9 +1,9 @@
 """torch's `RendezvousHandler` over the sidecar: what the agent calls, in torch's terms.
 
 All knowledge of rounds is the sidecar's, all of this agent's membership is `Membership`'s. This module joins
-the two with the round's store and decides how the process ends: with ``SystemExit(0)`` when the worker is
-scaled away or the job is complete (torch's own graceful-exit error exits 1), with one sentence on stderr when
-torchrun runs where it cannot work, else with torch's rendezvous errors.
+the two with the round's store and decides how the process ends: with ``SystemExit(0)`` when its stage is finished, with
+``SystemExit(75)`` when the worker is scaled away or the job is complete without it (torch's own graceful-exit error
+exits 1), with one sentence on stderr when torchrun runs where it cannot work, else with torch's rendezvous errors.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from elasticjob_torch.sidecar.client import (
     RoundBroken,
     SidecarError,
     SidecarUnavailable,
+    StageFinished,
     Superseded,
 )
 from elasticjob_torch.warm.launch import switch_on
@@ -155,8 +156,9 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         fails, is passed over for the next one.
 
         Raises:
-            SystemExit: code 0 when this worker is scaled away or the job is complete; with one sentence when
-                the sidecar belongs to another job.
+            SystemExit: code 0 when this torchrun's stage is finished, as in a container that was started again; code
+                75 when this worker is scaled away, or the job is complete without it; with one sentence when the
+                sidecar belongs to another job.
             RendezvousClosedError: the rendezvous is closed.
             RendezvousTimeoutError: no round within the job's own ``spec.rendezvous.joinTimeoutSeconds``, or no torchrun
                 of others within its ``startTimeoutSeconds``.
@@ -262,13 +264,16 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
             self._membership.excuse()
         try:
             return self._membership.join(*failure)
-        except Leaving as error:
-            log.info("this worker ends: %s", error)
+        except StageFinished as error:
+            log.info("nothing left to do: %s", error)
             raise SystemExit(0) from None
+        except Leaving as error:
+            log.info("this worker ends with exit code %d: %s", wire.LEFT_EXIT_CODE, error)
+            raise SystemExit(wire.LEFT_EXIT_CODE) from None
         except Closed as error:
             if error.outcome == wire.Outcome.COMPLETE:
-                log.info("nothing left to do: %s", error)
-                raise SystemExit(0) from None
+                log.info("the job is complete without this worker, which ends with exit code %d", wire.LEFT_EXIT_CODE)
+                raise SystemExit(wire.LEFT_EXIT_CODE) from None
             if error.outcome == wire.Outcome.TIMEOUT:
                 raise RendezvousTimeoutError(str(error)) from None
             raise RendezvousClosedError(str(error)) from None

@@ -6,21 +6,18 @@ agent of another backend in the same process sees no difference.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import io
 import logging
 import sys
 import time
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from torch.distributed import run
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing import PContext, SignalException
 
 from elasticjob_torch.agent.alarm import await_end
+from elasticjob_torch.agent.command_line import torchrun_options
 from elasticjob_torch.agent.store import StoreBroken
 
 if TYPE_CHECKING:
@@ -83,16 +80,8 @@ def ranks_come_through_the_store(environment: MutableMapping[str, str]) -> bool:
 
 
 def _names_no_number(arguments: Sequence[str]) -> bool:
-    program = PurePath(*arguments[:1])
-    if program.name != "torchrun" and program.parts[-3:] != ("torch", "distributed", "run.py"):
-        return False
-    parser = run.get_args_parser()
-    parser.set_defaults(nproc_per_node=None)  # in place of the environment's
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            return parser.parse_args(list(arguments[1:])).nproc_per_node is None
-    except SystemExit:
-        return False
+    options = torchrun_options(arguments, nproc_per_node=None)
+    return options is not None and options.nproc_per_node is None
 
 
 def _joining_again(rendezvous: Callable[..., Any]) -> Callable[..., Any]:

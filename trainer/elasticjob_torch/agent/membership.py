@@ -7,11 +7,13 @@ and `tell_processes`.
 from __future__ import annotations
 
 import logging
+import sys
 import uuid
 import weakref
 from typing import TYPE_CHECKING, TypeVar
 
 from elasticjob_torch.agent.alarm import Alarm
+from elasticjob_torch.agent.command_line import script_of, start_of_container
 from elasticjob_torch.agent.course import Course
 from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarError, SidecarUnavailable, StoreAddress
 from elasticjob_torch.sidecar.events import EventStream
@@ -37,7 +39,8 @@ class Membership(Course):
     def __init__(self, settings: Settings) -> None:
         trainer = uuid.uuid4().hex
         self.news = Alarm()
-        events = EventStream(settings.host, settings.port, trainer, self.news.ring)
+        container, script = start_of_container(), script_of(sys.argv)
+        events = EventStream(settings.host, settings.port, trainer, self.news.ring, container, script)
         # an agent that is dropped without an end is gone, as a killed one is
         weakref.finalize(self, events.let_go).atexit = False
         client = SidecarClient(settings.host, settings.port, trainer, settings.sidecar_timeout)
@@ -63,7 +66,7 @@ class Membership(Course):
         Asking again after an interruption gives the same round, as long as it stands.
 
         Raises:
-            Leaving, Closed: there is no next round for this worker.
+            Leaving, Closed, StageFinished: there is no next round for this torchrun.
             SidecarUnavailable: the sidecar stayed away.
             CannotRunHere: the sidecar belongs to another job, or a newer torchrun has taken over.
         """

@@ -103,6 +103,15 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def name_of(pid: int) -> str:
+    """Return the name of the program that a process runs."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def send(processes: dict[int, str], number: signal.Signals) -> None:
     """Signal those processes, given as pid and start time, that still live."""
     for pid, started in processes.items():

@@ -93,6 +93,14 @@ class Leaving(SidecarRefusal):
     """This worker is scaled away."""
 
 
+class StageFinished(SidecarRefusal):
+    """This torchrun's stage is finished: there is nothing left to do for it."""
+
+
+class OtherScript(SidecarRefusal):
+    """The others run another script at this place."""
+
+
 class JoinTimeout(SidecarRefusal):
     """No round was formed in the time given."""
 
@@ -108,6 +116,8 @@ _REFUSALS: dict[str, type[SidecarRefusal]] = {
     wire.Code.TRAINER_LIVES: TrainerLives,
     wire.Code.CLOSED: Closed,
     wire.Code.LEAVING: Leaving,
+    wire.Code.STAGE_FINISHED: StageFinished,
+    wire.Code.OTHER_SCRIPT: OtherScript,
     wire.Code.JOIN_TIMEOUT: JoinTimeout,
     wire.Code.STORE_TIMEOUT: StoreTimeout,
 }
@@ -123,13 +133,15 @@ class StoreAddress:
 
 @dataclass(frozen=True)
 class Round:
-    """A formed round, as handed to this trainer; `store` is where its store will be reached."""
+    """A formed round, as handed to this trainer; `store` is where its store will be reached. `stage`: which of the
+    torchruns of its container it is of."""
 
     number: int
     rank: int
     world_size: int
     run_id: str
     store: StoreAddress
+    stage: int = 0
 
 
 @dataclass(frozen=True)
@@ -331,6 +343,7 @@ def _round(answer: dict[str, Any]) -> Round:
             world_size=int(answer["worldSize"]),
             run_id=str(answer["runId"]),
             store=_address(answer["store"]),
+            stage=int(answer.get("stage", 0)),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error

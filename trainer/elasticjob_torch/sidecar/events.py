@@ -48,6 +48,7 @@ class View:
     handed: int = 0
     changed: bool = False
     stalled: bool = False
+    succeeded: bool = False
     leaving: bool = False
     closed: bool = False
     outcome: str = ""
@@ -65,6 +66,7 @@ class View:
                 handed=int(data.get("handed", 0)),
                 changed=bool(data.get("changed", False)),
                 stalled=bool(data.get("stalled", False)),
+                succeeded=bool(data.get("succeeded", False)),
                 leaving=bool(data.get("leaving", False)),
                 closed=bool(data.get("closed", False)),
                 outcome=str(data.get("outcome", "")),
@@ -236,22 +238,31 @@ class EventStream(Stream):
 
     Attributes:
         view: the newest view, or None before the first. Replaced whole, so reading needs no lock.
-        handed: the last round handed to this trainer, told to the sidecar at a reconnect.
+        handed, stage: the last round handed to this trainer and its stage, told to the sidecar at a reconnect.
 
     Args:
         seen: called in the stream's thread after each change of what is known.
+        container, script: what the sidecar tells the torchruns of a container apart by; see the wire.
     """
 
-    def __init__(self, host: str, port: int, trainer: str, seen: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        trainer: str,
+        seen: Callable[[], object] = lambda: None,
+        container: str = "",
+        script: str = "",
+    ) -> None:
         super().__init__(host, port)
         self._seen = seen
         self.view: View | None = None
-        self.handed = 0
-        self._trainer = trainer
+        self.handed = self.stage = 0
         self._pid = os.getpid()
+        self._me = {"trainer": trainer, "container": container, "script": script}
 
     def target(self) -> str:
-        query = urlencode({"trainer": self._trainer, "round": self.handed, "pid": self._pid})
+        query = urlencode({**self._me, "pid": self._pid, "round": self.handed, "stage": self.stage})
         return f"{wire.EVENTS.path}?{query}"
 
     def take(self, data: Any) -> None:

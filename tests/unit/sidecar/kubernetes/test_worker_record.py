@@ -87,7 +87,7 @@ async def test_a_success_that_an_earlier_sidecar_of_this_pod_recorded_stands(own
         left["metadata"]["ownerReferences"][0]["uid"] = owner
         left["spec"]["request"] = {"type": "Finish", "round": 4}
     record = record_of(kube)
-    record.recall = lambda round: record.want(WorkerRequest(type=RequestType.FINISH, round=round))
+    record.recall = lambda said: record.want(said) if said else None
     async with running(record):
         await record.written()
     assert kube.workers["job-0-0"]["spec"]["id"] == ME.id

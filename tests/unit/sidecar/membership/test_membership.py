@@ -14,7 +14,7 @@ import pytest
 from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousStatus, RequestType, WorkerRequest
 from elasticjob_sidecar.membership import machine
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import Handed
+from elasticjob_sidecar.membership.model import Handed, Torchrun
 from elasticjob_sidecar.membership.modes import MOVES, TABLE, IllegalMove, Mode, Move, move_out_of
 from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.refusal import Refused
@@ -30,6 +30,7 @@ def in_words(request: WorkerRequest | None) -> str:
         return "nothing"
     number = "" if request.after is None else f" after {request.after}"
     number += "" if request.round is None else f" {request.round}"
+    number += f" of stage {request.stage}" if (request.stage or 1) > 1 else ""
     return f"{request.type}{number}" + (f": {request.cause}" if request.cause else "")
 
 
@@ -40,6 +41,7 @@ class Player:
         self.worker = Membership(member("me"), store_ready_seconds=20)
         self.output = self.worker.take()
         self.now = 0.0
+        self.stage, self.scripts = 1, tuple[str, ...]()
         self.streams: dict[str, int] = {}
         self.lines: list[str] = []
         self._request: Any = None
@@ -86,12 +88,21 @@ class Player:
                 participants=tuple(member(name) for name in names_.split()),
                 leaving=tuple(member(name) for name in leaving.split()),
                 outcome=Outcome(outcome.strip()) if outcome else None,
+                stage=self.stage,
+                scripts=self.scripts,
             ),
             self.now,
         )
 
-    def do_attach(self, trainer: str, _: str = "", round: str = "0") -> None:
-        self.streams[trainer] = self.worker.attached(trainer, int(round))
+    def do_stage(self, number: str, *scripts: str) -> None:
+        """What the job's next status says."""
+        self.stage, self.scripts = int(number), scripts
+
+    def do_attach(
+        self, trainer: str, _: str = "", round: str = "0", container: str = "1", script: str = "", stage: str = "0"
+    ) -> None:
+        torchrun = Torchrun(1, container, script, int(stage))
+        self.streams[trainer] = self.worker.attached(trainer, int(round), torchrun)
 
     def do_detach(self, trainer: str) -> None:
         self.worker.detached(self.streams[trainer], self.now)
@@ -111,8 +122,14 @@ class Player:
     def do_finish(self, trainer: str, round: str) -> None:
         self.worker.finish(trainer, int(round))
 
-    def do_recall(self, round: str) -> None:
-        self.worker.recall(int(round))
+    def do_recall(self, round: str, type: str = "Finish", stage: str = "1", container: str = "1") -> None:
+        said = WorkerRequest(type=RequestType(type), round=int(round), stage=int(stage), container=container)
+        self.worker.recall(said, self.now)
+
+    def do_restart(self) -> None:
+        """Another incarnation, which has not read the record yet."""
+        self.worker = Membership(member("me"), store_ready_seconds=20, recalled=False)
+        self._request, self._changed = None, False
 
     def do_close(self, trainer: str) -> None:
         self.worker.close(trainer)
@@ -492,6 +509,109 @@ TRANSCRIPTS = {
         recall 1
         job Forming 2
     """,
+    "the second torchrun of a container is of the next stage, which the job begins when all are ready for it": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: me w1
+            A gets round 1, rank 0 of 2
+        finish A 1
+            request Finish 1
+        detach A
+        attach B
+        join B 0
+            request Join after 1 of stage 2: Started
+        wait 60
+        stage 2
+        job Forming 2: me w1
+        job Formed 2: me w1
+            B gets round 2, rank 0 of 2
+        finish B 2
+            request Finish 2 of stage 2
+    """,
+    "in a container that was started again the first torchrun finds its stage finished, and the second joins": """
+        job Formed 1: me w1
+        attach A
+        join A 0
+            request Join after 1: Started
+        stage 2
+        job Forming 2: me w1
+            request Finish 0
+            A gets StageFinished
+        detach A
+        attach B holding 0 2
+        join B 0
+            request Finish 0
+            B gets StageFinished
+        detach B
+        attach C holding 0 2
+        join C 0
+            request Join after 1 of stage 2: Started
+    """,
+    "after a container failed beside its torchrun's success, so does the torchrun of the next": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: me w1
+            A gets round 1, rank 0 of 2
+        finish A 1
+            request Finish 1
+        detach A
+        attach B holding 0 2
+        join B 0
+            request Finish 0
+            B gets StageFinished
+    """,
+    "another sidecar goes by what the record says of the stage, and answers nobody before": """
+        stage 2
+        restart
+        job Forming 2: me w1
+        attach A
+        join A 0
+        recall 1
+            request Join after 1 of stage 2: Started
+        job Formed 2: w1 me
+            A gets round 2, rank 1 of 2
+    """,
+    "a trainer that was told its stage says it to another sidecar, be the record lost or not": """
+        stage 2
+        job Formed 2: me w1
+        attach A holding 2 1 train.py 2
+            tell: changed
+        join A 2 MembershipChanged
+            request Join after 2 of stage 2: MembershipChanged
+    """,
+    "who runs another script than the others at this place is refused": """
+        stage 2 prepare.py train.py
+        job Forming 2
+        attach A holding 0 1 train.py
+        join A 0
+            A gets OtherScript
+        detach A
+        attach B holding 0 2 prepare.py
+        join B 0
+            request Finish 0
+            B gets StageFinished
+        attach C holding 0 2 other.py
+            refused TrainerLives
+    """,
+    "a stage of long ago is not checked": """
+        stage 3 train.py
+        job Forming 3
+        attach A holding 0 1 prepare.py
+        join A 0
+            request Finish 0
+            A gets StageFinished
+    """,
+    "a job that has failed tells nobody that its stage is finished": """
+        stage 2
+        job Closed 2: w1 outcome Failed
+        attach A
+        join A 0
+            A gets Closed Failed
+    """,
     "a finished worker's own round still counts as its own, so the store is reachable for those who save": """
         job Forming 1
         attach A
@@ -517,7 +637,7 @@ TRANSCRIPTS = {
         detach A
         attach B
         join B 0
-            request Join after 1: Started
+            request Join after 1 of stage 2: Started
         job Closed 1: w1 me outcome Complete
             B gets Closed Complete
     """,
@@ -534,7 +654,7 @@ TRANSCRIPTS = {
         job Closed 1: w1 me outcome Closed
             request Finish 1
         join A 1 WorkerFailed
-            A gets Closed Closed
+            A gets StageFinished
     """,
     "closed with the same round is no change; closed after it was broken is": """
         job Forming 1
@@ -676,6 +796,7 @@ def test_the_view_names_the_round_it_speaks_of() -> None:
         "handed": 1,
         "changed": True,
         "stalled": False,
+        "succeeded": False,
         "leaving": False,
         "closed": False,
         "outcome": "",

@@ -515,12 +515,20 @@ def test_a_finished_agent_does_not_connect_to_a_store_that_went_with_the_job(sid
     assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
 
 
-@pytest.mark.parametrize("answer", [refusal(410, "Leaving"), refusal(410, "Closed", outcome="Complete")])
-def test_a_worker_that_is_not_needed_exits_0(sidecar, handler, answer):
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (refusal(410, "Leaving"), 75),
+        (refusal(410, "Closed", outcome="Complete"), 75),
+        (refusal(410, "StageFinished"), 0),
+        (refusal(409, "OtherScript", "torchrun 2 runs a.py"), "elasticjob: torchrun 2 runs a.py"),
+    ],
+)
+def test_a_shell_goes_on_only_after_a_success(sidecar, handler, answer, code):
     sidecar.answers[JOIN] = [answer]
     with pytest.raises(SystemExit) as caught:
         handler.next_rendezvous()
-    assert caught.value.code == 0
+    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""What a process was started as, from its arguments and from /proc."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from elasticjob_torch.agent import command_line
+from elasticjob_torch.agent.command_line import script_of, start_of_container
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script"),
+    [
+        (["/usr/bin/accelerate", "launch", "--num_processes", "4", "/work/train.py", "--lr", "0.1"], "train.py"),
+        (["/work/own_launcher.py"], "own_launcher.py"),
+        (["/usr/bin/my-launcher", "--config", "a.yaml"], "my-launcher"),
+        (["x" * 300], "x" * 64),
+        ([], ""),
+    ],
+)
+def test_the_script_of_another_launcher_than_torchrun(arguments: list[str], script: str) -> None:
+    assert script_of(arguments) == script
+
+
+def test_all_processes_of_a_container_name_one_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "from elasticjob_torch.agent.command_line import start_of_container as s; print(s())"
+    child = subprocess.run([sys.executable, "-c", told], stdout=subprocess.PIPE, text=True, check=True)
+    assert child.stdout.strip() == start_of_container() != ""
+
+
+def test_where_containers_share_their_processes_the_first_below_pause_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It outlives each container, so its start would be that of all of them."""
+    monkeypatch.setattr(command_line, "name_of", lambda pid: "pause" if pid == 1 else "bash")
+    parents = {os.getpid(): ("30", 7), 7: ("20", 1), 1: ("10", 0)}
+    monkeypatch.setattr(
+        command_line, "read_stat", lambda pid: type("Stat", (), {"started": parents[pid][0], "parent": parents[pid][1]})
+    )
+    assert start_of_container() == "20"
