@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class Plan:
     """What a job's training does, and which of its mistakes.
 
-    `seconds`: of training in one unbroken round until it ends in success; None for a training without an end. The
+    `seconds`: of training in one unbroken round until it ends in success; None for a training without an end. `stages`:
+    how many such trainings each container runs one after the other, and `uploads` seconds at most pass after each. The
     rest are chances of each start of a trainer: that it fails within its round, crashes before it joins, is killed,
-    hangs, or closes the rendezvous; and `doomed` is a training that fails each time.
+    hangs, or closes the rendezvous, and that its container fails after a success; and `doomed` is a training that fails
+    each time.
     """
 
     seconds: float | None = 30.0
@@ -38,6 +40,9 @@ class Plan:
     doomed: bool = False
     sidecar_crashes: float = 0.0
     saves: float = 0.0
+    stages: int = 1
+    uploads: float = 0.0
+    upload_fails: float = 0.0
     spread: float = 0.0  # seconds that one member may take longer than another to its end
 
 

@@ -120,6 +120,9 @@ def new_plan(dice: Random) -> Plan:
         plan.sidecar_crashes = 0.2
     if dice.random() < 0.3:
         plan.saves = 0.5
+    if dice.random() < 0.3:
+        plan.uploads, plan.upload_fails = dice.choice((0.0, 5.0, 40.0)), 0.1
+        plan.stages = 1 if plan.closes else dice.choice((1, 2, 3))  # what is closed has no next one
     return plan
 
 

@@ -19,9 +19,11 @@ from elasticjob_torch.sidecar.client import (
     RoundBroken,
     SidecarError,
     SidecarUnavailable,
+    StageFinished,
     Superseded,
 )
 from elasticjob_torch.sidecar.events import EventStream
+from elasticjob_torch.wire import LEFT_EXIT_CODE
 from simulation.containers import KILLED, Sandbox
 from simulation.loop import PROCESS
 from simulation.pipes import LOOPBACK, Internet
@@ -44,21 +46,23 @@ class Exit(Exception):
 class AgentStream(VirtualStream, EventStream):
     """An agent's events. Its process has the same id in each run of a history."""
 
-    def __init__(self, host: str, port: int, trainer: str) -> None:
-        super().__init__(host, port, trainer)
+    def __init__(self, host: str, port: int, trainer: str, container: str, script: str) -> None:
+        super().__init__(host, port, trainer, container=container, script=script)
         self._pid = 7
 
 
 class TrainerProgram:
-    """The trainer's container: a torchrun, and perhaps another one after it or beside it."""
+    """The trainer's container: one torchrun after the other, as many as the job has stages; perhaps another one in the
+    place of one that is killed, or beside it."""
 
     def __init__(self, pod: Sandbox, internet: Internet, views: Views) -> None:
         self._pod, self._internet, self._views = pod, internet, views
         self._agents: list[Agent] = []
-        self._stopping = False
+        self._stop = asyncio.Event()
+        self._start_of_container = pod.files["containers"] = pod.files.get("containers", 0) + 1
 
     def terminate(self) -> None:
-        self._stopping = True
+        self._stop.set()
         for agent in self._agents:
             agent.process.call(agent.stop)
 
@@ -68,22 +72,43 @@ class TrainerProgram:
         if dice.random() < pod.plan.crashes:
             await asyncio.sleep(dice.uniform(0, 3))
             return 1
-        agent = self._start()
-        if dice.random() < pod.plan.killed:
+        for stage in range(1, pod.plan.stages + 1):
+            code = await self._torchrun(stage) or await self._go_on()
+            if code:
+                return code
+        return 0
+
+    async def _go_on(self) -> int:
+        """After a success: a shell that does something else, for some time."""
+        pod, dice = self._pod, self._pod.dice
+        if not pod.plan.uploads:
+            return 143 if self._stop.is_set() else 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(dice.uniform(0, pod.plan.uploads)):
+                await self._stop.wait()
+        if self._stop.is_set():
+            return 143
+        return 3 if dice.random() < pod.plan.upload_fails else 0
+
+    async def _torchrun(self, stage: int) -> int:
+        dice = self._pod.dice
+        agent = self._start(stage)
+        if dice.random() < self._pod.plan.killed:
             await asyncio.wait({agent.work}, timeout=dice.uniform(1, 40))
             if not agent.work.done():
-                agent = await self._struck(agent)
+                agent = await self._struck(agent, stage)
         done, _ = await asyncio.wait({agent.work})
         return done.pop().result()
 
-    def _start(self) -> "Agent":
+    def _start(self, stage: int) -> "Agent":
         pod = self._pod
         number = pod.files["agents"] = pod.files.get("agents", 0) + 1
-        agent = Agent(pod, self._internet, self._views, f"{pod.name}.{number}")
+        place = (str(self._start_of_container), f"stage-{stage}.py")
+        agent = Agent(pod, self._internet, self._views, f"{pod.name}.{number}", *place)
         self._agents.append(agent)
         return agent
 
-    async def _struck(self, agent: "Agent") -> "Agent":
+    async def _struck(self, agent: "Agent", stage: int) -> "Agent":
         """It is killed, with its container or under a shell that starts another; or hangs beside another."""
         pod, dice = self._pod, self._pod.dice
         loop, how = asyncio.get_running_loop(), dice.random()
@@ -101,16 +126,19 @@ class TrainerProgram:
                 agent.work = raise_code
                 return agent
         await asyncio.sleep(dice.uniform(0, 8))
-        if self._stopping:
+        if self._stop.is_set():
             agent.work = loop.create_task(asyncio.sleep(0.1, 1))
             return agent
-        return self._start()
+        return self._start(stage)
 
 
 class Agent:
     """One torchrun process."""
 
-    def __init__(self, pod: Sandbox, internet: Internet, views: Views, name: str) -> None:
+    def __init__(
+        self, pod: Sandbox, internet: Internet, views: Views, name: str, container: str, script: str
+    ) -> None:
+        self._place = container, script
         self.pod, self.name, self.trainer, self.views = pod, name, f"{name}-trainer", views
         env = pod.env("trainer")
         sidecar = pod.env("elasticjob-sidecar")
@@ -132,7 +160,7 @@ class Agent:
 
     async def run(self) -> int:
         host, port = self.settings.host, self.settings.port
-        events = self.events = AgentStream(host, port, self.trainer)
+        events = self.events = AgentStream(host, port, self.trainer, *self._place)
         events.silent = lambda: self.views.silent(self.name, self.process, self.pod, self.loop.time())
         calls = VirtualCalls(host, port, self.trainer, self.settings.sidecar_timeout, self._told)
         course = self.course = VirtualCourse(self.settings, calls, events, self.loop.time, asyncio.sleep)
@@ -209,10 +237,12 @@ class Agent:
     async def _join(self, failure: str) -> Round:
         try:
             handed: Round = await self.course.go(self.course.joining(failure))
-        except Leaving as error:
+        except StageFinished as error:
             raise Exit(0, error) from None
+        except Leaving as error:
+            raise Exit(LEFT_EXIT_CODE, error) from None
         except Closed as error:
-            raise Exit(0 if error.outcome == "Complete" else 1, error) from None
+            raise Exit(LEFT_EXIT_CODE if error.outcome == "Complete" else 1, error) from None
         except (CannotRunHere, SidecarUnavailable, SidecarError) as error:
             raise Exit(1, error) from None
         return handed

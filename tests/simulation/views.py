@@ -28,6 +28,7 @@ class Views:
         self._held: defaultdict[tuple[str, int], dict[int, str]] = defaultdict(dict)
         self._over: dict[tuple[str, int], float] = {}  # since when a round is over
         self._finished: set[tuple[str, int]] = set()  # names of records, and the rounds of which they said Finish
+        self._stages: dict[tuple[str, int], int] = {}  # by the job's uid and the round: of which stage it is
 
     def see(self, change: Change, now: float) -> None:
         if change.plural == "elasticworkers" and change.new is not None:
@@ -55,6 +56,7 @@ class Views:
         uid, round, phase = job["metadata"]["uid"], agreed.get("round", 1), agreed.get("phase", "Forming")
         if phase == "Formed":
             self._formed.setdefault((uid, round), tuple(Members.read(agreed.get("participants", ""))))
+            self._stages.setdefault((uid, round), agreed.get("stage", 1))
         elif phase == "Forming":
             self._over.setdefault((uid, round - 1), now)
 
@@ -68,6 +70,8 @@ class Views:
             self.complain(f"{what}, but its members are {members}, and this is {me}")
         elif len(members) != round.world_size:
             self.complain(f"{what}, but it has {len(members)} members")
+        elif round.stage != self._stages[job, round.number]:
+            self.complain(f"{what} in stage {round.stage}, but it is of stage {self._stages[job, round.number]}")
         other = self._held[job, round.number].setdefault(round.rank, who)
         if other != who:
             self.complain(f"{what}, which {other} has")

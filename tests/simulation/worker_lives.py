@@ -49,7 +49,10 @@ class WorkerLife(WholeLife):
             closes=dice.choice((0.0, 0.0, 0.1)),
             sidecar_crashes=dice.choice((0.0, 0.3)),
             saves=dice.choice((0.0, 0.7)),
+            uploads=dice.choice((0.0, 0.0, 10.0)),
+            upload_fails=dice.choice((0.0, 0.2)),
         )
+        plan.stages = 1 if plan.closes else dice.choice((1, 1, 2))  # what is closed has no next one
         world.say(people.WHO, f"submits {NAME}", str(plan))
         people.ask(world, "POST", people.path_of("elasticjobs"), _job(dice.choice((1, 2, 2, 3)), self.spares))
         seconds, pace = dice.choice((15.0, 40.0, 80.0)), dice.choice((2.0, 6.0))

@@ -45,7 +45,8 @@ class Workers:
         self.agent, self.handed, self.state = agent, handed, "healthy"
         self._pod, self._dice, plan = agent.pod, agent.dice, agent.pod.plan
         groups = agent.facts.setdefault("groups", {})
-        left = None if plan.seconds is None else max(0.5, plan.seconds - agent.facts.get("trained", 0.0))
+        self._trained = f"trained in stage {handed.stage}"
+        left = None if plan.seconds is None else max(0.5, plan.seconds - agent.facts.get(self._trained, 0.0))
         self.group = groups.setdefault(handed.number, Group(handed.world_size, left))
         self._began = 0.0
         self._stream: WatchStream | None = None
@@ -63,7 +64,8 @@ class Workers:
         if self._stream is not None:
             self._stream.stop()
         if self._began and self.state == "healthy" and self.group.left is not None and self.handed.rank == 0:
-            agent.facts["trained"] = agent.facts.get("trained", 0.0) + 0.7 * (agent.loop.time() - self._began)
+            trained = 0.7 * (agent.loop.time() - self._began)
+            agent.facts[self._trained] = agent.facts.get(self._trained, 0.0) + trained
         if self.state != "succeeded":
             self.group.broken.set()
 
