@@ -74,10 +74,47 @@ def test_what_failed_reaches_the_jobs_reason(new_job: NewJob, tmp_path: Path) ->
         one, other = runs.group(2)
         runs.order(f"fail-{one}")
         assert runs.group(2, after=2) == [one, other]
-        assert "worker 0's processes failed (on node: local rank 0, exit code 3)" in rendezvous(job.view())["reason"]
+        assert "worker 0's processes failed (on node: rank 0, exit code 3)" in rendezvous(job.view())["reason"]
         runs.order(f"raise-{other}")
         failed = "worker 1's processes failed (on node: rank 1, exit code 1: RuntimeError: no such data)"
         assert job.closed("Failed")["reason"] == f"{failed}: failure 2, and maxRestarts is 1"
+
+
+def bound(directory: Path) -> list[str]:
+    """The worker through a shell that does not exec, as people bind ranks to processors."""
+    (directory / "bind.sh").write_text('"$@"\n')
+    return ["--no-python", "bash", str(directory / "bind.sh"), sys.executable, str(WORKER)]
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["itself", "through a shell"])
+def test_who_failed_first_is_the_reason_though_its_peer_was_heard_of_first(
+    new_job: NewJob, tmp_path: Path, wrapped: bool
+) -> None:
+    """The peer only saw the connection break, and the first was stopped in its `finally`."""
+    job = new_job(replicas=2, maxRestarts=0)
+    with trainers(job, tmp_path, bound(tmp_path) if wrapped else [str(WORKER)]) as runs:
+        one, other = runs.group(2)
+        runs.order(f"linger-{one}")
+        until((tmp_path / f"lingers-{one}").exists, "the first to fail")
+        runs.order(f"lose-{other}")
+        failing = "rank 0, failing when it was stopped: RuntimeError: no such data"
+        failed = f"worker 0's processes failed (on node: {failing})"
+        reason = job.closed("Failed")["reason"]
+        assert reason == f"{failed}: failure 1, and maxRestarts is 0"
+        runs.codes(2)
+        logs = [job.plane.log_of(f"{pod}-trainer") for pod in (one, other)]
+        assert [log.splitlines()[-1] for log in logs] == [f"elasticjob: {reason}"] * 2
+
+
+def test_the_log_of_a_torchrun_that_is_stopped_ends_with_a_sentence(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=1)
+    with trainers(job, tmp_path) as runs:
+        (pod,) = runs.group(1)
+        job.delete_pod(pod)
+        assert runs.codes(1) == [1]
+        log = job.plane.log_of(f"{pod}-trainer")
+        assert log.splitlines()[-1] == "elasticjob: stopped by SIGTERM"
+        assert "Traceback" not in log
 
 
 def test_the_exit_code_of_a_script_may_end_the_job(new_job: NewJob, tmp_path: Path) -> None:
@@ -87,7 +124,7 @@ def test_the_exit_code_of_a_script_may_end_the_job(new_job: NewJob, tmp_path: Pa
     with trainers(job, tmp_path) as runs:
         one, _ = runs.group(2)
         runs.order(f"fail-{one}")
-        said = "worker 0's training process failed with exit code 3: on node: local rank 0, exit code 3"
+        said = "worker 0's training process failed with exit code 3: on node: rank 0, exit code 3"
         assert job.closed("Failed")["reason"] == f"{said}: spec.podFailurePolicy.rules[0] says FailJob"
         assert job.view()["job"]["status"]["restarts"] == 0
 
