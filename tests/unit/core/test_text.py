@@ -12,7 +12,7 @@ SENTENCES = "The file is not there. Its name is wrong; or the volume is. See the
     [
         (len(SENTENCES), SENTENCES),
         (len(SENTENCES) - 1, "The file is not there. Its name is wrong; or the volume is. …"),
-        (60, "The file is not there. Its name is wrong; or the volume is…"),
+        (58, "The file is not there. Its name is wrong; …"),
         (45, "The file is not there. Its name is wrong; …"),
         (21, "The file is not…"),
         (5, "The…"),
