@@ -62,6 +62,8 @@ def status_json(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
 def history_view(look: Look) -> list[RenderableType]:
     rounds = rounds_of(look)
     counted = f"{plural(look.status.restarts, 'failure')} counted against maxRestarts {look.spec.max_restarts}."
+    if look.status.restarts > look.spec.max_restarts and look.has_ended:  # no round was formed after it
+        counted += f" The last of them ended the job: {look.status.rendezvous.reason}."
     if not rounds:
         return [Text(f"{look.name} has formed no round yet. {counted}")]
     rows = [

@@ -52,7 +52,7 @@ def answer(look: Look) -> Answer:
         trains=look.trains,
         now="" if ended else _now(look),
         findings=found,
-        follows="" if ended else _follows(look, found),
+        follows="" if ended or look.broken else _follows(look, found),
     )
 
 
@@ -68,6 +68,8 @@ def _told(answer: Answer) -> list[str]:
 
 
 def _now(look: Look) -> str:
+    if look.broken:
+        return f"Round {look.round} has just ended: {look.broken}. The operator is about to open the next."
     if look.trains:
         return f"Round {look.round} trains {_size(look)}; it formed {length(look.formed_since) or 'some time'} ago."
     if look.spec.suspend:

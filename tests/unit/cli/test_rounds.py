@@ -183,6 +183,15 @@ def test_the_nodes_on_which_workers_have_failed_have_a_table() -> None:
     assert "FAILURES" not in plain(*status_view(standing(), {}))
 
 
+def test_the_failure_that_ended_a_job_is_told_as_no_round_was_formed_after_it() -> None:
+    why = "worker 1's processes failed (rank 1, SIGKILL): failure 2, and maxRestarts is 1"
+    failed = {"phase": "Closed", "outcome": "Failed", "reason": why}
+    seen = formed([0, 1], number=4, history=HISTORY, spec={"maxRestarts": 1}, rendezvous=failed, restarts=2)
+    told = f"2 failures counted against maxRestarts 1. The last of them ended the job: {why}."
+    assert told in plain(*history_view(seen))
+    assert "ended the job" not in plain(*history_view(standing(restarts=1)))
+
+
 def test_status_and_history_of_a_job_that_has_formed_no_round() -> None:
     seen = forming(last=[], spec={"replicas": 1}, pods=[pod(0)], rendezvous={"round": 1, "reason": ""})
     assert plain(*status_view(seen, {})).startswith("digits  Pending  round 1 forming, 0 of 1 worker (at least 1)")
