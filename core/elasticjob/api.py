@@ -105,7 +105,7 @@ class WorkerRequest(Model):
     detail: str | None = Field(
         None,
         max_length=DETAIL_LENGTH,
-        description="Join: what failed, where the cause is WorkerFailed, for people.",
+        description="Join: what failed in the worker's processes in the last round, for people.",
     )
     exit_code: Annotated[int, Field(ge=1, le=MAX_EXIT_CODE)] | None = Field(
         None,

@@ -111,6 +111,7 @@ class Reconciler:
         workers = marked(hang, spec, workers)
         workers = bad_nodes.freed(spec, before, workers, observer.pods, observer.waits, wall_clock)
         state = state_of(before, clocks, answered=answered)
+        workers = memory.restless.marked(state, workers, lambda: observer.said, clock.now())
         allowance = memory.gang.allowance(spec, state, workers)
         bounds = memory.bounds_of(allowance.of(spec), workers)
         decision = decide(bounds, state, workers, clock.now())
