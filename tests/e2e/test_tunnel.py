@@ -8,7 +8,7 @@ from e2e.job import TRAINER, Job
 
 pytestmark = pytest.mark.real
 
-STORE, TRAINER_API, TUNNEL = 29400, 29401, 29402
+STORE, TRAINER_API, TUNNEL = 27400, 27600, 27601
 
 # run in another pod: connects, says a word in plain TCP or TLS without a certificate, and prints what comes back
 CALLER = textwrap.dedent("""
