@@ -92,7 +92,10 @@ JOB_LABEL = f"{GROUP}/job"
 INDEX_LABEL = f"{GROUP}/index"
 CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those that metrics count by
 
-STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
+# Far from torch's defaults, 29400 and 29500. The store's port is the scripts' MASTER_PORT; the ports after it are where
+# libraries open stores of their own, on rank 0, and none of them is the sidecar's.
+STORE_PORT, FORWARDED_PORTS = 27400, 128
+TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 27600, 27601, 27602
 
 
 class WorkerRequest(Model):

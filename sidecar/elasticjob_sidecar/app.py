@@ -5,7 +5,7 @@ import logging
 import signal
 from dataclasses import dataclass
 
-from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
+from elasticjob.api import FORWARDED_PORTS, HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
 from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
@@ -46,6 +46,8 @@ class Ports:
     tunnel: int = TUNNEL_PORT
     health: int = HEALTH_PORT
     loopback: str = LOOPBACK
+    forwarded: int = FORWARDED_PORTS
+    """How many ports after the store's lead to rank 0's pod."""
 
 
 class Sidecar:
@@ -78,7 +80,7 @@ class Sidecar:
     async def serve(self) -> None:
         """Listen on all ports. Raises OSError."""
         ports = self._ports
-        await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel))
+        await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel), ports.forwarded)
         await self._trainer_server.listen(ports.loopback, ports.trainer_api)
         await self.health.listen(ports.health)
 

@@ -43,7 +43,7 @@ class Worker:
             index=0,
             id=f"{batch_of(pod)}.0",
             certificate=new_credentials().certificate,
-            address="10.0.0.1:29402",
+            address="10.0.0.1:27601",
         )
         record = WorkerRecord(kube, me, lambda _operation, _failure: None)
         task = asyncio.create_task(record.run())

@@ -216,6 +216,7 @@ def test_no_rank_is_given_twice_when_workers_have_unequal_numbers_of_processes(n
         until(lambda: len(runs.events()) == 6, f"six processes; started so far: {runs.events()}")
         told = {int(event["RANK"]): (event["pod"], event["WORLD_SIZE"]) for event in runs.events()}
         assert told == {rank: (f"{job.name}-{index}-0", "6") for rank, index in enumerate((0, 0, 1, 2, 2, 2))}
+        assert {event["master_address"] for event in runs.events()} == {job.pods(3)[0]["address"]}
         runs.order("finish")
         job.closed("Complete")
 

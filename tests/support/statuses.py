@@ -25,7 +25,7 @@ FORMED = State(
     restarts=1,
     challenge=4,
     challenged=(Member(0, "a"),),
-    store="10.0.0.1:29402",
+    store="10.0.0.1:27601",
     reason="scaled from 1 to 2",
     cause="Scaled",
 )

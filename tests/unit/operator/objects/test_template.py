@@ -55,6 +55,8 @@ def test_a_policy_for_failures_may_name_any_container() -> None:
         ({"pod": {"hostNetwork": True}}, "hostNetwork"),
         ({"pod": {"nodeName": "node-a"}}, "spec.template.spec.nodeName must be left out"),
         ({"pod": {"initContainers": [{"name": SIDECAR}]}}, "choose another"),
+        ({"trainer": {"ports": [{"containerPort": 80}, {"containerPort": 27601}]}}, "port 27601 of container trainer"),
+        ({"pod": {"initContainers": [{"name": "log", "ports": [{"containerPort": 27400}]}]}}, "port 27400"),
         ({"pod": {"volumes": [{"name": "elasticjob-token"}]}}, "elasticjob-token"),
         ({"trainer": {"env": [{"name": "PET_RDZV_ID", "value": "x"}]}}, "PET_RDZV_ID is set by the operator"),
         ({"trainer": {"env": [{"name": "PET_STANDALONE", "value": "1"}]}}, "PET_STANDALONE is set by the operator"),
@@ -332,11 +334,11 @@ def test_a_network_policy_closes_one_port_to_other_pods_and_no_other_port() -> N
     assert path.endswith("/namespaces/ml/networkpolicies")
     workers = policy["spec"]["podSelector"]
     within, open_to_all = policy["spec"]["ingress"]
-    assert within == {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": 29402}]}
+    assert within == {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": 27601}]}
     assert "from" not in open_to_all
     ports = {(one["protocol"], port) for one in open_to_all["ports"] for port in range(one["port"], one["endPort"] + 1)}
     every = {(kind, port) for kind in ("TCP", "UDP", "SCTP") for port in range(1, 65536)}
-    assert every - ports == {("TCP", 29402)}
+    assert every - ports == {("TCP", 27601)}
     assert policy["metadata"]["ownerReferences"][0]["name"] == "digits"
 
 

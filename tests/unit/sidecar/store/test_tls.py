@@ -94,6 +94,11 @@ async def test_a_member_is_let_in(formed: TwoSidecars) -> None:
     assert await ask(zero, NAME, own(one)) == "ok"
 
 
+async def test_a_port_after_the_stores_at_which_nothing_serves(formed: TwoSidecars) -> None:
+    zero, one = formed.workers
+    assert await ask(zero, server_name(JOB_UID, 1, 1), own(one)) == "NotYet"
+
+
 async def refusal(caplog: pytest.LogCaptureFixture, worker: Worker, name: str | None, who: Credentials | None) -> str:
     """Why the listener closed the connection; the caller is not told."""
     with caplog.at_level("INFO", logger=transport.__name__):
@@ -113,8 +118,8 @@ async def test_a_certificate_that_is_no_members(formed: TwoSidecars, caplog: pyt
 
 @pytest.mark.parametrize(
     "name",
-    [server_name(JOB_UID, 2), server_name("another-job", 1), "elasticjob", None],
-    ids=["another round", "another job", "neither", "no name"],
+    [server_name(JOB_UID, 2), server_name("another-job", 1), server_name(JOB_UID, 1, 129), "elasticjob", None],
+    ids=["another round", "another job", "a port too far", "none of them", "no name"],
 )
 async def test_another_server_name(formed: TwoSidecars, name: str | None, caplog: pytest.LogCaptureFixture) -> None:
     zero, one = formed.workers
