@@ -15,9 +15,11 @@ from __future__ import annotations
 import _thread
 import os
 import sys
+from _weakref import ref
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
+from elasticjob_torch.warm.patches import Patches
 from elasticjob_torch.warm.state import fingerprint
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _MATTERS = frozenset(
         "subprocess.Popen",
     }
 )
+_IMPORTS = {True: ("import",), False: ("import", "exec")}  # the second tells of a module that imports nothing
 _UNHEARD = sys.version_info < (3, 12)  # no event tells of a thread
 
 
@@ -101,9 +104,13 @@ class Learner:
         self._modules = sys.modules
         self._last = ""
         self._done = False
+        self._ending: ref[Any] | None = None  # of the last import's lock; it dies with that import
+        self._is_watched = True  # so that the end of the last import is told
+        self._patches = Patches(lambda name: name != "__main__" and _top(name) != _US and not self._own.has(name))
+        self._patches.accept()
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
-        if self._done or (event != "import" and event not in _MATTERS):
+        if self._done or (event not in _IMPORTS[self._is_watched] and event not in _MATTERS):
             return
         try:
             frame = sys._getframe().f_back
@@ -115,6 +122,10 @@ class Learner:
     def _hear(self, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
         under_way, ours = self._under_way(frame)
         if ours:
+            return
+        if under_way and under_way == self._last and not self._is_watched:
+            self._watch_end(under_way)
+        if event == "exec":
             return
         if event != "import":
             if not under_way:
@@ -134,7 +145,26 @@ class Learner:
             self._end(END, "a thread or a CUDA context")
             return
         self._last = name
-        self._write(f"{name} {fingerprint()}")
+        self._is_watched = False
+        self._write(f"{name} {fingerprint(self._patches.changed())}")
+
+    def _watch_end(self, name: str) -> None:
+        """Have the modules accepted when this import ends.
+
+        No event tells of that. But the import system holds a lock for each module that it loads, and drops it then.
+        """
+        self._is_watched = True
+        find = getattr(self._modules["_frozen_importlib"], "_module_locks", {}).get(name)
+        lock = None if find is None else find()
+        if lock is not None:
+            self._ending = ref(lock, self._accept)
+
+    def _accept(self, _: object) -> None:
+        try:
+            if not self._done:
+                self._patches.accept()
+        except Exception:  # as in `hear`
+            self._done = True
 
     def _under_way(self, frame: FrameType | None) -> tuple[str, bool]:
         """Return the outermost import under way of what is not the script's, and whether the plug-in is at work."""
