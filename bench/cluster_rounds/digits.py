@@ -58,7 +58,7 @@ def elastic_job(
     namespace: str, replicas: int, env: Mapping[str, str], warm: bool = False, spares: int = 0
 ) -> list[Object]:
     job = digits(namespace, replicas, env)
-    job["spec"] |= {"warmRestart": warm, "spareReplicas": spares}
+    job["spec"] |= {"warmRestart": "Enabled" if warm else "Disabled", "spareReplicas": spares}
     return [job]
 
 

@@ -47,9 +47,10 @@ class Patches:
         """Return the modules that were changed between an import's end and a call of this, from the beginning on."""
         for name, names in self._modules():
             known = self._held.get(name)
-            if known is not None and name not in self._changed and known.everything != _everything(names):
-                if hash(tuple(_watched(names)[: known.watched])) != known.watched_hash:
-                    self._changed.add(name)
+            if known is None or known.everything == _everything(names):
+                continue
+            if hash(tuple(_watched(names)[: known.watched])) != known.watched_hash:
+                self._changed.add(name)
         return sorted(self._changed)
 
     def _modules(self) -> list[tuple[str, dict[str, object]]]:

@@ -107,7 +107,9 @@ def test_what_an_import_changes_and_what_is_added_does_not_end_them(agent, impat
     told = []
     agent.library(library)
     agent.library("", "second")
-    agent.script.write_text(f"import sys\nprint('second' in sys.modules)\nimport colorsys, library\n{own}\nimport second")
+    agent.script.write_text(
+        f"import sys\nprint('second' in sys.modules)\nimport colorsys, library\n{own}\nimport second"
+    )
     agent.pool.tell(lambda names: told.append(names) is None)
     start = trained(agent)
     agent.until(lambda: "second" in (parked(agent) or ()), "a parked process with both")
