@@ -19,7 +19,7 @@ from _weakref import ref
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
-from elasticjob_torch.warm.patches import Patches
+from elasticjob_torch.warm.patches import NO_LIBRARY, Patches
 from elasticjob_torch.warm.state import fingerprint
 
 if TYPE_CHECKING:
@@ -50,10 +50,13 @@ _IMPORTS = {True: ("import",), False: ("import", "exec")}  # the second tells of
 _UNHEARD = sys.version_info < (3, 12)  # no event tells of a thread
 
 
-def learn(path: str) -> None:
+def learn(path: str, patches: Patches | None = None) -> None:
     """Note this process's imports in a file, from now on until order matters, a line for each: the name, and the
-    `state` in which it began. Raises nothing."""
-    learner = Learner(path, script_folder(sys.argv), sys.path)
+    `state` in which it began. Raises nothing.
+
+    ``patches``: what has accepted the modules that are there.
+    """
+    learner = Learner(path, script_folder(sys.argv), sys.path, patches)
     sys.addaudithook(learner.hear)
     leave_nothing()
 
@@ -97,7 +100,7 @@ class Learner:
     """Hears audit events in the main thread, and appends to a file what they teach, at once: the process may be killed
     at any time."""
 
-    def __init__(self, path: str, folder: str, paths: list[str]) -> None:
+    def __init__(self, path: str, folder: str, paths: list[str], patches: Patches | None = None) -> None:
         self._path = path
         self._own = Own(folder, paths)
         self._thread = _thread.get_ident()
@@ -106,8 +109,10 @@ class Learner:
         self._done = False
         self._ending: ref[Any] | None = None  # of the last import's lock; it dies with that import
         self._is_watched = True  # so that the end of the last import is told
-        self._patches = Patches(lambda name: name != "__main__" and _top(name) != _US and not self._own.has(name))
-        self._patches.accept()
+        self._patches = patches or Patches()
+        self._patches.is_watched = lambda top: top not in NO_LIBRARY and not self._own.has(top)
+        if patches is None:
+            self._patches.accept()
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
         if self._done or (event not in _IMPORTS[self._is_watched] and event not in _MATTERS):

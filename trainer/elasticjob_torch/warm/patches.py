@@ -1,8 +1,9 @@
 """Which libraries a script has changed from outside: a library that is imported after that may take over the change.
 
-``torch.load = functools.partial(torch.load, weights_only=False)`` is such a change. Watched are functions, classes and
-public constants of modules. What an import changes is not the script's doing, nor is what is added: many libraries add
-to their modules when they are used. Only numbers are kept of what modules hold, so that nothing lives longer for it.
+``torch.load = functools.partial(torch.load, weights_only=False)`` is such a change. Watched are functions and classes
+of modules, and their public constants; libraries have counters by private names. What an import changes is not the
+script's doing, nor is what is added: many libraries add to their modules when they are used. Of values only the ids
+are kept, so that nothing lives longer for it.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+NO_LIBRARY = ("__main__", "elasticjob_torch", "sys")  # torch sets sys.excepthook when it makes a process group
 _Module = type(sys)
 _CODE = (type, type(len), type(lambda: None))
-_CONSTANTS = frozenset({bool, int, float, str, bytes, tuple, type(None)})
+_CONSTANTS = frozenset({bool, int, float, str, tuple})
 
 
 class _Held(NamedTuple):
-    """What a module holds, in numbers: all of it, and what is watched of it."""
+    """What a module holds: a number for all of it, and the ids of what is watched, by name."""
 
     everything: int
-    watched: int
-    watched_hash: int
+    watched: dict[str, int]
 
 
 class Patches:
-    """Of the modules that ``is_watched`` takes by their names."""
+    """Of the packages that ``is_watched`` takes by their names. The first `accept` takes long, later ones do not."""
 
-    def __init__(self, is_watched: Callable[[str], bool]) -> None:
-        self._is_watched = is_watched
+    def __init__(self) -> None:
+        self.is_watched: Callable[[str], bool] = lambda top: top not in NO_LIBRARY
         self._held: dict[str, _Held] = {}
         self._changed: set[str] = set()
 
@@ -40,8 +41,7 @@ class Patches:
             everything = _everything(names)
             known = self._held.get(name)
             if known is None or known.everything != everything:
-                watched = _watched(names)
-                self._held[name] = _Held(everything, len(watched), hash(tuple(watched)))
+                self._held[name] = _Held(everything, _watched(name, names))
 
     def changed(self) -> list[str]:
         """Return the modules that were changed between an import's end and a call of this, from the beginning on."""
@@ -49,27 +49,29 @@ class Patches:
             known = self._held.get(name)
             if known is None or known.everything == _everything(names):
                 continue
-            if hash(tuple(_watched(names)[: known.watched])) != known.watched_hash:
+            if any(each in names and id(names[each]) != number for each, number in known.watched.items()):
                 self._changed.add(name)
         return sorted(self._changed)
 
-    def _modules(self) -> list[tuple[str, dict[str, object]]]:
-        # the plain look at the namespace: a lazy module would be loaded by any other
-        return [
-            (name, object.__getattribute__(module, "__dict__"))
-            for name, module in list(sys.modules.items())
-            if issubclass(type(module), _Module) and self._is_watched(name)
-        ]
+    def _modules(self) -> Iterator[tuple[str, dict[str, object]]]:
+        watched: dict[str, bool] = {}
+        for name, module in list(sys.modules.items()):
+            top = name.partition(".")[0]
+            if top not in watched:
+                watched[top] = self.is_watched(top)
+            if watched[top] and issubclass(type(module), _Module):
+                # the plain look at the namespace: any other would load a lazy module
+                yield name, object.__getattribute__(module, "__dict__")
 
 
 def _everything(names: dict[str, object]) -> int:
     return hash(tuple(map(id, names.values())))
 
 
-def _watched(names: dict[str, object]) -> list[int]:
-    """A new name comes last, so that what was there keeps its place."""
-    return [
-        id(value)
+def _watched(module: str, names: dict[str, object]) -> dict[str, int]:
+    constants = frozenset() if module.startswith("_") or "._" in module else _CONSTANTS
+    return {
+        name: id(value)
         for name, value in list(names.items())
-        if issubclass(type(value), _CODE) or (type(value) in _CONSTANTS and not name.startswith("_"))
-    ]
+        if issubclass(kind := type(value), _CODE) or (kind in constants and name[:1] != "_")
+    }
