@@ -123,7 +123,7 @@ def _state(worker: WorkerView, look: Look) -> str:
     if worker.index in {member.index for member in look.status.rendezvous.finished}:
         return "finished"
     if worker.is_member and look.trains:
-        return _stalls(worker, look) or "trains"
+        return _stalls(worker, look) or ("starts" if look.starts else "trains")
     if worker.spare:
         return "waits for a place" if worker.joined else "is starting"
     if worker.joined:

@@ -234,6 +234,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "ELASTICJOB_JOIN_TIMEOUT_SECONDS": str(spec.rendezvous.join_timeout_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
         "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
+        "ELASTICJOB_PROCESSES": str(spec.nproc_per_node) if str(spec.nproc_per_node).isdecimal() else "0",
         **image.environment,
     }
     fields = {

@@ -45,6 +45,14 @@ def test_a_full_group_has_no_cause() -> None:
     assert reply.paragraph == "Round 4 trains at full size, with 2 workers; it formed 3 min 20 s ago."
 
 
+def test_a_round_whose_processes_start_does_not_train_yet() -> None:
+    history = [{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(12)}]
+    assert answer(formed([0, 1], history=history, starting=True)).paragraph == (
+        "Round 4 starts at full size, with 2 workers; it formed 12 s ago, and its training processes start: none has "
+        "told of a step or a process group of all."
+    )
+
+
 def test_an_end_by_a_rule_for_failures_is_told_as_one() -> None:
     why = "worker 1's training process failed with exit code 42: spec.podFailurePolicy.rules[0] says FailJob"
     closed = {"phase": "Closed", "outcome": "Failed", "cause": "PodFailurePolicy", "reason": why}
