@@ -201,6 +201,12 @@ class ElasticWorkerStatus(Model):
     )
     round: Count | None = Field(None, description="The last round handed to the trainer.")
     rank: SmallCount | None = Field(None, description="The agent's rank in that round.")
+    connected: Count | None = Field(
+        None,
+        description="Of rank 0: the last round to whose store all training processes have connected, as they do when "
+        "they make their process group.",
+    )
+    stepped: Count | None = Field(None, description="The last round in which its training script has reported a step.")
     step: Count | None = Field(None, description="The last step that the training script reported.")
     total: Count | None = Field(None, description="The steps it means to take.")
     metrics: Metrics | None = Field(

@@ -18,6 +18,7 @@ from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
 from elasticjob_sidecar.store.lines import Lines
 from elasticjob_sidecar.store.transport import Transport
@@ -69,7 +70,7 @@ class Sidecar:
         refused = self.metrics.tunnels_refused
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
-        self.tunnel = Tunnel(self.driver, transport, self.metrics)
+        self.tunnel = Tunnel(self.driver, transport, self.metrics, Callers(config.processes))
         lost, doubt = self.record.named_worker_lost, self.record.doubt
         self.lines = Lines(self.driver, transport, self.metrics, lost, doubt, self.watch)
         store = (ports.loopback, ports.store)

@@ -5,6 +5,7 @@ configmap has the script. All else is as in the example's own manifest.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,48 +32,52 @@ class Group(NamedTuple):
     taken: int
 
 
+def objects_of(name: str, namespace: str, settings: Mapping[str, str]) -> tuple[Object, Object]:
+    """The script of an example as a ConfigMap, and its job, as the local cluster runs them in that namespace."""
+    bodies = yaml.safe_load_all((EXAMPLES / name / "elasticjob.yaml").read_text())
+    job: Object = next(body for body in bodies if body["kind"] == "ElasticJob")
+    _adapt(job["spec"]["template"]["spec"], {"CHECKPOINT_DIR": f"/checkpoints/{namespace}", **settings})
+    script = {"train.py": (EXAMPLES / name / "train.py").read_text()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": script}, job
+
+
+def _adapt(pod: Object, settings: Mapping[str, str]) -> None:
+    (trainer,) = pod["containers"]
+    env = {variable["name"]: variable["value"] for variable in trainer["env"]} | {
+        "PATH": f"{PACKAGES}/bin:{NEWEST_TORCH}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": PACKAGES,
+        "OMP_NUM_THREADS": "1",
+        "EPOCHS": "35",
+        "EPOCH_SECONDS": "1",
+        "STEPS": "175",
+        "STEP_SECONDS": "0.2",
+        "SAVE_STEPS": "5",
+        **settings,
+    }
+    trainer["env"] = [{"name": name, "value": value} for name, value in env.items()]
+    trainer["image"] = IMAGE
+    del trainer["resources"]
+    trainer["volumeMounts"] += [
+        {"name": "torch", "mountPath": NEWEST_TORCH, "readOnly": True},
+        {"name": "script", "mountPath": "/app"},
+    ]
+    pod["volumes"] = [
+        {"name": "torch", "hostPath": {"path": NEWEST_TORCH, "type": "Directory"}},
+        {"name": "script", "configMap": {"name": "train"}},
+        {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
+    ]
+
+
 class Example:
     """A job of examples/, fast enough for a test and slow enough to be changed; `settings` are its variables."""
 
     def __init__(self, job: Job, name: str, **settings: str) -> None:
         self.job = job
-        self.directory = job.namespace.name
-        bodies = yaml.safe_load_all((EXAMPLES / name / "elasticjob.yaml").read_text())
-        self.body: Object = next(body for body in bodies if body["kind"] == "ElasticJob")
+        script, self.body = objects_of(name, job.namespace.name, settings)
         self.body["metadata"]["name"] = job.name
         self.processes = self.body["spec"].get("nprocPerNode", 1)
         self.body["spec"]["rendezvous"] = {**self.body["spec"].get("rendezvous", {}), **job.times}
-        self._adapt(self.body["spec"]["template"]["spec"], settings)
-        script = {"train.py": (EXAMPLES / name / "train.py").read_text()}
-        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": script}
-        job.namespace.apply(config, self.body)
-
-    def _adapt(self, pod: Object, settings: dict[str, str]) -> None:
-        (trainer,) = pod["containers"]
-        env = {variable["name"]: variable["value"] for variable in trainer["env"]} | {
-            "CHECKPOINT_DIR": f"/checkpoints/{self.directory}",
-            "PATH": f"{PACKAGES}/bin:{NEWEST_TORCH}/bin:/usr/local/bin:/usr/bin:/bin",
-            "PYTHONPATH": PACKAGES,
-            "OMP_NUM_THREADS": "1",
-            "EPOCHS": "35",
-            "EPOCH_SECONDS": "1",
-            "STEPS": "175",
-            "STEP_SECONDS": "0.2",
-            "SAVE_STEPS": "5",
-            **settings,
-        }
-        trainer["env"] = [{"name": name, "value": value} for name, value in env.items()]
-        trainer["image"] = IMAGE
-        del trainer["resources"]
-        trainer["volumeMounts"] += [
-            {"name": "torch", "mountPath": NEWEST_TORCH, "readOnly": True},
-            {"name": "script", "mountPath": "/app"},
-        ]
-        pod["volumes"] = [
-            {"name": "torch", "hostPath": {"path": NEWEST_TORCH, "type": "Directory"}},
-            {"name": "script", "configMap": {"name": "train"}},
-            {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
-        ]
+        job.namespace.apply(script, self.body)
 
     def groups(self) -> list[Group]:
         """All groups that the present rank 0 has led, the oldest first."""

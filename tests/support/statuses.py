@@ -8,6 +8,7 @@ from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import UNLIMITED
 from elasticjob_operator.job.stalls import Hang
+from elasticjob_operator.job.starts import UNKNOWN
 from elasticjob_operator.job.status import Report, status_of
 from support.operator_objects import job
 
@@ -50,6 +51,7 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         now=changes.pop("now", NOW),
         waits=changes.pop("waits", {}),
         hang=changes.pop("hang", Hang()),
+        start=changes.pop("start", UNKNOWN),
         node_failures=changes.pop("node_failures", ()),
         allowance=changes.pop("allowance", UNLIMITED),
         budget=changes.pop("budget", Budget.CLOSED),

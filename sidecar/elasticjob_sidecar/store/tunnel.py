@@ -11,10 +11,12 @@ deadline: torch's client, once accepted and then met with silence, blocks for ev
 import asyncio
 import logging
 
+from elasticjob.api import Member
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_sidecar.store.forwards import Forwards
 from elasticjob_sidecar.store.transport import Claim, Transport, admission_seconds
@@ -29,7 +31,8 @@ CONNECTIONS = 1024  # of this pod's processes to the store; each is one at rank 
 
 
 class Tunnel:
-    def __init__(self, driver: Driver, transport: Transport, metrics: Metrics) -> None:
+    def __init__(self, driver: Driver, transport: Transport, metrics: Metrics, callers: Callers) -> None:
+        self._callers = callers  # of the store, if it is this agent's
         self._driver, self._transport, self._metrics = driver, transport, metrics
         self._server: asyncio.Server | None = None
         self._open: dict[tuple[Connection, Connection], int] = {}  # spliced connections, and the round of each
@@ -144,6 +147,7 @@ class Tunnel:
             raise
         else:
             self._splice("trainer", round, connection, store)
+            self._count(round, self._driver.standing.me)
 
     def _refuse(self, connection: Connection, code: Code, why: str) -> None:
         self._metrics.tunnels_refused.labels("trainer", code.value).inc()
@@ -199,6 +203,14 @@ class Tunnel:
 
     def _admitted(self, claim: Claim, caller: Connection, store: Connection) -> None:
         self._splice("peer", claim.round, caller, store)
+        self._count(claim.round, claim.peer)
+
+    def _count(self, round: int, member: Member) -> None:
+        handed = self._driver.standing.handed
+        if handed is None or handed.rank != 0 or handed.round != round:
+            return
+        if self._callers.came(round, member, handed.world_size):
+            self._driver.connected(round)
 
     def _splice(self, side: str, round: int, connection: Connection, other: Connection) -> None:
         if round != self._driver.standing.tunnel_round:

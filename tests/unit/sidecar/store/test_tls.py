@@ -99,6 +99,20 @@ async def test_a_port_after_the_stores_at_which_nothing_serves(formed: TwoSideca
     assert await ask(zero, server_name(JOB_UID, 1, 1), own(one)) == "NotYet"
 
 
+async def test_rank_0s_record_says_when_the_processes_of_all_have_connected(formed: TwoSidecars) -> None:
+    """Here of each worker two, as the number is not known."""
+    zero, one = formed.workers
+    connections = [await worker.connect() for worker in (one, zero, one)]
+    said = lambda: formed.kube.workers["job-0-0"].get("status", {})  # noqa: E731
+    await until(lambda: zero.sidecar.metrics.tunnels._value.get() == 3)
+    assert zero.sidecar.record._status.connected is None
+    connections.append(await zero.connect())
+    await until(lambda: said().get("connected") == 1)
+    assert not formed.kube.workers["job-1-0"].get("status", {}).get("connected")
+    for _, writer in connections:
+        writer.close()
+
+
 async def refusal(caplog: pytest.LogCaptureFixture, worker: Worker, name: str | None, who: Credentials | None) -> str:
     """Why the listener closed the connection; the caller is not told."""
     with caplog.at_level("INFO", logger=transport.__name__):
