@@ -1,11 +1,14 @@
 """The examples, from their own manifests, and scripts as they are elsewhere: each goes on from its last checkpoint, and
 completes."""
 
+import re
+
 import pytest
 
-from e2e.example_job import Elsewhere, Example
-from e2e.job import STARTED_SECONDS, Job
-from e2e.kube import wait_until
+from e2e.example_job import PACKAGES, TRAINED_SECONDS, Elsewhere, Example
+from e2e.job import NEWEST_TORCH, STARTED_SECONDS, Job, manifest
+from e2e.kube import Namespace, wait_until
+from e2e.scene import scripts
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.patient, pytest.mark.real, pytest.mark.extended]
 
@@ -49,6 +52,27 @@ def test_a_script_resumes_after_each_change_and_completes(job: Job, name: str) -
 def is_told(job: Job) -> bool:
     progress = job.status["progress"]
     return bool(progress["step"] == progress["total"])
+
+
+@pytest.mark.parametrize(("name", "again"), [("accelerate", 0), ("transformers", 0), ("lightning", 24)])
+def test_the_rest_of_an_epoch_goes_by_the_steps_of_a_group_of_another_size(
+    namespace: Namespace, name: str, again: int
+) -> None:
+    """Two processes have seen 24 of 96 samples in six steps; three leave out as many steps, which are 36 samples."""
+    job = manifest(name, torch=NEWEST_TORCH, env={"PYTHONPATH": PACKAGES, "ACCELERATE_USE_CPU": "true"})
+    pod = job["spec"]["template"]["spec"]
+    runs = [f"torchrun --standalone --nproc-per-node={size} /test/train.py {name}" for size in (2, 3)]
+    pod["containers"][0] |= {"command": ["sh", "-c", " && ".join(runs)], "workingDir": "/tmp"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod | {"restartPolicy": "Never"}}
+    namespace.apply(scripts(train="elsewhere/epochs.py"), body)
+
+    def ended() -> bool:
+        return namespace.get("pod", name)["status"]["phase"] in ("Succeeded", "Failed")
+
+    wait_until("both runs", ended, TRAINED_SECONDS, lambda: namespace.try_kubectl("logs", name).output[-2000:])
+    lines = re.findall(r"^world_size=(\d) saw (.*)$", namespace.kubectl("logs", name), re.M)
+    first, rest = ([sample for size, seen in lines if size == wanted for sample in seen.split()] for wanted in "23")
+    assert (len(set(first)), len(set(rest)), len(set(first) & set(rest))) == (24, 96 - 36, again)
 
 
 def test_torchrun_by_its_module_name(job: Job) -> None:
