@@ -17,10 +17,11 @@ pytestmark = [pytest.mark.real, pytest.mark.torchrun]
 ROUNDS = 10
 
 
-def test_what_rounds_start_ends_with_them(job: Job) -> None:
+@pytest.mark.parametrize("warm", [False, pytest.param(True, marks=pytest.mark.extended)], ids=["fresh", "warm"])
+def test_what_rounds_start_ends_with_them(job: Job, warm: bool) -> None:
     """torchrun is the container's first process. A torchrun inside the training disturbs no round."""
     job.namespace.apply(scripts(train="parent_train.py"))
-    job.apply(replicas=1, maxReplicas=2)
+    job.apply(replicas=1, maxReplicas=2, warmRestart=warm)
     formed, training = job.wait_for_round(1), job.wait_for_training(1)
     (pod,) = job.member_pods()
     job.logged(pod, "evaluated as 0 of 1")
