@@ -68,6 +68,14 @@ def test_endpoint_elsewhere_is_refused(endpoint):
         parse_settings(endpoint, "uid", {})
 
 
+@pytest.mark.parametrize("endpoint", ["localhost:29500", "127.0.0.1", "127.0.0.2:1234"])
+def test_a_port_other_than_the_sidecars_is_refused_at_once(endpoint):
+    """As a script of the image says it that was written for c10d: nobody answers there."""
+    with pytest.raises(SettingsError, match=f"--rdzv-endpoint '{endpoint}' .*127.0.0.1:1234; leave the option out"):
+        parse_settings(endpoint, "uid", {}, {"PET_RDZV_ENDPOINT": "127.0.0.1:1234"})
+    assert parse_settings("localhost:1234", "uid", {}, {"PET_RDZV_ENDPOINT": "127.0.0.1:1234"}).port == 1234
+
+
 def test_times_come_as_strings():
     settings = parse_settings("", "uid", {"close_timeout": "2.5", "sidecar_timeout": 7})
     assert (settings.close_timeout, settings.sidecar_timeout) == (2.5, 7)
