@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, NamedTuple, TypedDict
 
-PORT = 29401  # on the pod's loopback
+PORT = 27600  # on the pod's loopback
 
 # --- limits
 
@@ -323,6 +323,7 @@ class Handed(TypedDict):
     stage: Annotated[int, "Which of the torchruns of its container this is, from 1: those before it have succeeded."]
     runId: Annotated[str, "The job's UID."]
     store: Annotated[StoreAddress, "Where its store is reached from inside this pod."]
+    masterAddress: Annotated[str, "Of rank 0's pod, in the pods' network."]
 
 
 class View(TypedDict):

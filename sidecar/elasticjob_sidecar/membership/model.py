@@ -21,6 +21,11 @@ class Handed:
     stage: int = 1
 
     @property
+    def master_address(self) -> str:
+        """Of rank 0's pod."""
+        return self.store.partition("/")[0].rpartition(":")[0].strip("[]")
+
+    @property
     def world_size(self) -> int:
         return len(self.members)
 

@@ -135,6 +135,7 @@ class TrainerApi:
             "stage": handed.stage,
             "runId": self._run_id,
             "store": self._store,
+            "masterAddress": handed.master_address,
         }
         return web.json_response(answer)
 

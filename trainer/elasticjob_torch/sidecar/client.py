@@ -133,8 +133,8 @@ class StoreAddress:
 
 @dataclass(frozen=True)
 class Round:
-    """A formed round, as handed to this trainer; `store` is where its store will be reached. `stage`: which of the
-    torchruns of its container it is of."""
+    """A formed round, as handed to this trainer; `store` is where its store will be reached, `master_address` that of
+    rank 0's pod. `stage`: which of the torchruns of its container it is of."""
 
     number: int
     rank: int
@@ -142,6 +142,7 @@ class Round:
     run_id: str
     store: StoreAddress
     stage: int = 0
+    master_address: str = ""
 
 
 @dataclass(frozen=True)
@@ -344,6 +345,7 @@ def _round(answer: dict[str, Any]) -> Round:
             run_id=str(answer["runId"]),
             store=_address(answer["store"]),
             stage=int(answer.get("stage", 0)),
+            master_address=str(answer.get("masterAddress", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error
