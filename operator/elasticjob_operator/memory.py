@@ -26,6 +26,7 @@ from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.stalls import NOBODY, Asked
+from elasticjob_operator.job.starts import UNKNOWN, Start
 from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
@@ -43,7 +44,7 @@ class Memory:
     all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
     seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
-    rounds by joining again."""
+    rounds by joining again. `start`: what was last found of the round's start."""
 
     uid: str
     epoch: int
@@ -64,6 +65,7 @@ class Memory:
     heard: float | None = None
     asked: Asked = NOBODY
     restless: Restless = field(default_factory=Restless)
+    start: Start = UNKNOWN
 
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""

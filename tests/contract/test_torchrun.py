@@ -53,6 +53,28 @@ def test_the_same_members_again_on_a_fresh_store(new_job: NewJob, tmp_path: Path
         job.closed("Complete")
 
 
+def test_a_round_starts_until_all_its_processes_are_in_a_group(new_job: NewJob, tmp_path: Path) -> None:
+    """That is known by their connections to the round's store: torch's agents make none before the end."""
+
+    def starts(job: Job, rounds: int) -> list[bool]:
+        """Of so many rounds, whether nothing is known yet of their training."""
+        history = job.view()["job"].get("status", {}).get("history", [])
+        return ["started" not in one for one in history] if len(history) == rounds else []
+
+    job = new_job(replicas=2, nprocPerNode=2)
+    (tmp_path / "none").mkdir()
+    with trainers(job, tmp_path / "none") as runs:
+        members = runs.group(2)
+        runs.order(f"fail-{members[1]}")
+        runs.group(2, after=4)
+        until(lambda: starts(job, 2) == [True, True], "two rounds whose scripts make no group", SECONDS)
+        assert job.view()["job"]["status"]["starting"]
+    job = new_job(replicas=2, nprocPerNode=2)
+    with trainers(job, tmp_path, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo"):
+        until(lambda: starts(job, 1) == [False], "the round to train", SECONDS)
+        assert not job.view()["job"]["status"]["starting"]
+
+
 def test_news_do_not_wait_for_the_monitor_interval(new_job: NewJob, tmp_path: Path) -> None:
     """torch looks that often whether its processes live and whether the rendezvous has changed, and sleeps between."""
     job = new_job(replicas=2, maxReplicas=3)
@@ -216,6 +238,7 @@ def test_no_rank_is_given_twice_when_workers_have_unequal_numbers_of_processes(n
         until(lambda: len(runs.events()) == 6, f"six processes; started so far: {runs.events()}")
         told = {int(event["RANK"]): (event["pod"], event["WORLD_SIZE"]) for event in runs.events()}
         assert told == {rank: (f"{job.name}-{index}-0", "6") for rank, index in enumerate((0, 0, 1, 2, 2, 2))}
+        assert {event["master_address"] for event in runs.events()} == {job.pods(3)[0]["address"]}
         runs.order("finish")
         job.closed("Complete")
 

@@ -30,6 +30,7 @@ def main() -> None:
         "pod": POD,
         "counted": count_workers(),
         "identical": identical,
+        "master_address": os.environ.get("ELASTICJOB_MASTER_ADDRESS"),
         **{name: os.environ[name] for name in names},
     }
     with (CONTRACT / "events").open("a") as events:

@@ -43,6 +43,23 @@ def fails_at_once(spec: Object) -> None:
     spec["maxRestarts"] = 0
 
 
+def fails_behind_a_wrapper(spec: Object) -> None:
+    """As by numactl or nsys: the script is no child of torchrun."""
+    trainer(command=["torchrun", "--no-python", "sh", "-c", f"python3 -c '{RAISES}'; exit $?"])(spec)
+    spec["maxRestarts"] = 0
+
+
+def trains_alone(spec: Object) -> None:
+    """The operator reads no script, and so does not see it."""
+    trainer(command=["sh", "-c", f"cat > /tmp/run.sh <<EOF\n{STANDALONE}\nEOF\nsh /tmp/run.sh"])(spec)
+    spec["maxRestarts"] = 0
+
+
+def loses_the_plug_in(spec: Object) -> None:
+    trainer(command=["sh", "-c", "export PYTHONPATH=/test; torchrun /test/train.py"])(spec)
+    spec["maxRestarts"] = 0
+
+
 def never_gets_its_data(spec: Object) -> None:
     pod(initContainers=[BROKEN])(spec)
     spec["maxRestarts"] = 0
@@ -61,6 +78,8 @@ def made(kind: str, name: str, version: str = "v1", **spec: Any) -> Object:
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "no-such-claim"}}
 MAP = {"name": "data", "configMap": {"name": "no-such-map"}}
 SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "no-such-secret", "key": "key"}}}
+RAISES = 'raise ValueError("shard 7 is broken")'
+STANDALONE = "torchrun --standalone --nproc-per-node=1 /test/train.py"
 BROKEN = {"name": "fetch", "image": "elasticjob/digits:dev", "command": ["sh", "-c", "echo no route >&2; exit 3"]}
 LIMITS = [{"type": "Container", "max": {"memory": "1Mi"}}]
 STRANGER = made("Pod", "train-0-0", containers=[{"name": "other", "image": "elasticjob/digits:dev", "command": HOLD}])
@@ -166,6 +185,13 @@ MISTAKES = {
     "a training that fails": Mistake(
         fails_at_once, "Failed", "Failed", "exit code 1: RuntimeError: FAIL_AT_STEP is 1): failure 1", "Failed"
     ),
+    "an exception behind a wrapper": Mistake(
+        fails_behind_a_wrapper, "Failed", "Failed", "exit code 1: ValueError: shard 7 is broken", "Failed"
+    ),
+    "a rendezvous of its own in a script": Mistake(
+        trains_alone, "Failed", "Failed", "--standalone passes over the job's rendezvous", "Failed"
+    ),
+    "a PYTHONPATH of its own": Mistake(loses_the_plug_in, "Failed", "Failed", "PYTHONPATH", "Failed"),
     "another rendezvous": Mistake(
         trainer(command=["torchrun", "--rdzv-backend=c10d", "/test/train.py"]),
         "TemplateInvalid",
@@ -190,10 +216,12 @@ MISTAKES = {
 
 
 # what they say comes from torch or a Python that has it; from kubelets and container runtimes
-OF_TORCH = {"a training that fails", "python in place of torchrun"}
+IN_A_POD = {"an exception behind a wrapper", "a rendezvous of its own in a script"}
+OF_TORCH = {"a training that fails", "python in place of torchrun", "a PYTHONPATH of its own"}
 OF_KUBELETS = {"no image name", "no secret", "no configmap", "no configmap to mount", "no such command"}
 MARKS = {name: [pytest.mark.torchrun, pytest.mark.real, pytest.mark.extended] for name in OF_TORCH}
 MARKS |= {name: [pytest.mark.real, pytest.mark.extended] for name in OF_KUBELETS}
+MARKS |= {name: [pytest.mark.torchrun, pytest.mark.real] for name in IN_A_POD}
 CASES = [
     pytest.param(mistake, id=name.replace(" ", "-"), marks=MARKS.get(name, ())) for name, mistake in MISTAKES.items()
 ]

@@ -69,7 +69,7 @@ class JobOnPaper:
                 index,
                 pod=PodState.RUNNING,
                 id=f"{self.ids:x}",
-                address=f"10.0.0.{self.ids}:29402",
+                address=f"10.0.0.{self.ids}:27601",
                 request=None,
                 heartbeat=0,
                 doubts=(),

@@ -81,6 +81,11 @@ class Look:
         return self.is_formed or self.is_closed
 
     @property
+    def starts(self) -> bool:
+        """The processes of the round that stands start, and do not train yet."""
+        return self.trains and self.status.starting
+
+    @property
     def has_ended(self) -> bool:
         return self.status.rendezvous.outcome not in (None, Outcome.CLOSED)
 

@@ -54,6 +54,25 @@ def test_goodput_since_the_start() -> None:
     assert found.share == pytest.approx(886 / 920)
 
 
+def test_processes_that_start_are_no_goodput() -> None:
+    """A round of a job that tells of its starts, and has told nothing, has ended before it trained."""
+    history = [kept(1, 900, 20, started=90), kept(2, 500, 10), kept(3, 100, 4, started=30)]
+    seen = formed([0, 1], number=3, history=history)
+    assert [one.starting for one in rounds_of(seen)] == [90, 396, 30]
+    found = goodput(seen, rounds_of(seen))
+    assert found is not None
+    assert (found.trained, found.starting, found.lost) == (370, 516, 34)
+    assert "trained for 6 min 10 s (40.2 %), started processes for 8 min 36 s and lost 34 s" in plain(
+        *status_view(seen, {})
+    )
+
+
+def test_so_far_a_round_that_starts_has_not_trained() -> None:
+    starting = standing(starting=True)
+    assert [one.starting for one in rounds_of(starting)] == [None, None, 100]
+    assert {one.state for one in members_of(starting, {})} == {"starts"}
+
+
 def test_goodput_of_a_job_whose_first_rounds_are_not_kept() -> None:
     """What was lost before the oldest round that is kept is before the time of which is spoken."""
     seen = formed([0, 1], number=3, history=HISTORY[1:])

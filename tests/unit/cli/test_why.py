@@ -66,6 +66,14 @@ def test_a_round_that_a_failure_has_ended_does_not_train_until_the_operator_has_
     assert {one.state for one in members_of(seen, {})} <= {"has joined", "its round has ended"}
 
 
+def test_a_round_whose_processes_start_does_not_train_yet() -> None:
+    history = [{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(12)}]
+    assert answer(formed([0, 1], history=history, starting=True)).paragraph == (
+        "Round 4 starts at full size, with 2 workers; it formed 12 s ago, and its training processes start: none has "
+        "told of a step or a process group of all."
+    )
+
+
 def test_an_end_by_a_rule_for_failures_is_told_as_one() -> None:
     why = "worker 1's training process failed with exit code 42: spec.podFailurePolicy.rules[0] says FailJob"
     closed = {"phase": "Closed", "outcome": "Failed", "cause": "PodFailurePolicy", "reason": why}

@@ -1,5 +1,6 @@
 """What the documents repeat from the code must stay true."""
 
+import ast
 import re
 import runpy
 import shutil
@@ -103,3 +104,34 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A b\n[1](#a-b) [2](a.md#b) [3](b.md)\n![4](../c.svg) [5](https://d.org/e)\n")
     assert list(nowhere(tmp_path / "a.md")) == ["a.md#b", "b.md", "../c.svg"]
+
+
+IMAGE_AND_SCRIPT = (ROOT / "docs" / "image-and-script.md").read_text()
+ROWS = [row for row in IMAGE_AND_SCRIPT.splitlines() if row.startswith("| ") and not row.endswith("| tested by |")]
+TEST = re.compile(r"`(test_\w+)(?:\[([\w-]+)\])?`")
+QUOTE = re.compile(r'"([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def tests() -> str:
+    return "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+
+
+@pytest.fixture(scope="module")
+def said() -> str:
+    """All texts of the product's code, one a line; of an f-string what stands between its values."""
+    sources = [file for part in ("core", "operator", "sidecar", "trainer") for file in (ROOT / part).rglob("*.py")]
+    nodes = (node for file in sources for node in ast.walk(ast.parse(file.read_text())))
+    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
+def test_what_may_be_in_an_image_and_a_script_is_tested_and_says_so(row: str, tests: str, said: str) -> None:
+    *_, claim, shown, _ = row.split("|")
+    assert TEST.findall(shown)
+    for name, case in TEST.findall(shown):
+        assert f"def {name}(" in tests, name
+        assert case in tests or f'"{case.replace("-", " ")}"' in tests, case
+    for sentence in QUOTE.findall(re.sub(r"`[^`]*`", "", claim)):
+        for part in re.split(r"\d[\d, ]*", sentence):
+            assert part in said, part

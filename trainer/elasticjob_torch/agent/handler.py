@@ -48,7 +48,7 @@ from elasticjob_torch.agent.settings import Settings, SettingsError, parse_setti
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
-from elasticjob_torch.environment import START, HandedOn
+from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
 from elasticjob_torch.sidecar.client import (
     Closed,
     Leaving,
@@ -136,6 +136,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._reaper = Reaper()
         self._is_new = True
         self._round = 1  # that is in use
+        self._master_address = ""
 
     def get_backend(self) -> str:
         """Return the value of ``--rdzv-backend``."""
@@ -195,7 +196,11 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
     def told(self, processes: Mapping[int, Mapping[str, str]]) -> Mapping[str, str]:
         """Return variables for the training processes that are started now; torch has these for them, by local rank."""
         self.failures.started(processes)
-        return {START: self._leftovers.new_start(), _RESTART_COUNT: str(self._round - 1)}
+        return {
+            START: self._leftovers.new_start(),
+            MASTER_ADDRESS: self._master_address,
+            _RESTART_COUNT: str(self._round - 1),
+        }
 
     def await_news(self, seconds: float, processes: Sequence[int]) -> None:
         """Wait until the sidecar tells something, or one of the ``processes`` (pids) ends; at most so many seconds."""
@@ -305,7 +310,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         elif ranks_come_through_the_store(os.environ):
             store.connect()
         membership.use(handed)
-        self._round = number
+        self._round, self._master_address = number, handed.master_address
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
         return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
 

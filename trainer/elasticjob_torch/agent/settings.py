@@ -14,6 +14,7 @@ from elasticjob_torch import wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SIDECAR = "PET_RDZV_ENDPOINT"  # for torchrun, whose option wins over it
 STOP_SECONDS = "ELASTICJOB_STOP_SECONDS"
 STORE_READY_SECONDS = "ELASTICJOB_STORE_READY_SECONDS"
 _STORE_SECONDS = 300.0  # as torch's own store
@@ -88,10 +89,15 @@ def parse_settings(
     """Check torchrun's options, and the job's times in the environment, and return them as `Settings`.
 
     Raises:
-        SettingsError: the endpoint is not on loopback, a key of --rdzv-conf is unknown, or a value is not a number
+        SettingsError: the endpoint is not the sidecar's, a key of --rdzv-conf is unknown, or a value is not a number
             that it can have.
     """
     host, port = _parse_endpoint(endpoint)
+    of_this_pod = environment.get(SIDECAR, "")
+    if of_this_pod and (host, port) != _parse_endpoint(of_this_pod):
+        raise SettingsError(
+            f"--rdzv-endpoint '{endpoint}' is not this pod's sidecar, {of_this_pod}; leave the option out"
+        )
     for key in config:
         if key not in _KNOWN:
             raise SettingsError(f"--rdzv-conf has the unknown key '{key}'; known are: {', '.join(_KNOWN)}")

@@ -67,7 +67,7 @@ def test_what_cannot_work_is_refused_in_words_and_in_a_shell(command: str, words
         "torchrun train.py",
         "torchrun --nnodes=2 --nproc-per-node 8 train.py",
         "torchrun --rdzv-backend=elasticjob train.py",
-        "torchrun --rdzv_backend elasticjob --rdzv_endpoint 127.0.0.1:29401 train.py",
+        "torchrun --rdzv_backend elasticjob --rdzv_endpoint 127.0.0.1:27600 train.py",
         "torchrun --rdzv-backend $BACKEND --rdzv-endpoint $PET_RDZV_ENDPOINT train.py",
         "torchrun train.py --standalone --rdzv-backend c10d",
         "torchrun --tee 3 -m train --standalone",

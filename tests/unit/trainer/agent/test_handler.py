@@ -257,7 +257,7 @@ def test_rank_0_serves_the_store_and_all_use_the_forwarded_address(sidecar, hand
     assert (info.rank, info.world_size) == (0, 2)
     posted = sidecar.said("POST /v1/store")
     assert [body["round"] for body in posted] == [1]
-    assert info.bootstrap_store_info == ("127.0.0.1", 29400)
+    assert info.bootstrap_store_info == ("127.0.0.1", 27400)
     info.store.set("key", "value")
     assert info.store.get("key") == b"value"
 
@@ -937,12 +937,14 @@ def start_processes(*run_ids):
     return context.logged
 
 
-def test_each_start_of_processes_has_an_id_and_the_rounds_number(sidecar, handler):
+def test_each_start_of_processes_has_an_id_and_what_is_the_rounds(sidecar, handler):
     enter(sidecar, handler, 1)
     first = start_processes(RUN_ID, RUN_ID)
     enter(sidecar, handler, 4)  # after three that this agent had no part in
     second = start_processes(RUN_ID, RUN_ID)
     assert [each["TORCHELASTIC_RESTART_COUNT"] for each in (*first, *second)] == ["0", "0", "3", "3"]
+    addresses = [each["ELASTICJOB_MASTER_ADDRESS"] for each in (*first, *second)]
+    assert addresses == ["10.0.0.1", "10.0.0.1", "10.0.0.4", "10.0.0.4"]
     ids = [each["ELASTICJOB_START"] for each in (*first, *second)]
     assert ids[0] == ids[1] != ids[2] == ids[3]
 
