@@ -78,7 +78,7 @@ class Joins:
             "index": index,
             "id": "9f3c01d2.0",
             "certificate": CERTIFICATE,
-            "address": "10.0.0.1:29402",
+            "address": "10.0.0.1:27601",
             "node": "node-1",
         }
         metadata = {"name": name, "labels": labels, "ownerReferences": [owner]}

@@ -77,7 +77,7 @@ class Job:
 
 
 def _worker(index: int, replacement: int, node: Node) -> Worker:
-    return Worker(index=index, replacement=replacement, id=f"{replacement}.0", topology=node, address="rank0:29402")
+    return Worker(index=index, replacement=replacement, id=f"{replacement}.0", topology=node, address="rank0:27601")
 
 
 def rows(placed: str, order: str, job: Job, losses: int, chance: random.Random) -> Iterator[Row]:

@@ -16,7 +16,7 @@ def _start() -> None:
 
         record_exception()
         _hear_agent()
-    if os.environ.get("ELASTICJOB_WARM_RESTART") == "1" and "ELASTICJOB_AGENT" not in os.environ:
+    if os.environ.get("ELASTICJOB_WARM_RESTART") in ("Auto", "Enabled") and "ELASTICJOB_AGENT" not in os.environ:
         from elasticjob_torch.warm.ahead import begin
 
         begin(_leave_mark)

@@ -58,7 +58,7 @@ def elastic_job(
     namespace: str, replicas: int, env: Mapping[str, str], warm: bool = False, spares: int = 0
 ) -> list[Object]:
     job = digits(namespace, replicas, env)
-    job["spec"] |= {"warmRestart": warm, "spareReplicas": spares}
+    job["spec"] |= {"warmRestart": "Enabled" if warm else "Disabled", "spareReplicas": spares}
     return [job]
 
 
@@ -172,7 +172,7 @@ class Training(PodLogs):
         """A member's pod that is not rank 0's."""
         leader = self._leader()
         others = (pod for pod in self.pods() if pod["metadata"]["name"] != leader)
-        return next(pod for pod in others if self.log(pod).first_steps())
+        return next(pod for pod in others if not self.side.spares or self.log(pod).first_steps())
 
     def _leader(self) -> str:
         """The name of rank 0's pod, the one that printed the newest group."""
@@ -188,11 +188,12 @@ class Training(PodLogs):
 
 
 @contextmanager
-def new_training(side: str, title: str, logs: Path, env: Mapping[str, str] = ENV) -> Iterator[Training]:
+def new_training(side: str | Side, title: str, logs: Path, env: Mapping[str, str] = ENV) -> Iterator[Training]:
     """A job that is not yet applied, in a namespace that is gone afterwards; its logs are kept in `logs`."""
     with new_namespace(f"digits-{title}") as namespace:
         watch = Watch(namespace, "pods")
-        training = Training(namespace=namespace, pod_states=watch, side=SIDES[side], env=env)
+        known = SIDES[side] if isinstance(side, str) else side
+        training = Training(namespace=namespace, pod_states=watch, side=known, env=env)
         try:
             yield training
         finally:

@@ -2,10 +2,12 @@
 
     __main__.py    sides, runs, progress
     causes.py      what happens to a job, and how
+    examples.py    the jobs of frameworks
     parts.py       the new group's first step, and where the time before it went, as the logs tell it
     table.py       medians and ranges; the table and build/bench-restart.json
 
-The job is the digits job of cluster_rounds, with an epoch each second as in `make demo`. One job of a side lives
+The job is the digits job of cluster_rounds, with an epoch each second as in `make demo`; on the sides `tqdm_...` with
+the packages of all examples beside it, and on those of frameworks the example of that name. One job of a side lives
 through all causes, run after run, and returns to its size by them; another takes its place when a new group does not
 train in time.
 

@@ -13,19 +13,24 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from cluster_rounds.digits import ENV, Training, new_training
+from cluster_rounds.digits import ENV, Side, Training, new_training
 
 from e2e.kube import wait_until
 from restarts.causes import Cause, causes_of
+from restarts.examples import PACKAGES
+from restarts.examples import SIDES as EXAMPLES
 from restarts.parts import Restart, new_group, restart
 from restarts.table import Row, table, write
 
 JSON = Path("build/bench-restart.json")
 LOGS = Path("build/bench-restart")
 JOB_ENV = {**ENV, "EPOCH_SECONDS": "1"}
-SIDES = {
+SIDES: dict[str, str | Side] = {
     "warm": "warm",
     "fresh": "ours",
+    "tqdm_warm": "warm",
+    "tqdm_fresh": "ours",
+    **EXAMPLES,
     "warm_spare": "warm_spare",
     "fresh_spare": "spare",
     "c10d_default": "c10d_default",
@@ -70,7 +75,8 @@ class Jobs:
 
     def _started(self, replicas: int) -> Training:
         title = f"{self._side}-{next(self._numbers)}".replace("_", "-")
-        training = self._held.enter_context(new_training(SIDES[self._side], title, LOGS / title, JOB_ENV))
+        env = {**JOB_ENV, **(PACKAGES if self._side.startswith("tqdm") else {})}
+        training = self._held.enter_context(new_training(SIDES[self._side], title, LOGS / title, env))
         training.start(replicas)
         self._training = training
         return training

@@ -12,6 +12,7 @@ from e2e.diagnosis import SYSTEM
 from e2e.disruption import paused_node, signal_worker_process
 from e2e.job import TRAINER
 from e2e.operator import lead_from_elsewhere
+from restarts.examples import SIDES as EXAMPLES
 
 
 class Strike(NamedTuple):
@@ -76,10 +77,14 @@ CHANGES = {
     "scale-up": Cause(3, 4, partial(scale, replicas=4)),
 }
 NODE = "node-lost"
+OF_AN_EXAMPLE = {"process-killed": Cause(2, 2, kill_process), "scale-down": Cause(2, 1, partial(scale, replicas=1))}
 
 
 def causes_of(side: str) -> Mapping[str, Cause]:
-    """A lost node is for those with a spare, and for c10d, which goes on without the worker."""
+    """A lost node is for those with a spare, and for c10d, which goes on without the worker. The frameworks' imports
+    are many: two workers at most share two cores."""
+    if side in EXAMPLES:
+        return OF_AN_EXAMPLE
     if side.endswith("spare"):
         return {"pod-deleted": CHANGES["pod-deleted"], NODE: Cause(2, 2, lose_node, alone=True)}
     return {**CHANGES, NODE: Cause(2, 1, lose_node, alone=True)} if side.startswith("c10d") else CHANGES

@@ -80,7 +80,19 @@ def new_group(logs: Mapping[str, TrainerLog], size: int, since: float) -> dict[s
         members = {rank: one for rank, one in members.items() if one[0] != pod} | {step.rank: (pod, step)}
         if len(members) == size:
             return dict(members.values())
-    return None
+    return _started(logs, size, since)
+
+
+def _started(logs: Mapping[str, TrainerLog], size: int, since: float) -> dict[str, FirstStep] | None:
+    """Of a script that tells of no first steps: when its rank 0 said that it has started, and has trained since."""
+    if any(log.first_steps() for log in logs.values()):
+        return None
+    groups = [(group, pod) for pod, log in logs.items() for group in log.groups()]
+    found = [one for one in groups if one[0].started > since and one[0].world_size == size and one[0].trained]
+    if not found:
+        return None
+    group, pod = min(found)
+    return {pod: FirstStep(group.started, 0, size, {})}
 
 
 def restart(

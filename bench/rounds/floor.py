@@ -98,7 +98,7 @@ class Floor:
             "index": index,
             "id": self._members[index].id,
             "certificate": "x" * 550,
-            "address": "10.0.0.1:29402",
+            "address": "10.0.0.1:27601",
         }
         body = {"metadata": {"name": f"{self._name}-{index}-0"}, "spec": spec}
         self._records[index] = await self._api.call("POST", WORKERS, _typed("ElasticWorker", body))

@@ -151,7 +151,7 @@ class OurJob(Group):
 
 
 def _parameters(address: str, uid: str, size: int) -> dict[str, Any]:
-    endpoint = f"{address}:29401"
+    endpoint = f"{address}:27600"
     return {"backend": "elasticjob", "endpoint": endpoint, "run_id": uid, "min_nodes": 1, "max_nodes": size}
 
 

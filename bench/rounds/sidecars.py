@@ -37,7 +37,7 @@ class Sidecars:
         for name, pod in pods.items():
             server = InCluster(self._host, self._port, Path(pod["token"]), self._authority)
             config = Config.from_env(pod["environment"])
-            ports = Ports(loopback=pod["address"], health=0)
+            ports = Ports(loopback=pod["address"], health=0, forwarded=0)
             kube, id = Kube(config.namespace, server), f"{config.batch}.0"
             sidecar = Sidecar(config, id, kube, new_credentials(), ports)
             await sidecar.serve()

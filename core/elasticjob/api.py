@@ -92,7 +92,10 @@ JOB_LABEL = f"{GROUP}/job"
 INDEX_LABEL = f"{GROUP}/index"
 CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those that metrics count by
 
-STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 29400, 29401, 29402, 29403
+# Far from torch's defaults, 29400 and 29500. The store's port is the scripts' MASTER_PORT; the ports after it are where
+# libraries open stores of their own, on rank 0, and none of them is the sidecar's.
+STORE_PORT, FORWARDED_PORTS = 27400, 128
+TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 27600, 27601, 27602
 
 
 class WorkerRequest(Model):
@@ -105,7 +108,7 @@ class WorkerRequest(Model):
     detail: str | None = Field(
         None,
         max_length=DETAIL_LENGTH,
-        description="Join: what failed, where the cause is WorkerFailed, for people.",
+        description="Join: what failed in the worker's processes in the last round, for people.",
     )
     exit_code: Annotated[int, Field(ge=1, le=MAX_EXIT_CODE)] | None = Field(
         None,
@@ -198,6 +201,12 @@ class ElasticWorkerStatus(Model):
     )
     round: Count | None = Field(None, description="The last round handed to the trainer.")
     rank: SmallCount | None = Field(None, description="The agent's rank in that round.")
+    connected: Count | None = Field(
+        None,
+        description="Of rank 0: the last round to whose store all training processes have connected, as they do when "
+        "they make their process group.",
+    )
+    stepped: Count | None = Field(None, description="The last round in which its training script has reported a step.")
     step: Count | None = Field(None, description="The last step that the training script reported.")
     total: Count | None = Field(None, description="The steps it means to take.")
     metrics: Metrics | None = Field(

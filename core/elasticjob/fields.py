@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, FiniteFloat, WithJsonSchema
 
 from elasticjob.schema import rule, validations
 from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
+from elasticjob.text import cut
 
 MAX_REPLICAS = 4096
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
@@ -64,7 +65,7 @@ Spares = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 
 
 def _cut(length: int) -> Callable[[Any], Any]:
-    return lambda text: text[:length] if isinstance(text, str) else text
+    return lambda text: cut(text, length) if isinstance(text, str) else text
 
 
 # sentences for people, of which no more than so much is kept

@@ -312,12 +312,14 @@ class ElasticJobSpec(Model):
         max_length=63,
         description="The container of the template that runs torchrun.",
     )
-    warm_restart: bool = Field(
-        False,
+    warm_restart: Literal["Auto", "Enabled", "Disabled"] = Field(
+        "Auto",
         description="Starts the processes of the next round while one trains: they import torch, and what else the "
         "script has imported before, and wait. After a change of the group the training goes on in about a second, "
-        "and without it in about ten. The price is 300 to 400 MB of memory for each training process; where the "
-        "trainer container has no room for that, processes start as ever. A change counts for pods made later.",
+        "and without it in about ten. It takes 300 to 400 MB of memory for each training process. Auto: where the "
+        "trainer container's memory limit, or the node without one, has a quarter free beside that. Enabled: where an "
+        "eighth is free beside it, and spares wait for the first round's imports. Less than an eighth free ends these "
+        "processes; the trainer's log says so. Disabled: never. A change counts for pods made later.",
     )
     drain: DrainSpec = Field(default_factory=DrainSpec)
     avoid_nodes: AvoidNodesSpec | None = Field(

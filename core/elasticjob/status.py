@@ -144,6 +144,11 @@ class RoundRecord(Model):
     seconds: float = Field(
         description="Seconds from its opening to its forming, as measured; nothing is decided by them."
     )
+    started: float | None = Field(
+        None,
+        description="Seconds from its forming until it trained: all its training processes had connected to its store "
+        "or, where scripts report steps, the first was reported. Absent while nothing has told that.",
+    )
     time: Time = Field(description="When it was formed.")
 
 
@@ -212,6 +217,11 @@ class ElasticJobStatus(Model):
         "",
         json_schema_extra={"maxLength": SENTENCE_LENGTH},
         description="The worker pods' label selector, for the scale subresource.",
+    )
+    starting: bool = Field(
+        False,
+        description="The processes of the formed round start, and do not train yet, as history[].started says it; for "
+        "ten minutes at most, since a script may tell nothing.",
     )
     restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(

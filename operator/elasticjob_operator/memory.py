@@ -24,7 +24,9 @@ from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.stalls import NOBODY, Asked
+from elasticjob_operator.job.starts import UNKNOWN, Start
 from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
 from elasticjob_operator.objects.pods import SidecarImage, template_hash
@@ -41,7 +43,8 @@ class Memory:
     """Of one job. `phase`: what `clocks` are of, once that is known. `settled`: it was listed by itself, not only with
     all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
     seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
-    they may be evicted. `asked`: in which round all were asked why nobody takes steps."""
+    they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
+    rounds by joining again. `start`: what was last found of the round's start."""
 
     uid: str
     epoch: int
@@ -61,6 +64,8 @@ class Memory:
     settled: bool = False
     heard: float | None = None
     asked: Asked = NOBODY
+    restless: Restless = field(default_factory=Restless)
+    start: Start = UNKNOWN
 
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""

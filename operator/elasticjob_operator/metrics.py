@@ -50,11 +50,16 @@ STEPS: dict[Metric, Counter | Histogram] = {
         ["cause"],
         buckets=FORMED_BUCKETS,
     ),
-    Metric.TRAINED: Counter(PREFIX + "trained_seconds", "Seconds that jobs were in a formed round."),
+    Metric.TRAINED: Counter(PREFIX + "trained_seconds", "Seconds that jobs trained in a formed round."),
+    Metric.STARTING: Counter(
+        PREFIX + "starting_seconds", "Seconds that jobs were in a formed round whose processes started."
+    ),
     Metric.LOST: Counter(
         PREFIX + "lost_seconds", "Seconds that jobs waited for their next round, by what ended the last.", ["cause"]
     ),
-    Metric.WORKERS_TRAINED: Counter(PREFIX + "trained_worker_seconds", "Seconds in a formed round, times its workers."),
+    Metric.WORKERS_TRAINED: Counter(
+        PREFIX + "trained_worker_seconds", "Seconds that jobs trained, times the workers of the round."
+    ),
     Metric.WORKERS_WANTED: Counter(
         PREFIX + "wanted_worker_seconds", "Seconds of jobs that want to train, times spec.replicas."
     ),

@@ -65,7 +65,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     )
     flag(
         "worker-network-policy",
-        "a NetworkPolicy for each job, which lets only its own pods connect to port 29402",
+        "a NetworkPolicy for each job, which lets only its own pods connect to port 27601",
         "false",
         ("true", "false"),
     )

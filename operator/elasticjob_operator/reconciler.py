@@ -29,9 +29,10 @@ from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
-from elasticjob_operator.job.progress import progress_of
+from elasticjob_operator.job.progress import progress_of, said_by_first
 from elasticjob_operator.job.spares import LOOK_SECONDS, are_held_back
 from elasticjob_operator.job.stalls import hang_of, marked
+from elasticjob_operator.job.starts import start_of
 from elasticjob_operator.job.status import Report, evictions, waits_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
@@ -111,6 +112,7 @@ class Reconciler:
         workers = marked(hang, spec, workers)
         workers = bad_nodes.freed(spec, before, workers, observer.pods, observer.waits, wall_clock)
         state = state_of(before, clocks, answered=answered)
+        workers = memory.restless.marked(state, workers, lambda: observer.said, clock.now())
         allowance = memory.gang.allowance(spec, state, workers)
         bounds = memory.bounds_of(allowance.of(spec), workers)
         decision = decide(bounds, state, workers, clock.now())
@@ -130,6 +132,7 @@ class Reconciler:
             term=self._leadership.term,
             now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
+            start=start_of(before, said_by_first(view, state) if before.starting else None, memory.start, wall_clock),
             waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
             started={} if decision.state.clocks.all_running is None else observer.started,  # for many it takes time
             hang=hang,
@@ -142,7 +145,7 @@ class Reconciler:
         """Do what follows from the status, which is `agreed`."""
         self._measure(memory, report, self._announce(memory, report))
         memory.keep(report.decision.state)
-        memory.asked = report.hang.asked
+        memory.asked, memory.start = report.hang.asked, report.start
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)
@@ -151,7 +154,12 @@ class Reconciler:
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
         job, decision = report.job, report.decision
-        events = (*report.hang.news, *decision.events, *bad_nodes.news(report.before, report.node_failures))
+        events = (
+            *report.hang.news,
+            *report.start.news,
+            *decision.events,
+            *bad_nodes.news(report.before, report.node_failures),
+        )
         for event in events:
             fields = {"reason": event.reason, "round": decision.state.round}
             if event.cause:
@@ -225,8 +233,7 @@ class Reconciler:
         """When time alone may change something, and when the job is to be listed again: no watch tells of what was
         deleted while it was down."""
         decision = report.decision
-        if report.hang.again is not None:
-            yield LookAgain(report.hang.again)
+        yield from (LookAgain(again) for again in (report.hang.again, report.start.again) if again is not None)
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
         yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())

@@ -5,7 +5,7 @@ import logging
 import signal
 from dataclasses import dataclass
 
-from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
+from elasticjob.api import FORWARDED_PORTS, HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
 from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
@@ -18,6 +18,7 @@ from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
 from elasticjob_sidecar.store.lines import Lines
 from elasticjob_sidecar.store.transport import Transport
@@ -46,6 +47,8 @@ class Ports:
     tunnel: int = TUNNEL_PORT
     health: int = HEALTH_PORT
     loopback: str = LOOPBACK
+    forwarded: int = FORWARDED_PORTS
+    """How many ports after the store's lead to rank 0's pod."""
 
 
 class Sidecar:
@@ -67,7 +70,7 @@ class Sidecar:
         refused = self.metrics.tunnels_refused
         transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
-        self.tunnel = Tunnel(self.driver, transport, self.metrics)
+        self.tunnel = Tunnel(self.driver, transport, self.metrics, Callers(config.processes))
         lost, doubt = self.record.named_worker_lost, self.record.doubt
         self.lines = Lines(self.driver, transport, self.metrics, lost, doubt, self.watch)
         store = (ports.loopback, ports.store)
@@ -78,7 +81,7 @@ class Sidecar:
     async def serve(self) -> None:
         """Listen on all ports. Raises OSError."""
         ports = self._ports
-        await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel))
+        await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel), ports.forwarded)
         await self._trainer_server.listen(ports.loopback, ports.trainer_api)
         await self.health.listen(ports.health)
 

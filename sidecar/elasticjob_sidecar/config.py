@@ -42,6 +42,7 @@ class Config(BaseModel):
     plugin_dir: Path | None = None
     join_timeout_seconds: Seconds = 600.0
     store_ready_seconds: Seconds = 20.0
+    processes: Annotated[int, Field(ge=0)] = 0  # training processes of each worker; 0 is not known
     save_seconds: Annotated[float, Field(ge=0, le=86400)] = 15.0
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Format = "text"

@@ -160,6 +160,7 @@ class Driver:
         if self.scripts.may_report(self.standing, local_rank):
             if progress.step is not None:
                 self.metrics.first_step.reported(self._now())
+                self._record.stepped(self.standing.held)
             self._record.report(progress)
         self._stalls.reported(self.standing, local_rank, progress.step, self._now())
         self._look_at_stalls()
@@ -177,6 +178,11 @@ class Driver:
         self._machine.looked(trainer, round)
         self._stalls.looked(self.standing, process, local_rank)
         self._look_at_stalls()
+
+    def connected(self, round: int) -> None:
+        """All training processes of the round have come to the store, which is this worker's."""
+        log.info("all training processes of round %d have connected to its store", round)
+        self._record.connected(round)
 
     def learned(self, imports: list[str]) -> None:
         """What the training script imports."""

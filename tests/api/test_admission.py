@@ -159,11 +159,13 @@ def test_it_can_be_changed_while_it_is_invalid(jobs: Jobs, field: str, value: An
     jobs.change(name, **{field: value})
 
 
-def test_warm_restart_is_off_and_can_be_changed_at_any_time(jobs: Jobs) -> None:
+def test_warm_restart_is_automatic_and_can_be_changed_at_any_time(jobs: Jobs) -> None:
     """It counts for the next pods: those that run are as good as they were."""
     name = jobs.make()
     jobs.tell(name, TemplateValid="True")
-    assert [jobs.change(name, **given)["spec"]["warmRestart"] for given in ({}, {"warmRestart": True})] == [False, True]
+    found = [jobs.change(name, **given)["spec"]["warmRestart"] for given in ({}, {"warmRestart": "Disabled"})]
+    assert found == ["Auto", "Disabled"]
+    assert jobs.refusal(name, warmRestart=True).names("spec.warmRestart", "")
 
 
 def test_suspended_in_the_same_edit_is_too_late(jobs: Jobs) -> None:

@@ -42,7 +42,7 @@ class Worker:
                 "pod_ip": "127.0.0.1",
             }
         )
-        self.kube, self.ports = pod_client(plane, job, pod, directory), Ports(*free_ports(4))
+        self.kube, self.ports = pod_client(plane, job, pod, directory), Ports(*free_ports(4), forwarded=0)
         self.id, self.credentials = f"{config.batch}.0", new_credentials()
         self.sidecar = Sidecar(config, self.id, self.kube, self.credentials, self.ports)
         self.stopping = asyncio.Event()

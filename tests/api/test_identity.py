@@ -9,7 +9,7 @@ from elasticjob.api import API_VERSION
 from support import ControlPlane, ControlPlaneError
 
 WORKERS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticworkers"
-SPEC = {"job": "one", "index": 0, "id": "9f3c01d2.0", "certificate": "PEM", "address": "10.0.0.1:29402"}
+SPEC = {"job": "one", "index": 0, "id": "9f3c01d2.0", "certificate": "PEM", "address": "10.0.0.1:27601"}
 
 
 @pytest.fixture
@@ -31,4 +31,4 @@ def test_an_incarnation_has_one_certificate(with_crds: ControlPlane, record: str
 
 def test_the_next_incarnation_has_another(with_crds: ControlPlane, record: str) -> None:
     assert change(with_crds, record, id="9f3c01d2.1", certificate="another")["certificate"] == "another"
-    assert change(with_crds, record, address="10.0.0.2:29402")["certificate"] == "another"
+    assert change(with_crds, record, address="10.0.0.2:27601")["certificate"] == "another"

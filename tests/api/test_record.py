@@ -43,7 +43,7 @@ class Worker:
             index=0,
             id=f"{batch_of(pod)}.0",
             certificate=new_credentials().certificate,
-            address="10.0.0.1:29402",
+            address="10.0.0.1:27601",
         )
         record = WorkerRecord(kube, me, lambda _operation, _failure: None)
         task = asyncio.create_task(record.run())
@@ -131,7 +131,7 @@ async def test_the_jobs_next_pod_is_told_what_the_script_of_another_imports(
     def grow(**spec: Any) -> None:
         plane.request("PATCH", f"{JOBS}/{job}", {"spec": spec}, content_type="application/merge-patch+json")
 
-    grow(warmRestart=True)
+    grow(warmRestart="Enabled")
     await (await operators.lead()).see(job)
     async with worker.runs(tmp_path) as record, within("the record", SECONDS):
         await record.written()
@@ -142,5 +142,5 @@ async def test_the_jobs_next_pod_is_told_what_the_script_of_another_imports(
     await (await operators.lead()).see(job)
     trainers = [plane.request("GET", f"{CORE}/pods/{job}-{index}-0")["spec"]["containers"][0] for index in (0, 1)]
     told = [{one["name"]: one.get("value") for one in trainer["env"]} for trainer in trainers]
-    assert [one["ELASTICJOB_WARM_RESTART"] for one in told] == ["1", "1"]
+    assert [one["ELASTICJOB_WARM_RESTART"] for one in told] == ["Enabled", "Enabled"]
     assert [one.get("ELASTICJOB_WARM_IMPORTS") for one in told] == [None, "torch,sklearn.datasets"]

@@ -56,7 +56,7 @@ WHOLE: dict[str, dict[str, Any]] = {
             "index": 0,
             "id": "9f3c01d2.0",
             "certificate": "",
-            "address": "10.0.0.1:29402",
+            "address": "10.0.0.1:27601",
             "request": {"type": "Join"},
         },
         "status": {},

@@ -75,7 +75,7 @@ def test_the_info_of_a_round(agent: Agent) -> None:
     assert (info.rank, info.world_size) == (0, 1)
     where = info.bootstrap_store_info
     assert isinstance(where, RendezvousStoreInfo)
-    assert (where.master_addr, where.master_port) == (agent.pod["address"], 29400)
+    assert (where.master_addr, where.master_port) == (agent.pod["address"], 27400)
     info.store.set("key", "value")
     workers = TCPStore(where.master_addr, where.master_port, is_master=False, timeout=timedelta(seconds=SECONDS))
     assert workers.get("key") == b"value"
@@ -117,7 +117,7 @@ def test_asking_again_gives_the_next_round(agent: Agent) -> None:
 def test_the_entry_point_is_the_backend() -> None:
     (found,) = entry_points(group="torchrun.handlers", name="elasticjob")
     assert found.load() is creator
-    params = RendezvousParameters("elasticjob", "10.0.0.1:29401", "uid", 1, 1)
+    params = RendezvousParameters("elasticjob", "10.0.0.1:27600", "uid", 1, 1)
     with pytest.raises(SystemExit, match="--rdzv-endpoint"):
         get_rendezvous_handler(params)
     with pytest.raises(ValueError, match="elasticjob"):
@@ -150,7 +150,7 @@ def test_parameters_are_read_as_torch_reads_them(new_job: NewJob) -> None:
     ],
 )
 def test_a_wrong_parameter_ends_with_a_sentence_that_names_it(config: dict[str, str], said: str) -> None:
-    params = RendezvousParameters("elasticjob", "127.0.0.1:29401", "uid", 1, 1, **config)
+    params = RendezvousParameters("elasticjob", "127.0.0.1:27600", "uid", 1, 1, **config)
     with pytest.raises(SystemExit, match=said):
         get_rendezvous_handler(params)
 

@@ -65,7 +65,7 @@ def _rendezvous(monkeypatch: pytest.MonkeyPatch) -> tuple[str, str, str] | None:
 
 def test_no_variable_turns_torchrun_away_but_those_that_the_operator_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each option of torchrun has its variable, and a template may have it from anywhere."""
-    ours = {"PET_RDZV_BACKEND": "elasticjob", "PET_RDZV_ENDPOINT": "127.0.0.1:29401", "PET_RDZV_ID": "uid"}
+    ours = {"PET_RDZV_BACKEND": "elasticjob", "PET_RDZV_ENDPOINT": "127.0.0.1:27600", "PET_RDZV_ID": "uid"}
     for name, value in ours.items():
         monkeypatch.setenv(name, value)
     assert _rendezvous(monkeypatch) == tuple(ours.values())

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,17 @@ def test_a_training_process_may_come_before_the_store_serves(pair: SidecarPair) 
         result_of(process).set("key", "value")
     assert time.monotonic() - began > 9
     assert server.get("key") == b"value"
+
+
+def test_a_library_may_open_a_store_of_its_own_at_the_next_port(round: Round) -> None:
+    """On rank 0, and the others come before it does: they are closed, and come again."""
+    near_port, far_port = (port + 1 for port in round.ports)
+    with socket.create_connection(("127.0.0.1", far_port), DEADLINE) as early, suppress(ConnectionError):
+        assert early.recv(1) == b""
+    far = in_background(lambda: TCPStore("127.0.0.1", far_port, 2, False, timedelta(seconds=DEADLINE)))
+    near = TCPStore("127.0.0.1", near_port, 2, True, timedelta(seconds=DEADLINE))
+    result_of(far).set("key", "value")
+    assert near.get("key") == b"value"
 
 
 # --- the end

@@ -53,6 +53,28 @@ def test_the_same_members_again_on_a_fresh_store(new_job: NewJob, tmp_path: Path
         job.closed("Complete")
 
 
+def test_a_round_starts_until_all_its_processes_are_in_a_group(new_job: NewJob, tmp_path: Path) -> None:
+    """That is known by their connections to the round's store: torch's agents make none before the end."""
+
+    def starts(job: Job, rounds: int) -> list[bool]:
+        """Of so many rounds, whether nothing is known yet of their training."""
+        history = job.view()["job"].get("status", {}).get("history", [])
+        return ["started" not in one for one in history] if len(history) == rounds else []
+
+    job = new_job(replicas=2, nprocPerNode=2)
+    (tmp_path / "none").mkdir()
+    with trainers(job, tmp_path / "none") as runs:
+        members = runs.group(2)
+        runs.order(f"fail-{members[1]}")
+        runs.group(2, after=4)
+        until(lambda: starts(job, 2) == [True, True], "two rounds whose scripts make no group", SECONDS)
+        assert job.view()["job"]["status"]["starting"]
+    job = new_job(replicas=2, nprocPerNode=2)
+    with trainers(job, tmp_path, PROCESS_GROUP="gloo", GLOO_SOCKET_IFNAME="lo"):
+        until(lambda: starts(job, 1) == [False], "the round to train", SECONDS)
+        assert not job.view()["job"]["status"]["starting"]
+
+
 def test_news_do_not_wait_for_the_monitor_interval(new_job: NewJob, tmp_path: Path) -> None:
     """torch looks that often whether its processes live and whether the rendezvous has changed, and sleeps between."""
     job = new_job(replicas=2, maxReplicas=3)
@@ -74,10 +96,47 @@ def test_what_failed_reaches_the_jobs_reason(new_job: NewJob, tmp_path: Path) ->
         one, other = runs.group(2)
         runs.order(f"fail-{one}")
         assert runs.group(2, after=2) == [one, other]
-        assert "worker 0's processes failed (on node: local rank 0, exit code 3)" in rendezvous(job.view())["reason"]
+        assert "worker 0's processes failed (on node: rank 0, exit code 3)" in rendezvous(job.view())["reason"]
         runs.order(f"raise-{other}")
         failed = "worker 1's processes failed (on node: rank 1, exit code 1: RuntimeError: no such data)"
         assert job.closed("Failed")["reason"] == f"{failed}: failure 2, and maxRestarts is 1"
+
+
+def bound(directory: Path) -> list[str]:
+    """The worker through a shell that does not exec, as people bind ranks to processors."""
+    (directory / "bind.sh").write_text('"$@"\n')
+    return ["--no-python", "bash", str(directory / "bind.sh"), sys.executable, str(WORKER)]
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["itself", "through a shell"])
+def test_who_failed_first_is_the_reason_though_its_peer_was_heard_of_first(
+    new_job: NewJob, tmp_path: Path, wrapped: bool
+) -> None:
+    """The peer only saw the connection break, and the first was stopped in its `finally`."""
+    job = new_job(replicas=2, maxRestarts=0)
+    with trainers(job, tmp_path, bound(tmp_path) if wrapped else [str(WORKER)]) as runs:
+        one, other = runs.group(2)
+        runs.order(f"linger-{one}")
+        until((tmp_path / f"lingers-{one}").exists, "the first to fail")
+        runs.order(f"lose-{other}")
+        failing = "rank 0, failing when it was stopped: RuntimeError: no such data"
+        failed = f"worker 0's processes failed (on node: {failing})"
+        reason = job.closed("Failed")["reason"]
+        assert reason == f"{failed}: failure 1, and maxRestarts is 0"
+        runs.codes(2)
+        logs = [job.plane.log_of(f"{pod}-trainer") for pod in (one, other)]
+        assert [log.splitlines()[-1] for log in logs] == [f"elasticjob: {reason}"] * 2
+
+
+def test_the_log_of_a_torchrun_that_is_stopped_ends_with_a_sentence(new_job: NewJob, tmp_path: Path) -> None:
+    job = new_job(replicas=1)
+    with trainers(job, tmp_path) as runs:
+        (pod,) = runs.group(1)
+        job.delete_pod(pod)
+        assert runs.codes(1) == [1]
+        log = job.plane.log_of(f"{pod}-trainer")
+        assert log.splitlines()[-1] == "elasticjob: stopped by SIGTERM"
+        assert "Traceback" not in log
 
 
 def test_the_exit_code_of_a_script_may_end_the_job(new_job: NewJob, tmp_path: Path) -> None:
@@ -87,7 +146,7 @@ def test_the_exit_code_of_a_script_may_end_the_job(new_job: NewJob, tmp_path: Pa
     with trainers(job, tmp_path) as runs:
         one, _ = runs.group(2)
         runs.order(f"fail-{one}")
-        said = "worker 0's training process failed with exit code 3: on node: local rank 0, exit code 3"
+        said = "worker 0's training process failed with exit code 3: on node: rank 0, exit code 3"
         assert job.closed("Failed")["reason"] == f"{said}: spec.podFailurePolicy.rules[0] says FailJob"
         assert job.view()["job"]["status"]["restarts"] == 0
 
@@ -179,6 +238,7 @@ def test_no_rank_is_given_twice_when_workers_have_unequal_numbers_of_processes(n
         until(lambda: len(runs.events()) == 6, f"six processes; started so far: {runs.events()}")
         told = {int(event["RANK"]): (event["pod"], event["WORLD_SIZE"]) for event in runs.events()}
         assert told == {rank: (f"{job.name}-{index}-0", "6") for rank, index in enumerate((0, 0, 1, 2, 2, 2))}
+        assert {event["master_address"] for event in runs.events()} == {job.pods(3)[0]["address"]}
         runs.order("finish")
         job.closed("Complete")
 

@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -205,5 +204,5 @@ def _torchrun(
             print(ended.code, file=sys.stderr)
         os._exit(ended.code if isinstance(ended.code, int) else 1 if ended.code else 0)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
         os._exit(1)

@@ -2,7 +2,8 @@
 
 Without torch, so that a training process starts in milliseconds; but with PROCESS_GROUP it first makes one of that
 kind, and says how many workers are in it. It appends a line to `events` in the directory CONTRACT, and ends when there
-is a file `finish`, or `finish-<pod>`, `fail-<pod>` or `raise-<pod>`, which is removed. With STUBBORN it ignores
+is a file `finish`, or `finish-<pod>`, `fail-<pod>`, `raise-<pod>`, `lose-<pod>` (a connection) or `linger-<pod>`, which
+is removed; at the last it is stopped in its `finally`, after it has made `lingers-<pod>`. With STUBBORN it ignores
 SIGTERM. At `run-<pod>` it runs the command in the variable RUN to its end, without what torchrun tells of this process,
 and writes the exit code to `ran-<pod>`.
 """
@@ -29,6 +30,7 @@ def main() -> None:
         "pod": POD,
         "counted": count_workers(),
         "identical": identical,
+        "master_address": os.environ.get("ELASTICJOB_MASTER_ADDRESS"),
         **{name: os.environ[name] for name in names},
     }
     with (CONTRACT / "events").open("a") as events:
@@ -42,6 +44,10 @@ def main() -> None:
             sys.exit(3)
         if took(f"raise-{POD}"):
             raise RuntimeError("no such data")
+        if took(f"lose-{POD}"):
+            raise ConnectionResetError(104, "Connection reset by peer")
+        if took(f"linger-{POD}"):
+            linger()
         if took(f"run-{POD}"):
             run(os.environ["RUN"])
         time.sleep(0.02)
@@ -58,6 +64,15 @@ def count_workers() -> int | None:
     ones = torch.ones(1, dtype=torch.int64)
     distributed.all_reduce(ones)
     return int(ones)
+
+
+def linger() -> None:
+    """As in a `finally` that closes a process group whose other members are gone."""
+    try:
+        raise RuntimeError("no such data")
+    finally:
+        (CONTRACT / f"lingers-{POD}").touch()
+        time.sleep(SECONDS)
 
 
 def run(command: str) -> None:

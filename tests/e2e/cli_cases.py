@@ -217,8 +217,8 @@ class Later(NamedTuple):
 LATER = {
     "invalid-record": Later(
         Cause.INVALID_RECORD,
-        "spec.address is 10.255.255.1:29402, and the pod's own is",
-        of_record("invalid-record-0-0", address="10.255.255.1:29402"),
+        "spec.address is 10.255.255.1:27601, and the pod's own is",
+        of_record("invalid-record-0-0", address="10.255.255.1:27601"),
     ),
     "closed": Later(Cause.CLOSED, "closed by worker 0", of_record("closed-0-0", request={"type": "Close"})),
 }

@@ -5,6 +5,7 @@ configmap has the script. All else is as in the example's own manifest.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,13 +34,52 @@ class Group(NamedTuple):
     taken: int
 
 
+def objects_of(name: str, namespace: str, settings: Mapping[str, str]) -> tuple[Object, Object]:
+    """The script of an example as a ConfigMap, and its job, as the local cluster runs them in that namespace."""
+    bodies = yaml.safe_load_all((EXAMPLES / name / "elasticjob.yaml").read_text())
+    job: Object = next(body for body in bodies if body["kind"] == "ElasticJob")
+    _adapt(job["spec"]["template"]["spec"], {"CHECKPOINT_DIR": f"/checkpoints/{namespace}", **settings})
+    return _config_map(EXAMPLES / name / "train.py"), job
+
+
+def _config_map(script: Path) -> Object:
+    data = {"train.py": script.read_text()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}, "data": data}
+
+
+def _adapt(pod: Object, settings: Mapping[str, str]) -> None:
+    (trainer,) = pod["containers"]
+    env = {variable["name"]: variable["value"] for variable in trainer["env"]} | {
+        "PATH": f"{PACKAGES}/bin:{NEWEST_TORCH}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": PACKAGES,
+        "OMP_NUM_THREADS": "1",
+        "EPOCHS": EPOCHS,
+        "EPOCH_SECONDS": "1",
+        "STEPS": "300",
+        "STEP_SECONDS": "0.2",
+        "SAVE_STEPS": "5",
+        **settings,
+    }
+    trainer["env"] = [{"name": name, "value": value} for name, value in env.items()]
+    trainer["image"] = IMAGE
+    del trainer["resources"]
+    trainer["volumeMounts"] += [
+        {"name": "torch", "mountPath": NEWEST_TORCH, "readOnly": True},
+        {"name": "script", "mountPath": "/app"},
+    ]
+    pod["volumes"] = [
+        {"name": "torch", "hostPath": {"path": NEWEST_TORCH, "type": "Directory"}},
+        {"name": "script", "configMap": {"name": "train"}},
+        {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
+    ]
+
+
 class Script:
     """A job whose rank 0 prints the lines STARTED and PROGRESS, with so many processes in each worker."""
 
-    def __init__(self, job: Job, script: Path, body: Object) -> None:
-        self.job, self.processes = job, body["spec"].get("nprocPerNode", 1)
-        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train"}}
-        job.namespace.apply(config | {"data": {"train.py": script.read_text()}}, body)
+    def __init__(self, job: Job, script: Object, body: Object) -> None:
+        self.job, self.body, self.processes = job, body, body["spec"].get("nprocPerNode", 1)
+        job.namespace.apply(script, body)
 
     def groups(self) -> list[Group]:
         """All groups that the present rank 0 has led, the oldest first."""
@@ -67,40 +107,10 @@ class Example(Script):
     """A job of examples/, fast enough for a test and slow enough to be changed; `settings` are its variables."""
 
     def __init__(self, job: Job, name: str, **settings: str) -> None:
-        self.directory = job.namespace.name
-        bodies = yaml.safe_load_all((EXAMPLES / name / "elasticjob.yaml").read_text())
-        body: Object = next(body for body in bodies if body["kind"] == "ElasticJob")
+        script, body = objects_of(name, job.namespace.name, settings)
         body["metadata"]["name"] = job.name
         body["spec"]["rendezvous"] = {**body["spec"].get("rendezvous", {}), **job.times}
-        self._adapt(body["spec"]["template"]["spec"], settings)
-        super().__init__(job, EXAMPLES / name / "train.py", body)
-
-    def _adapt(self, pod: Object, settings: dict[str, str]) -> None:
-        (trainer,) = pod["containers"]
-        env = {variable["name"]: variable["value"] for variable in trainer["env"]} | {
-            "CHECKPOINT_DIR": f"/checkpoints/{self.directory}",
-            "PATH": f"{PACKAGES}/bin:{NEWEST_TORCH}/bin:/usr/local/bin:/usr/bin:/bin",
-            "PYTHONPATH": PACKAGES,
-            "OMP_NUM_THREADS": "1",
-            "EPOCHS": EPOCHS,
-            "EPOCH_SECONDS": "1",
-            "STEPS": "300",
-            "STEP_SECONDS": "0.2",
-            "SAVE_STEPS": "5",
-            **settings,
-        }
-        trainer["env"] = [{"name": name, "value": value} for name, value in env.items()]
-        trainer["image"] = IMAGE
-        del trainer["resources"]
-        trainer["volumeMounts"] += [
-            {"name": "torch", "mountPath": NEWEST_TORCH, "readOnly": True},
-            {"name": "script", "mountPath": "/app"},
-        ]
-        pod["volumes"] = [
-            {"name": "torch", "hostPath": {"path": NEWEST_TORCH, "type": "Directory"}},
-            {"name": "script", "configMap": {"name": "train"}},
-            {"name": "checkpoints", "hostPath": {"path": CHECKPOINTS, "type": "Directory"}},
-        ]
+        super().__init__(job, script, body)
 
 
 class Elsewhere(Script):
@@ -116,4 +126,4 @@ class Elsewhere(Script):
             trainer["command"] = [*TORCHRUN, EPOCHS, "1", "--epoch-seconds=1"]
         make = {"command": ["mkdir", "--parents", folder], "volumeMounts": trainer["volumeMounts"]}
         pod["initContainers"] = [{"name": "folder", "image": IMAGE, **make}]
-        super().__init__(job, ELSEWHERE / f"{name}.py", body)
+        super().__init__(job, _config_map(ELSEWHERE / f"{name}.py"), body)

@@ -80,7 +80,7 @@ def record_of(pod: Object, **spec: Any) -> Object:
     """The ElasticWorker that the pod's sidecar would write."""
     job, index, _ = pod["metadata"]["name"].rsplit("-", 2)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    told = {"job": job, "index": int(index), "id": "0" * 32, "certificate": "PEM", "address": "10.0.0.1:29402", **spec}
+    told = {"job": job, "index": int(index), "id": "0" * 32, "certificate": "PEM", "address": "10.0.0.1:27601", **spec}
     return {
         "apiVersion": "elasticjob.io/v1alpha1",
         "kind": "ElasticWorker",

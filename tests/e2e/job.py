@@ -94,6 +94,11 @@ def place(node: str | None) -> Object:
     return {"nodeSelector": {"kubernetes.io/hostname": node}, "tolerations": tolerations} if node else {}
 
 
+def warm_restart(warm: bool) -> str:
+    """The field's value for a job whose processes start warm, or never do."""
+    return "Enabled" if warm else "Disabled"
+
+
 @dataclass(slots=True)
 class Job:
     """One ElasticJob in the cluster, of that torch and on that node. Moments are in monotonic seconds of the test.

@@ -141,10 +141,12 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
         "error: 9 is above maxReplicas 4 of train: change spec.maxReplicas first",
     )
 
-    def stepping() -> bool:
-        return bool(ej.json("status", "train")["members"][0]["step"])  # the others' go with their heartbeats, by and by
+    def training() -> bool:
+        seen = ej.json("status", "train")
+        known = seen["rounds"][-1]["starting"] is not None and (seen["goodput"]["share"] or 0) > 0
+        return bool(seen["members"][0]["step"]) and known  # the others' steps go with their heartbeats, by and by
 
-    wait_until("rank 0 to report a step", stepping, TOLD_SECONDS)
+    wait_until("rank 0 to report a step, and the round to have trained", training, TOLD_SECONDS)
     newest = ("logs", "train", "--rank", "1", "--tail", "1")
     wait_until("rank 1 to print one", lambda: "rank=1" in ej(*newest).output, TOLD_SECONDS)
     seen = ej.json("status", "train")

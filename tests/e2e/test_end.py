@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from e2e.job import TRAINER, Job, container_status, restarts
+from e2e.job import TRAINER, Job, container_status, restarts, warm_restart
 from e2e.kube import wait_until
 
 
@@ -13,7 +13,7 @@ from e2e.kube import wait_until
 @pytest.mark.parametrize("warm", [False, pytest.param(True, marks=pytest.mark.extended)], ids=["fresh", "warm"])
 def test_a_job_completes_when_its_last_worker_has(job: Job, warm: bool) -> None:
     """Rank 0 saves for three seconds after the last step; it is waited for."""
-    job.apply(replicas=2, env={"FINISH_SECONDS": "3,0"}, warmRestart=warm)
+    job.apply(replicas=2, env={"FINISH_SECONDS": "3,0"}, warmRestart=warm_restart(warm))
     first = job.wait_for_round(2)
     job.wait_for_training(2)
     job.finish_training()

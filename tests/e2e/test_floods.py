@@ -17,7 +17,7 @@ from elasticjob_operator.job.observe import is_ready
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.real, pytest.mark.extended]
 
-TUNNEL, HEALTH, OPERATOR_HEALTH = 29402, 29403, 8080
+TUNNEL, HEALTH, OPERATOR_HEALTH = 27601, 27602, 8080
 SECONDS, A_SECOND, HELD = 10, 500, 1500  # two probes for readiness fall into it
 SIDECAR_MIB = 256  # half of its limit; docs/security.md has the parts
 

@@ -15,7 +15,7 @@ def test_all_workers_form_one_round_and_train_in_it(module_job: Job) -> None:
     assert [(one.number, one.members, one.reason) for one in module_job.rounds()] == [(1, (0, 1), "first formation")]
     pods = module_job.member_pods()
     assert [pod["metadata"]["name"] for pod in pods] == ["train-0-0", "train-1-0"]
-    assert module_job.rendezvous["store"].startswith(f"{pods[0]['status']['podIP']}:29402/")
+    assert module_job.rendezvous["store"].startswith(f"{pods[0]['status']['podIP']}:27601/")
     assert module_job.status["replicas"] == 2
     assert module_job.status["phase"] == "Running"
 

@@ -12,7 +12,7 @@ from e2e.kube import Namespace
 from elasticjob.api import ElasticWorker
 from support.record_strategies import STATUSES, specs
 
-ELSEWHERE = "10.255.255.1:29402"
+ELSEWHERE = "10.255.255.1:27601"
 
 
 def test_an_invalid_record_costs_its_own_pod_and_nobody_elses(job: Job) -> None:
@@ -42,7 +42,7 @@ def administrator(module_namespace: Namespace) -> Caller:
     return Caller.administrator()
 
 
-SENSIBLE = {"job": "digits", "index": 1, "id": "0" * 32, "certificate": "PEM", "address": "10.0.0.1:29402"}
+SENSIBLE = {"job": "digits", "index": 1, "id": "0" * 32, "certificate": "PEM", "address": "10.0.0.1:27601"}
 MANY = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 

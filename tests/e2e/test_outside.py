@@ -73,7 +73,7 @@ PODS = [
     ),
     (
         torchrun("torchrun-alone", "--rdzv-backend=elasticjob", "--rdzv-conf=sidecar_timeout=5"),
-        "elasticjob: no ElasticJob sidecar at 127.0.0.1:29401",
+        "elasticjob: no ElasticJob sidecar at 127.0.0.1:27600",
     ),
     (
         torchrun("torchrun-elsewhere", "--rdzv-backend=elasticjob", "--rdzv-endpoint=head:29400"),

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from e2e.job import Job, Training
+from e2e.job import Job, Training, warm_restart
 from e2e.kube import Namespace, wait_until
 from e2e.scene import scripts
 from e2e.test_formation import row
@@ -26,7 +26,7 @@ def saving(job: Job) -> Job:
 @pytest.mark.torchrun
 @pytest.mark.parametrize("warm", [pytest.param(False, marks=pytest.mark.extended), True], ids=["fresh", "warm"])
 def test_no_step_is_lost_when_the_job_is_scaled(saving: Job, warm: bool) -> None:
-    saving.apply(replicas=2, maxReplicas=4, warmRestart=warm)
+    saving.apply(replicas=2, maxReplicas=4, warmRestart=warm_restart(warm))
     first = saving.wait_for_round(2)
     before = saving.wait_for_training(2)
     saving.wait_for_steps(before, 10)

@@ -1,6 +1,7 @@
 """What other pods can reach of a worker's sidecar: its tunnel, and no store and no trainer API through it."""
 
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -8,7 +9,7 @@ from e2e.job import TRAINER, Job
 
 pytestmark = pytest.mark.real
 
-STORE, TRAINER_API, TUNNEL = 29400, 29401, 29402
+STORE, TRAINER_API, TUNNEL = 27400, 27600, 27601
 
 # run in another pod: connects, says a word in plain TCP or TLS without a certificate, and prints what comes back
 CALLER = textwrap.dedent("""
@@ -49,3 +50,31 @@ def test_the_tunnel_lets_nobody_in_without_a_members_certificate(module_job: Job
 
 def test_a_round_trains_through_the_tunnel(module_job: Job) -> None:
     module_job.wait_for_steps(module_job.wait_for_training(2), 3)
+
+
+SERVER = """
+import socket
+server = socket.create_server(("127.0.0.1", 27401))
+server.settimeout(60)
+server.accept()[0].sendall(b"a side store")
+"""
+CLIENT = """
+import contextlib, socket, time
+said, end = b"", time.monotonic() + 60
+while not said and time.monotonic() < end:
+    with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", 27401), 10) as caller:
+        said = caller.recv(100)
+print(said.decode())
+"""
+
+
+def test_the_port_after_the_stores_leads_to_rank_0s_pod(module_job: Job) -> None:
+    zero, one = (pod["metadata"]["name"] for pod in module_job.member_pods())
+
+    def run(pod: str, code: str) -> str:
+        return module_job.namespace.kubectl("exec", pod, "--container", TRAINER, "--", "python3", "-c", code).strip()
+
+    with ThreadPoolExecutor(1) as background:
+        served = background.submit(run, zero, SERVER)
+        assert run(one, CLIENT) == "a side store"
+        served.result()

@@ -14,7 +14,7 @@ PARKED_SECONDS = 120  # they import gently, beside the training
 @pytest.mark.torchrun
 def test_each_change_finds_processes_that_wait_for_it(job: Job) -> None:
     """A process that dies, a worker more, a worker less: and at the end nothing keeps a pod from its own."""
-    job.apply(replicas=2, maxReplicas=3, maxRestarts=10, warmRestart=True)
+    job.apply(replicas=2, maxReplicas=3, maxRestarts=10, warmRestart="Enabled")
     formed, training = job.wait_for_round(2), job.wait_for_training(2)
 
     pods = wait_for_parked(job)

@@ -20,9 +20,9 @@ IN_ROUND = re.compile(r"elasticjob: round \d+: rank ")
 PARKED = re.compile(r"elasticjob: parked for the (first|next) round")
 ASKS = "elasticjob: asking for the next round"  # if that had to wait for its processes
 WARM = re.compile(r"process \d+ starts warm")
-# of examples/digits: what only rank 0 prints, and what each process does
+# of the examples: what only rank 0 prints, and what each process of examples/digits does
 STARTED = re.compile(r"started: world_size=(\d+) ")
-EPOCH = re.compile(r"epoch \d+/\d+ world_size=")
+EPOCH = re.compile(r"(?:epoch|step) \d+/\d+ world_size=")
 FIRST_STEP = re.compile(r"rank (\d+) of (\d+): first step: (.*)")
 PART = re.compile(r"([\w ]+) ([\d.]+) s(?:, |$)")
 
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group of workers of examples/digits, as its rank 0 tells of it."""
+    """A group of workers of an example, as its rank 0 tells of it."""
 
     started: float
     world_size: int
@@ -98,7 +98,7 @@ class TrainerLog:
         return any(map(PARKED.match, last))
 
     def groups(self) -> list[Group]:
-        """The groups that this worker led as rank 0 of examples/digits, the oldest first."""
+        """The groups that this worker led as rank 0 of an example, the oldest first."""
         led: list[Group] = []
         for line in self.lines:
             if started := STARTED.match(line.text):

@@ -95,7 +95,7 @@ def perceives_change(pod: Pod) -> bool:
 
 
 def address_of(id: str) -> str:
-    return f"{id}:29402"
+    return f"{id}:27601"
 
 
 def copied(pod: Pod) -> Membership:

@@ -29,6 +29,12 @@ MUTATIONS = mutations(
             omit("who waits for a lost member is not told before all have saved", "hurry_after_loss"),
             omit("an index is never forgiven its failures", "forgive_failures"),
             omit("a failure too many waits for a round that could form", "end_beyond_budget", by="core transcripts"),
+            omit("whose connection broke is the cause, as it was heard of first", "name_cause", by="core transcripts"),
+        ),
+        "elasticjob.rendezvous.accounts:better_account": (
+            replace(
+                "what is added to a reason is not read", "kind < now or says_more", "kind < now", by="core transcripts"
+            ),
         ),
         "elasticjob.rendezvous.decide:note_finished": (
             omit("an exit with code 0 counts as finished while the job is suspended", "step.suspended"),

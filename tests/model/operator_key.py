@@ -85,7 +85,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
 
 
 def address_of(id: str) -> str:
-    return f"{id}:29402"
+    return f"{id}:27601"
 
 
 def _in_order(system: OperatorSystem) -> dict[int | None, int]:

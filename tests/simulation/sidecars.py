@@ -16,7 +16,7 @@ from typing import Any, cast
 from elasticjob import health
 from elasticjob.certificates import der_of
 from elasticjob_operator.objects.pods import SIDECAR
-from elasticjob_sidecar.app import Sidecar
+from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.certificate import make
@@ -63,7 +63,7 @@ class SidecarProgram:
         config = Config.from_env(pod.env(SIDECAR))
         kube = sidecar_client(config.namespace, pod.network)
         self.id = f"{config.batch}.{starts}"
-        self.sidecar = sidecar = Sidecar(config, self.id, kube, self._credentials)
+        self.sidecar = sidecar = Sidecar(config, self.id, kube, self._credentials, Ports(forwarded=2))
         try:
             await sidecar.serve()
             await sidecar.run(self._stop)

@@ -54,7 +54,7 @@ class StubSidecar:
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         await self._until(self._establish)
-        self.pod.ports[29401] = self
+        self.pod.ports[27600] = self
         beaten = loop.time()
         while not self._stop.is_set():
             await self._try(self._look)
@@ -69,7 +69,7 @@ class StubSidecar:
                     self.heard.clear()
             except TimeoutError:
                 pass
-        self.pod.ports.pop(29401, None)
+        self.pod.ports.pop(27600, None)
         if self.wish is None or self.wish["type"] != "Finish":
             self.wish = {"type": "Leave", "cause": "PodStopping"}
         if self.wish != self._written:
@@ -107,7 +107,7 @@ class StubSidecar:
         labels = {JOB_LABEL: self.job, INDEX_LABEL: str(self.index)}
         meta = {"name": pod.name, "namespace": pod.namespace, "labels": labels, "ownerReferences": [owner]}
         spec = {"job": self.job, "index": self.index, "id": self.id, "certificate": self._certificate}
-        spec |= {"address": f"{pod.ip}:29402", "node": pod.node, "request": None}
+        spec |= {"address": f"{pod.ip}:27601", "node": pod.node, "request": None}
         status, _ = await self._ask("PATCH", f"/elasticworkers/{pod.name}", {"metadata": meta, "spec": spec})
         if status == 404:
             del spec["request"]
@@ -200,14 +200,14 @@ class StubTrainer:
 
     async def _sidecar(self) -> StubSidecar | None:
         while not self._stop:
-            found = self._pod.ports.get(29401)
+            found = self._pod.ports.get(27600)
             if found is not None and found.seen:
                 return found
             await asyncio.sleep(0.5)
         return None
 
     async def _formed(self, sidecar: StubSidecar, after: int) -> bool:
-        while not self._stop and self._pod.ports.get(29401) is sidecar and not (sidecar.leaving or sidecar.complete):
+        while not self._stop and self._pod.ports.get(27600) is sidecar and not (sidecar.leaving or sidecar.complete):
             if sidecar.phase == "Formed" and sidecar.round > after:
                 if sidecar.member:
                     return True
@@ -223,7 +223,7 @@ class StubTrainer:
         fails = began + dice.uniform(1, 20) if plan.doomed or dice.random() < plan.fails else 1e12
         dies = began + dice.uniform(1, 20) if dice.random() < plan.killed else 1e12
         while not self._stop:
-            if self._pod.ports.get(29401) is not sidecar:
+            if self._pod.ports.get(27600) is not sidecar:
                 return "lost"
             if sidecar.round != held or sidecar.phase == "Forming" or not sidecar.member:
                 return "over"

@@ -39,7 +39,7 @@ def record(index: int, request: Object | None = None, *, asked: float = 50, hear
     """`asked` and `heard`: seconds since its spec and its status were written."""
     name = f"digits-{index}-0"
     fields = [{"operation": "Update", "time": ago(asked)}, {"subresource": "status", "time": ago(heard)}]
-    spec = {"job": "digits", "index": index, "id": f"ab.{index}", "certificate": "PEM", "address": "10.0.0.1:29402"}
+    spec = {"job": "digits", "index": index, "id": f"ab.{index}", "certificate": "PEM", "address": "10.0.0.1:27601"}
     owner = {"kind": "Pod", "name": name, "uid": f"uid-{name}"}
     meta = {"name": name, "ownerReferences": [owner], "managedFields": fields}
     return {"metadata": meta, "spec": spec | ({"request": request} if request else {}), "status": status}

@@ -69,7 +69,7 @@ class JobOnPaper:
                 index,
                 pod=PodState.RUNNING,
                 id=f"{self.ids:x}",
-                address=f"10.0.0.{self.ids}:29402",
+                address=f"10.0.0.{self.ids}:27601",
                 request=None,
                 heartbeat=0,
                 doubts=(),
@@ -87,8 +87,8 @@ class JobOnPaper:
             seen = self.state.last_formed if after is None else after
             self.change(index, request=Request(type=RequestType.JOIN, after=seen, cause=cause, **more))
 
-    def rejoin(self, *indices: int) -> None:
-        self.join(*indices, cause=Cause.MEMBERSHIP_CHANGED)
+    def rejoin(self, *indices: int, **more: Any) -> None:
+        self.join(*indices, cause=Cause.MEMBERSHIP_CHANGED, **more)
 
     def up(self, *indices: int) -> None:
         for index in indices:

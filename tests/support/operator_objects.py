@@ -45,7 +45,7 @@ def record(index: int = 0, number: int = 0, owner: str | None = None, /, **spec:
             "labels": {"elasticjob.io/job": "digits", "elasticjob.io/index": str(index)},
             "ownerReferences": [{"uid": owner or f"pod-{index}-{number}"}],
         },
-        "spec": {"job": "digits", "index": index, "address": "10.0.0.1:29402", **known, **spec},
+        "spec": {"job": "digits", "index": index, "address": "10.0.0.1:27601", **known, **spec},
         "status": {"heartbeat": 4},
     }
 

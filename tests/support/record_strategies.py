@@ -22,8 +22,8 @@ STATUSES = spoiled(
 
 
 def specs(index: int) -> st.SearchStrategy[Json]:
-    own = st.just(f"10.0.0.{index}:29402")
-    addresses = st.one_of(own, own, own, st.sampled_from(["10.0.0.9:29402", "[::1]:29402", "x:1", "10.0.0.0:99999"]))
+    own = st.just(f"10.0.0.{index}:27601")
+    addresses = st.one_of(own, own, own, st.sampled_from(["10.0.0.9:27601", "[::1]:27601", "x:1", "10.0.0.0:99999"]))
     fields = {"job": st.just("digits"), "index": st.just(index), "id": IDS, "address": addresses, "request": REQUESTS}
     return st.one_of(spoiled(fields), spoiled(fields | {"certificate": texts})).map(certified)
 

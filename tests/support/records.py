@@ -15,7 +15,7 @@ ME = Identity(
     index=0,
     id="0" * 32,
     certificate="PEM",
-    address="10.0.0.7:29402",
+    address="10.0.0.7:27601",
     node="node-1",
 )
 

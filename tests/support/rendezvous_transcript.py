@@ -113,6 +113,7 @@ class TranscribedJob(JobOnPaper):
         since = f"{round(self.seen - self.began, 3):g} s: " if self.seen > self.began else ""
         self.output += [f"    {since}{line}" for line in lines]
         self.shown, self.untold, self.made, self.deleted = self.state, [], [], []
+        self.reason, self.cause = self.state.reason, self.state.cause
 
     def changes(self, before: State, after: State) -> Iterator[str]:
         """What is new in the status, and does not follow from the move to another phase."""
@@ -145,6 +146,8 @@ class TranscribedJob(JobOnPaper):
             case "challenge":
                 yield f"challenge {new}: {self.members(self.state.challenged)}"
             case "challenged":  # with its number
+                pass
+            case "reason" | "cause" if self.state.reason == self.state.failure:  # with the failure
                 pass
             case "participants" | "leaving" | "finished" | "given_up":
                 yield f"{name.replace('_', ' ')} {self.members(new) or 'nobody'}"

@@ -52,7 +52,7 @@ def _trimmed(body: dict[str, Any]) -> dict[str, Any]:
         inits = [_of(one, "name") | {"env": _batch(one)} for one in spec.get("initContainers", ())]
         spec = _of(spec, *OF_POD) | {"initContainers": inits}
     if "certificate" in spec:
-        spec = spec | {"certificate": "PEM", "address": "10.0.0.1:29402"}
+        spec = spec | {"certificate": "PEM", "address": "10.0.0.1:27601"}
     status = dict(body.get("status", {}))
     for kind in ("initContainerStatuses", "containerStatuses"):
         if kind in status:

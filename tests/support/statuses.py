@@ -8,6 +8,7 @@ from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import UNLIMITED
 from elasticjob_operator.job.stalls import Hang
+from elasticjob_operator.job.starts import UNKNOWN
 from elasticjob_operator.job.status import Report, status_of
 from support.operator_objects import job
 
@@ -25,7 +26,7 @@ FORMED = State(
     restarts=1,
     challenge=4,
     challenged=(Member(0, "a"),),
-    store="10.0.0.1:29402",
+    store="10.0.0.1:27601",
     reason="scaled from 1 to 2",
     cause="Scaled",
 )
@@ -50,6 +51,7 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         now=changes.pop("now", NOW),
         waits=changes.pop("waits", {}),
         hang=changes.pop("hang", Hang()),
+        start=changes.pop("start", UNKNOWN),
         node_failures=changes.pop("node_failures", ()),
         allowance=changes.pop("allowance", UNLIMITED),
         budget=changes.pop("budget", Budget.CLOSED),

@@ -20,8 +20,9 @@ def refusal(status: int, code: str, message: str = "because", **more: str) -> An
 
 
 def handed(number: int, rank: int = 0, world_size: int = 2, run_id: str = RUN_ID) -> Answer:
-    store = {"host": "127.0.0.1", "port": 29400}
-    return 200, {"round": number, "rank": rank, "worldSize": world_size, "runId": run_id, "store": store}
+    store = {"host": "127.0.0.1", "port": 27400}
+    where = {"store": store, "masterAddress": f"10.0.0.{number}"}
+    return 200, {"round": number, "rank": rank, "worldSize": world_size, "runId": run_id, **where}
 
 
 class Sidecar:

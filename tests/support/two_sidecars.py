@@ -22,11 +22,19 @@ from support.waiting import DEADLINE, until, within
 _starts = itertools.count()
 
 
+def _ports() -> Ports:
+    """Two ports after the store's are nobody else's."""
+    while True:
+        store, *forwarded, trainer_api, tunnel, health = free_ports(6)
+        if forwarded == [store + 1, store + 2]:
+            return Ports(store, trainer_api, tunnel, health, forwarded=2)
+
+
 class Worker:
     """One sidecar and its trainer's HTTP client."""
 
     def __init__(self, kube: FaultyKube, index: int, http: aiohttp.ClientSession) -> None:
-        self.ports = Ports(*free_ports(4))
+        self.ports = _ports()
         config = Config.model_validate(
             {
                 "job": "job",

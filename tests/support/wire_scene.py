@@ -23,7 +23,7 @@ from simulation.programs import RealPrograms
 from simulation.sidecars import SidecarProgram
 from simulation.trainers import AgentStream
 
-NAMESPACE, JOB, HOST, PORT = "ml", "job", "127.0.0.1", 29401
+NAMESPACE, JOB, HOST, PORT = "ml", "job", "127.0.0.1", 27600
 LONGEST_SECONDS = 1000.0  # of virtual time, for a whole test
 Json = dict[str, Any]
 
@@ -155,7 +155,7 @@ class Pod:
     def store(self) -> str:
         assert self.program.sidecar is not None
         certificate = self.program.sidecar.credentials.certificate
-        return f"{self.sandbox.ip}:29402/{fingerprint_of(der_of(certificate))}"
+        return f"{self.sandbox.ip}:27601/{fingerprint_of(der_of(certificate))}"
 
     @property
     def record(self) -> Json:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MARK = "ELASTICJOB_AGENT"  # pid, start time and run id of the agent, with colons between
 START = "ELASTICJOB_START"  # an id of the start of a process, new for each
 ENDPOINT = "ELASTICJOB_ENDPOINT"  # of the sidecar, for the agent's processes
+MASTER_ADDRESS = "ELASTICJOB_MASTER_ADDRESS"  # of rank 0's pod: MASTER_ADDR is each pod's own loopback
 _TORCHRUNS = "PET_"
 _RUN_ID = "TORCHELASTIC_RUN_ID"
 
@@ -55,6 +56,15 @@ def endpoint_of(environment: Mapping[str, str]) -> str:
         run = run_of(environment.get(MARK, ""))
         return endpoint if environment.get(_RUN_ID, run) == run else ""
     return environment.get("PET_RDZV_ENDPOINT", "") if environment.get("PET_RDZV_BACKEND") == "elasticjob" else ""
+
+
+def master_address_of(environment: Mapping[str, str]) -> str:
+    """Return where rank 0's own ports are for a training process, empty if that is not known.
+
+    Under any other rendezvous that is what MASTER_ADDR says.
+    """
+    variable = MASTER_ADDRESS if endpoint_of(environment) else "MASTER_ADDR"
+    return environment.get(variable, "")
 
 
 def run_of(mark: str) -> str:

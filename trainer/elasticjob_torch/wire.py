@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, NamedTuple, TypedDict
 
-PORT = 29401  # on the pod's loopback
+PORT = 27600  # on the pod's loopback
 
 # --- limits
 
@@ -295,6 +295,7 @@ class Handed(TypedDict):
     worldSize: Annotated[int, "How many workers the round has."]
     runId: Annotated[str, "The job's UID."]
     store: Annotated[StoreAddress, "Where its store is reached from inside this pod."]
+    masterAddress: Annotated[str, "Of rank 0's pod, in the pods' network."]
 
 
 class View(TypedDict):

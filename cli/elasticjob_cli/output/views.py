@@ -62,6 +62,8 @@ def status_json(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
 def history_view(look: Look) -> list[RenderableType]:
     rounds = rounds_of(look)
     counted = f"{plural(look.status.restarts, 'failure')} counted against maxRestarts {look.spec.max_restarts}."
+    if look.status.restarts > look.spec.max_restarts and look.has_ended:  # no round was formed after it
+        counted += f" The last of them ended the job: {look.status.rendezvous.reason}."
     if not rounds:
         return [Text(f"{look.name} has formed no round yet. {counted}")]
     rows = [
@@ -71,6 +73,7 @@ def history_view(look: Look) -> list[RenderableType]:
             _clock(one),
             length(one.formed_after),
             length(one.lasted),
+            length(one.starting),
             "yes" if one.counted else "no",
             one.cause,
             one.reason,
@@ -78,7 +81,8 @@ def history_view(look: Look) -> list[RenderableType]:
         )
         for one in rounds
     ]
-    columns = [">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", "COUNTED", "CAUSE", "WHY", "COUNTED OR NOT, AS"]
+    columns = [">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", ">STARTING", "COUNTED", "CAUSE", "WHY"]
+    columns.append("COUNTED OR NOT, AS")
     parts: list[RenderableType] = [table(columns, rows), Text(""), Text(counted)]
     if rounds[0].number > 1:
         parts.append(
@@ -134,17 +138,26 @@ def list_json(look: Look) -> dict[str, Any]:
 
 def rounds_view(rounds: Sequence[Round]) -> RenderableType:
     rows = [
-        (one.number, one.size, _clock(one), length(one.formed_after), length(one.lasted), one.reason) for one in rounds
+        (
+            one.number,
+            one.size,
+            _clock(one),
+            length(one.formed_after),
+            length(one.lasted),
+            length(one.starting),
+            one.reason,
+        )
+        for one in rounds
     ]
-    return table([">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", "WHY"], rows)
+    return table([">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", ">STARTING", "WHY"], rows)
 
 
 def goodput_view(found: Goodput) -> RenderableType:
     since = "its start" if found.whole else "the oldest round that its status keeps"
     share = "" if found.share is None else f" ({100 * found.share:.1f} %)"
-    return Text(
-        f"Since {since} it trained for {length(found.trained)}{share} and lost {length(found.lost)} between rounds."
-    )
+    starting = f", started processes for {length(found.starting)}" if found.starting else ""
+    lost = f"lost {length(found.lost)} between rounds"
+    return Text(f"Since {since} it trained for {length(found.trained)}{share}{starting} and {lost}.")
 
 
 def _nodes(failures: Sequence[NodeFailures]) -> RenderableType:

@@ -16,6 +16,7 @@ from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
 from elasticjob.pods import pod_key_of
 from elasticjob.rendezvous import Clocks, roster_of
 from elasticjob.rendezvous.limits import last_call
+from elasticjob.rendezvous.losses import breaks
 from elasticjob.rendezvous.roster import has_joined
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase
@@ -32,7 +33,8 @@ NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
 class Look:
     """`workers`: those that count, by index. `missing`: wanted and not joined, be it without a pod; `newcomers` have
     joined and wait for the next round; `spares` have joined and wait for a place, and `absent_spares` have a pod and
-    have not joined. `least`: how many must join. `last_call`: seconds."""
+    have not joined. `least`: how many must join. `last_call`: seconds. `broken`: by which failure the round that the
+    status calls formed has ended, as a member's record says, before the operator has seen to it; else empty."""
 
     scene: Scene
     spec: ElasticJobSpec
@@ -46,6 +48,7 @@ class Look:
     wanted: int
     least: int
     last_call: float
+    broken: str
 
     @property
     def name(self) -> str:
@@ -76,6 +79,11 @@ class Look:
     def trains(self) -> bool:
         """A round stands, be it the last one after `set_closed()`."""
         return self.is_formed or self.is_closed
+
+    @property
+    def starts(self) -> bool:
+        """The processes of the round that stands start, and do not train yet."""
+        return self.trains and self.status.starting
 
     @property
     def has_ended(self) -> bool:
@@ -110,7 +118,12 @@ class Look:
     def is_full(self) -> bool:
         """All wanted workers train, and their pods are there."""
         wanted = self.spec.replicas - len(self.status.rendezvous.finished)
-        return self.is_formed and self.status.rendezvous.world_size >= wanted and (self.is_blind or not self.missing)
+        return (
+            self.is_formed
+            and not self.broken
+            and self.status.rendezvous.world_size >= wanted
+            and (self.is_blind or not self.missing)
+        )
 
     @property
     def awaited_size(self) -> int | None:
@@ -173,7 +186,9 @@ def look(scene: Scene) -> Look:
         ) from error
     views = {view.index: view for view in _views(scene, status)}
     bounds, state = rendezvous_spec(spec), state_of(status, NO_CLOCKS)
-    roster = roster_of(bounds, state, [as_worker(view, spec.trainer_container) for view in views.values()])
+    workers = [as_worker(view, spec.trainer_container) for view in views.values()]
+    roster = roster_of(bounds, state, workers)
+    failed = (one.why for one in breaks(state, workers, {}) if one.counted)
     joined = {worker.index for worker in roster.joined}
     spares = {worker.index: has_joined(state, worker) for worker in roster.spares}
     views = {
@@ -198,6 +213,7 @@ def look(scene: Scene) -> Look:
         wanted=roster.wanted,
         least=min_members(bounds, state),
         last_call=last_call(bounds, roster.joined),
+        broken=next(failed, "") if state.phase is RendezvousPhase.FORMED else "",
     )
 
 

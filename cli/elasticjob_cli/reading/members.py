@@ -122,8 +122,10 @@ def _state(worker: WorkerView, look: Look) -> str:
         return "no pod"
     if worker.index in {member.index for member in look.status.rendezvous.finished}:
         return "finished"
+    if worker.is_member and look.broken:
+        return "has joined" if worker.joined else "its round has ended"
     if worker.is_member and look.trains:
-        return _stalls(worker, look) or "trains"
+        return _stalls(worker, look) or ("starts" if look.starts else "trains")
     if worker.spare:
         return "waits for a place" if worker.joined else "is starting"
     if worker.joined:

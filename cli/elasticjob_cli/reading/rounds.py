@@ -1,7 +1,7 @@
 """The last rounds as a time line, and how much of the time was training, as far as a status keeps it.
 
 A status keeps the last five rounds that were formed. A round lasts until the next one is opened; from there until that
-one is formed nobody trains.
+one is formed nobody trains, and nor does a round whose processes start.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,8 +30,9 @@ TRAININGS_OWN: frozenset[str] = COUNTED_CAUSES | {
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One that was formed. `formed_after`: seconds without training before it; `lasted`: seconds of training in it, so
-    far for the one that stands. `cause`: a word, and `reason` a sentence. `counted`: whether that counted against
+    """One that was formed. `formed_after`: seconds without a round before it; `lasted`: seconds that it stood, so far
+    for the one that stands; `starting`: how many of those its processes took to start, None where nothing has told.
+    `cause`: a word, and `reason` a sentence. `counted`: whether that counted against
     maxRestarts, and `why`."""
 
     number: int
@@ -39,6 +40,7 @@ class Round:
     formed: datetime | None
     formed_after: float
     lasted: float | None
+    starting: float | None
     cause: str
     reason: str
     counted: bool
@@ -50,16 +52,18 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Seconds trained and lost since `since`; `whole`: that is the job's start, and not the oldest round kept."""
+    """Seconds trained, starting processes, and lost between rounds since `since`; `whole`: that is the job's start, and
+    not the oldest round kept."""
 
     trained: float
+    starting: float
     lost: float
     since: datetime | None
     whole: bool
 
     @property
     def share(self) -> float | None:
-        total = self.trained + self.lost
+        total = self.trained + self.starting + self.lost
         return self.trained / total if total else None
 
     def as_json(self) -> dict[str, Any]:
@@ -73,7 +77,11 @@ def rounds_of(look: Look) -> list[Round]:
         return []
     ends = [_opened(after) for after in kept[1:]] + [_end_of_last(look)]
     events = events_of(look.scene, "ElasticJob", look.name)
-    return [_round(record, end, events) for record, end in zip(kept, ends, strict=True)]
+    tells = any(record.started is not None for record in kept)
+    return [
+        _round(record, end, events, starts=look.starts if look.trains and record is kept[-1] else tells)
+        for record, end in zip(kept, ends, strict=True)
+    ]
 
 
 def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
@@ -81,18 +89,23 @@ def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
     if not rounds:
         return None
     whole = rounds[0].number == 1
-    trained = sum(one.lasted or 0.0 for one in rounds)
+    starting = sum(one.starting or 0.0 for one in rounds)
+    trained = sum(one.lasted or 0.0 for one in rounds) - starting
     lost = sum(one.formed_after for one in rounds[0 if whole else 1 :]) + _lost_now(look)
     since = look.created if whole else rounds[0].formed
-    return Goodput(trained, lost, since, whole)
+    return Goodput(trained, starting, lost, since, whole)
 
 
-def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object]) -> Round:
+def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], *, starts: bool) -> Round:
+    """`starts`: without a word it has never come to train."""
     formed = moment(record.time)
     lasted = None if formed is None or end is None else seconds_between(formed, end)
+    starting = lasted if record.started is None and starts else record.started
+    starting = starting if starting is None or lasted is None else min(starting, lasted)
     reason = record.reason or record.cause  # an older operator has no word, and the sentence in its place
     why = _why_counted(record, events)
-    return Round(record.round, record.size, formed, record.seconds, lasted, record.cause, reason, record.counted, why)
+    before, cause = record.seconds, record.cause
+    return Round(record.round, record.size, formed, before, lasted, starting, cause, reason, record.counted, why)
 
 
 def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:

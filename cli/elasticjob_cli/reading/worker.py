@@ -109,6 +109,7 @@ def as_worker(view: WorkerView, trainer: str) -> Worker:
             after=request.after or 0,
             round=request.round or 0,
             cause=request.cause or "",
+            detail=request.detail or "",
             last_call=request.last_call_seconds,
             worker_lost=request.worker_lost_seconds,
         ),

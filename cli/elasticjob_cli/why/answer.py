@@ -52,7 +52,7 @@ def answer(look: Look) -> Answer:
         trains=look.trains,
         now="" if ended else _now(look),
         findings=found,
-        follows="" if ended else _follows(look, found),
+        follows="" if ended or look.broken else _follows(look, found),
     )
 
 
@@ -68,8 +68,13 @@ def _told(answer: Answer) -> list[str]:
 
 
 def _now(look: Look) -> str:
+    if look.broken:
+        return f"Round {look.round} has just ended: {look.broken}. The operator is about to open the next."
     if look.trains:
-        return f"Round {look.round} trains {_size(look)}; it formed {length(look.formed_since) or 'some time'} ago."
+        since, yet = length(look.formed_since) or "some time", ""
+        if look.starts:
+            yet = ", and its training processes start: none has told of a step or a process group of all"
+        return f"Round {look.round} {'starts' if yet else 'trains'} {_size(look)}; it formed {since} ago{yet}."
     if look.spec.suspend:
         return ""
     why = f" ({look.status.rendezvous.reason})" if look.status.rendezvous.reason else ""

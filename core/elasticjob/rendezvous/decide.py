@@ -10,10 +10,11 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 from collections.abc import Callable, Iterable
 
 from elasticjob.rendezvous import barrier, challenges, endings, policy
+from elasticjob.rendezvous.accounts import better_account, is_of, kind_of
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_untold
-from elasticjob.rendezvous.model import Beat, Decision, Spec, State, Worker
+from elasticjob.rendezvous.model import Beat, Decision, Failed, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
     STUCK,
@@ -145,7 +146,8 @@ def break_round(step: Step) -> None:
     broken.sort(key=lambda one: one.member in step.state.leaving)
     # what explains a failure is itself a break that does not count
     innocent = explained(step.state, step.workers, step.lost)
-    first = next((one for one in broken if one.counted is not innocent), broken[0])
+    wanted = [one for one in broken if one.counted is not innocent] or broken
+    first = wanted[0] if innocent else min(wanted, key=lambda one: (one.member in step.state.leaving, kind_of(one.why)))
     told = all(one.member in step.state.leaving for one in broken)
     cause, reason = why_told(step.spec, step.state, step.workers, first) if told else (first.cause, first.why)
     step.open_round(ROUND_BROKEN, cause, reason, warning=first.counted)
@@ -163,6 +165,21 @@ def explain_failure(step: Step) -> None:
     present = {worker.member for worker in current(state, step.workers).values()}
     away = (member for member in state.participants if member not in present and member.index not in state.done)
     step.set(given_up=tuple(away))
+
+
+def name_cause(step: Step) -> None:
+    """While a failure waits, it is named after the member that says most of why it failed; who only saw a connection
+    break comes last (rule 10)."""
+    state = step.state
+    if not state.failure or state.cause == RoundCause.TRAINING_HUNG:
+        return
+    if (account := better_account(state, step.workers, step.lost)) is None:
+        return
+    if state.reason == state.failure:
+        step.set(reason=account.why, cause=account.cause)
+    step.set(failure=account.why)
+    if not is_of(account.worker, state.failure):
+        step.failed.append(Failed((account.worker, state.replacements.get(account.worker, 0)), judged=False))
 
 
 def reopen_for_newcomers(step: Step) -> None:
@@ -312,6 +329,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     endings.close_on_request,
     break_round,
     explain_failure,
+    name_cause,
     policy.note_matched,
     policy.fail_by_policy,
     reopen_for_newcomers,

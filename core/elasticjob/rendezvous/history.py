@@ -7,6 +7,7 @@ down, so nothing here reads them. Each check's docstring is copied into docs/pro
 from collections.abc import Iterator
 from dataclasses import replace
 
+from elasticjob.rendezvous.accounts import Kind, kind_of
 from elasticjob.rendezvous.model import State
 from elasticjob.terms import Outcome, RendezvousPhase
 
@@ -124,11 +125,12 @@ def one_failure_a_round(before: State, after: State) -> Iterator[str]:
 
 
 def failures_wait(before: State, after: State) -> Iterator[str]:
-    """A failure waits only while a round forms: it is noted when the last one breaks, then kept or dropped, never
-    changed. The members whose pods are given up meanwhile are noted with it, unless their index has finished."""
+    """A failure waits only while a round forms: it is noted when the last one breaks, then kept or dropped, and changed
+    only for what says more of it. The members whose pods are given up meanwhile are noted with it, unless their index
+    has finished."""
     if after.failure and after.phase is not FORMING:
         yield f"a failure waits, and round {after.round} is {after.phase}"
-    elif after.failure and before.phase is FORMING and after.failure != before.failure:
+    elif after.failure and before.phase is FORMING and not _says_more(before.failure, after.failure):
         yield f"another failure was noted while round {after.round} was forming"
     grown = {
         member
@@ -205,6 +207,12 @@ def changes_have_a_reason(before: State, after: State) -> Iterator[str]:
     moved = (after.round, after.phase, after.outcome) != (before.round, before.phase, before.outcome)
     if moved and not after.reason:
         yield f"round {after.round} became {after.phase} without a reason"
+
+
+def _says_more(before: str, after: str) -> bool:
+    """Or the same."""
+    was, now = kind_of(before), kind_of(after)
+    return after == before or (before != "" and (now < was or now is was is not Kind.UNKNOWN))
 
 
 def _not_done(state: State) -> list[int]:

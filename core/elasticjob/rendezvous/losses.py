@@ -241,7 +241,8 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
         return Break(member, RoundCause.WORKER_FAILED, f"{name}'s processes failed{detail}", counted)
     # a new trainer where one was in the round: the old one's leave was replaced before it was read
     if request.cause == Cause.STARTED:
-        return Break(member, RoundCause.TRAINER_STARTED_AGAIN, f"{name}'s trainer was started again", True)
+        detail = f" ({worker.detail})" if worker.detail else ""
+        return Break(member, RoundCause.TRAINER_STARTED_AGAIN, f"{name}'s trainer was started again{detail}", True)
     return Break(member, RoundCause.CAME_BACK, f"{name} came back", counted)
 
 

@@ -43,6 +43,8 @@ def noted(
         node = pods.get(pod_key, {}).get("spec", {}).get("nodeName")
         if not node:
             continue
+        if not judged:  # one failure waits at a time, and another worker may turn out to be its cause
+            known = {name: _changed(other, suspect="") for name, other in known.items()}
         one, pod = known.pop(node, NodeFailures(node=node, time=now)), pod_name(job, *pod_key)
         known[node] = _after(job, one, pod, round, now) if judged else _changed(one, suspect=pod)
     if not decision.state.failure:

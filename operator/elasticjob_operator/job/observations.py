@@ -31,6 +31,7 @@ class Metric(StrEnum):
     TOLD = "seconds from a cause to the status that tells of it"
     REFORMED = "seconds from a cause to the next round"
     TRAINED = "seconds trained"
+    STARTING = "seconds in which processes started"
     LOST = "seconds lost"
     WORKERS_TRAINED = "worker seconds trained"
     WORKERS_WANTED = "worker seconds wanted"
@@ -114,6 +115,8 @@ def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:
     if before.phase is FORMING:
         unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's
         yield Observation(Metric.LOST, elapsed, before.cause or unknown)
+    elif report.before.starting:
+        yield Observation(Metric.STARTING, elapsed)
     else:
         yield Observation(Metric.TRAINED, elapsed)
         yield Observation(Metric.WORKERS_TRAINED, elapsed * len(before.participants))

@@ -15,7 +15,16 @@ from elasticjob.api import (
 )
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.objects import Object
-from elasticjob.pods import condition, container, disruption, ended, has_started, pod_key_of, running_since
+from elasticjob.pods import (
+    condition,
+    container,
+    crash_before,
+    disruption,
+    ended,
+    has_started,
+    pod_key_of,
+    running_since,
+)
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import Cause
@@ -172,6 +181,9 @@ def worker_of(
     request = _request(asked, record.spec.node) if record and asked else None
     is_out = deleting or state in OUT
     disrupted = disruption(pod)
+    detail = detail or plain(disrupted.get("message", ""), DETAIL_LENGTH)
+    if not detail and request and request.cause == Cause.STARTED:  # a later request has its own reason
+        detail = exit_of(crash_before(container(pod, trainer)))
     return Worker(
         index=pod_key[0],
         replacement=pod_key[1],
@@ -182,7 +194,7 @@ def worker_of(
         address=store_of(record.spec) if record else "",
         request=request,
         heartbeat=reading.signs,
-        detail=detail or plain(disrupted.get("message", ""), DETAIL_LENGTH),
+        detail=detail,
         invalid=reading.problem,
         doubts=tuple(record.status.doubts) if record else (),
         answer=_answer(record.status) if record else 0,
@@ -215,15 +227,19 @@ def _request(said: WorkerRequest, node: str) -> Request:
         after=said.after or 0,
         round=said.round or 0,
         cause=said.cause or "",
-        detail=_failure(said.detail or "", node) if said.cause == Cause.WORKER_FAILED else "",
+        detail=_failure(said, node),
         last_call=said.last_call_seconds,
         worker_lost=said.worker_lost_seconds,
     )
 
 
-def _failure(detail: str, node: str) -> str:
+def _failure(said: WorkerRequest, node: str) -> str:
+    """What failed, and where; also of one that its peers' failure, which may come of it, has reached before."""
+    detail = plain(said.detail or "", DETAIL_LENGTH)
+    if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
+        return ""
     where = f"on {node}" if node else ""
-    return ": ".join(part for part in (where, plain(detail, DETAIL_LENGTH)) if part)
+    return ": ".join(part for part in (where, detail) if part)
 
 
 def pod_state(pod: Object, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:

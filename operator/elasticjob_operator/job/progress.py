@@ -2,24 +2,29 @@
 
 from pydantic import ValidationError
 
-from elasticjob.api import ElasticWorker, Progress
+from elasticjob.api import ElasticWorker, ElasticWorkerStatus, Progress
 from elasticjob.pods import pod_name
 from elasticjob.rendezvous import State
 from elasticjob_operator.job.view import JobView
 
 
-def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:
-    """What the newest record of rank 0's worker says; `before` while that says nothing."""
+def said_by_first(view: JobView, state: State) -> ElasticWorkerStatus | None:
+    """What the newest record of rank 0's worker says; None without one."""
     if view.job is None or not state.participants:
-        return before
+        return None
     first = state.participants[0]
     name = pod_name(view.job["metadata"]["name"], first.index, state.replacements.get(first.index, 0))
     try:
         worker = ElasticWorker.parse(view.workers[name])
     except (KeyError, ValidationError):
-        return before
-    said = worker.status
-    if worker.spec.id != first.id or (said.step, said.total, said.metrics) == (None, None, None):
+        return None
+    return worker.status if worker.spec.id == first.id else None
+
+
+def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:
+    """What rank 0's worker has said of it; `before` while that is nothing."""
+    said = said_by_first(view, state)
+    if said is None or (said.step, said.total, said.metrics) == (None, None, None):
         return before
     return Progress(step=said.step, total=said.total, metrics=said.metrics, summary=_summary(said.step, said.total))
 

@@ -1,7 +1,8 @@
 """When the pods of spares are made. Pure.
 
 A pod is told at its making what the script imports, which the first round's workers have yet to learn. A spare that was
-made beside them would have nothing parked when it is needed.
+made beside them would have less parked when it is needed: what the head of the script imports. A job that has not asked
+for warm restart has its spares at once all the same, as its workers may have no room for it, and never tell.
 """
 
 from elasticjob.api import ElasticJobSpec
@@ -14,7 +15,7 @@ LOOK_SECONDS = 5.0
 
 def are_held_back(spec: ElasticJobSpec, state: State, imports: str, now: float) -> bool:
     """Whether they wait until the script's `imports` are known; not for ever, as some script may import nothing."""
-    if not spec.warm_restart or imports:
+    if spec.warm_restart != "Enabled" or imports:
         return False
     if state.phase is RendezvousPhase.FORMING:
         return state.last_formed == 0

@@ -30,6 +30,7 @@ from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.silent_starts import silence
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
+from elasticjob_operator.job.starts import Start
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import selector
 
@@ -69,6 +70,7 @@ class Report(NamedTuple):
     progress: Progress | None = None
     waits: Mapping[int, Wait] = MappingProxyType({})
     hang: Hang = Hang()
+    start: Start = Start()
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
     started: Mapping[PodKey, str] = MappingProxyType({})
@@ -106,6 +108,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         ready_replicas=len(report.ready.intersection(placed)),
         spares=state.spares,
         selector=selector(report.job["metadata"]["name"]),
+        starting=_starts(report),
         restarts=state.restarts,
         term=report.term,
         rendezvous=RendezvousStatus(
@@ -150,10 +153,19 @@ def _without_place(report: Report) -> frozenset[PodKey]:
     return frozenset(worker.pod_key for worker in (*roster.spares, *roster.kept[places:]))
 
 
+def _starts(report: Report) -> bool:
+    """A round that has just been formed does, and before that no other is."""
+    state = report.decision.state
+    stands = state.phase is RendezvousPhase.FORMED or state.outcome is Outcome.CLOSED
+    return stands and (report.decision.formed_after is not None or report.start.starting)
+
+
 def _history(report: Report) -> tuple[RoundRecord, ...]:
-    decision, state = report.decision, report.decision.state
+    decision, state, history = report.decision, report.decision.state, report.before.history
+    if report.start.seconds is not None:
+        history = (*history[:-1], history[-1].model_copy(update={"started": report.start.seconds}))
     if decision.formed_after is None:
-        return report.before.history
+        return history
     record = RoundRecord(
         round=state.round,
         size=len(state.participants),
@@ -163,7 +175,7 @@ def _history(report: Report) -> tuple[RoundRecord, ...]:
         seconds=round(decision.formed_after, 3),
         time=report.now,
     )
-    return (*report.before.history, record)[-HISTORY_LENGTH:]
+    return (*history, record)[-HISTORY_LENGTH:]
 
 
 def _phase(state: State, spec: ElasticJobSpec, alive: list[Worker]) -> str:

@@ -79,9 +79,9 @@ def change_of(found: Object, wanted: Object) -> Object | None:
 
 
 def _network_policy(meta: Object, job: str) -> Object:
-    """Port 29402 for the job's own pods. To name a pod in a policy closes all else, so all else is opened again.
+    """Port 27601 for the job's own pods. To name a pod in a policy closes all else, so all else is opened again.
 
-    Also 29403: the kubelet's probes come from the node, which no selector names, and Prometheus from any namespace.
+    Also 27602: the kubelet's probes come from the node, which no selector names, and Prometheus from any namespace.
     The port itself bounds what others can take there.
     """
     workers = {"matchLabels": {JOB_LABEL: job}}

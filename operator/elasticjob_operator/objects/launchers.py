@@ -114,16 +114,24 @@ def _of_accelerate(words: Words) -> Iterator[str]:
     if "--cpu" in given:
         yield (
             "spec.template: remove --cpu from accelerate's options, with which it starts no torchrun: set "
-            "ACCELERATE_USE_CPU to true in the trainer container's env, and add --multi_gpu all the same"
+            "ACCELERATE_USE_CPU to true in the trainer container's env, and start the script with torchrun instead of "
+            "accelerate, or with --multi_gpu and a --num_processes of at least 2"
         )
     is_unknown = "$" in (backend or "".join(before_script))
     if backend != BACKEND and not is_unknown:
         yield (
-            f"spec.template: accelerate launch needs --rdzv_backend {BACKEND} (and --multi_gpu where a worker has one "
-            f"GPU or none), as its own {backend or 'static'} one passes over the job's rendezvous"
+            f"spec.template: accelerate launch needs --rdzv_backend {BACKEND}, as its own {backend or 'static'} one "
+            "passes over the job's rendezvous; add --multi_gpu where a worker has one GPU, and start the script with "
+            "torchrun where it has none"
+        )
+    processes = _value(before_script, "--num-processes")
+    if "--multi-gpu" in given and processes in ("0", "1"):
+        yield (
+            f"spec.template: accelerate refuses --multi_gpu with --num_processes={processes}: remove --num_processes "
+            "where a worker has a GPU, and start the script with torchrun where it has none"
         )
     machines = _value(before_script, "--num-machines")
-    if machines not in (None, "1") and "$" not in str(machines) and "--same-network" not in given:
+    if machines not in (None, "1") and "$" not in str(machines):
         yield (
             "spec.template: remove --num_machines from accelerate's options: each worker starts accelerate for itself, "
             "and --num_processes are those of one worker"

@@ -196,8 +196,10 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
     }
-    if spec.warm_restart:
-        ours |= {"ELASTICJOB_WARM_RESTART": "1"} | ({"ELASTICJOB_WARM_IMPORTS": imports} if imports else {})
+    if spec.warm_restart != "Disabled":
+        ours |= {"ELASTICJOB_WARM_RESTART": spec.warm_restart} | (
+            {"ELASTICJOB_WARM_IMPORTS": imports} if imports else {}
+        )
     if "PYTHONPATH" in given:  # stays in its place, behind the variables that it may name
         before = given["PYTHONPATH"].get("value")
         given["PYTHONPATH"] = {"name": "PYTHONPATH", "value": f"{PLUGIN_PATH}:{before}" if before else PLUGIN_PATH}
@@ -232,6 +234,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "ELASTICJOB_JOIN_TIMEOUT_SECONDS": str(spec.rendezvous.join_timeout_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
         "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
+        "ELASTICJOB_PROCESSES": str(spec.nproc_per_node) if str(spec.nproc_per_node).isdecimal() else "0",
         **image.environment,
     }
     fields = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from elasticjob.api import ElasticJobSpec
+from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import SIDECAR
 from elasticjob_operator.objects import launchers
@@ -44,6 +44,7 @@ def _problems(spec: ElasticJobSpec) -> Iterator[str]:
             "it in nodeSelector, as kubernetes.io/hostname"
         )
     yield from _names(pod)
+    yield from _ports(pod)
     yield from _failure_policy(spec, pod)
     yield from _environment(trainer)
     yield from launchers.problems(trainer)
@@ -56,6 +57,18 @@ def _names(pod: Object) -> Iterator[str]:
     for volume in pod.get("volumes") or ():
         if volume.get("name") in VOLUMES:
             yield f"spec.template.spec.volumes: the name {volume['name']} is taken by the operator: choose another"
+
+
+def _ports(pod: Object) -> Iterator[str]:
+    """A pod's containers share them, so one would not get it."""
+    ours = (STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT)
+    for container in (*pod["containers"], *(pod.get("initContainers") or ())):
+        for port in container.get("ports") or ():
+            if port.get("containerPort") in ours:
+                yield (
+                    f"spec.template: port {port['containerPort']} of container {container.get('name')} is the "
+                    "sidecar's, in the same pod: choose another"
+                )
 
 
 def _failure_policy(spec: ElasticJobSpec, pod: Object) -> Iterator[str]:

@@ -102,6 +102,14 @@ class WorkerRecord:
         """What the script reports: rank 0's is the job's, and written within seconds."""
         self._say(progress=progress)
 
+    def connected(self, round: int) -> None:
+        """All training processes of a round have come to its store: rank 0's word, written within seconds."""
+        self._say(connected=round)
+
+    def stepped(self, round: int) -> None:
+        """The script has taken a step in a round: rank 0's is the job's, and written within seconds."""
+        self._say(stepped=round)
+
     def stall(self, word: Stall | None) -> None:
         """How far this worker is in a round without steps, written within seconds; None is not news."""
         self._say(stall=word)

@@ -22,6 +22,8 @@ class Progress:
 class WorkerStatus:
     handed: Handed = (None, None)
     progress: Progress = Progress()
+    connected: int | None = None  # of rank 0, the last round to whose store all training processes have come
+    stepped: int | None = None  # the last round in which its script has taken a step
     stall: Stall | None = None
     imports: str | None = None
     doubts: str = ""  # whom this worker doubts
@@ -37,7 +39,8 @@ class WorkerStatus:
         """Whether `written` lacks what is not to wait for minutes: of the reports, rank 0's is the job's."""
         if self.handed != written.handed or self.imports != written.imports or written.answer is None:
             return True
-        reported = self.handed[1] == 0 and self.progress != written.progress
+        told = (self.progress, self.connected, self.stepped)
+        reported = self.handed[1] == 0 and told != (written.progress, written.connected, written.stepped)
         return reported or (self.stall is not None and self.stall != written.stall)
 
     def as_object(self, shown: set[str]) -> Object:
@@ -47,6 +50,8 @@ class WorkerStatus:
         status: Object = {
             "round": self.handed[0],
             "rank": self.handed[1],
+            "connected": self.connected,
+            "stepped": self.stepped,
             "step": progress.step,
             "total": progress.total,
             "metrics": forgotten | progress.metrics if progress.metrics else None,

@@ -20,6 +20,11 @@ class Handed:
     reason: str = ""
 
     @property
+    def master_address(self) -> str:
+        """Of rank 0's pod."""
+        return self.store.partition("/")[0].rpartition(":")[0].strip("[]")
+
+    @property
     def world_size(self) -> int:
         return len(self.members)
 

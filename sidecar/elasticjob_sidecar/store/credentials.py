@@ -63,9 +63,10 @@ class Credentials:
         return context
 
 
-def server_name(job_uid: str, round: int) -> str:
-    """The TLS server name by which rank 0 of a round is called for its store."""
-    return f"round-{round}.{job_uid}.elasticjob"
+def server_name(job_uid: str, round: int, offset: int = 0) -> str:
+    """The TLS server name by which rank 0 of a round is called for its store, or for what serves at the port that comes
+    so many after the store's."""
+    return f"{f'plus-{offset}' if offset else 'round'}-{round}.{job_uid}.elasticjob"
 
 
 def line_name(job_uid: str, round: int) -> str:

@@ -18,6 +18,7 @@ from elasticjob.api import Member, Members, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
+from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.silences import Group, Silences, Times, group_of, times_of
 from elasticjob_sidecar.metrics import Metrics
@@ -136,15 +137,22 @@ class Lines:
             try:
                 connection = await self._transport.connect_line(group.store, group.round, times.make)
             except (Refused, OSError, TimeoutError) as error:
-                trouble_log.warn(f"no line to rank 0's sidecar: {error}")
+                self._say(trouble_log, f"no line to rank 0's sidecar: {error}")
             else:
                 backoff.reset()
                 trouble_log.over("the line to rank 0's sidecar stands again")
                 line = round.add(group.members[0], connection, lambda _: None)
                 await line.talk(times.sign, ceil(times.doubt / times.sign))  # then a new one is the better try
                 if not round.silences.over:  # else it may have gone with the round
-                    trouble_log.warn("the line to rank 0's sidecar broke, or is silent")
+                    self._say(trouble_log, "the line to rank 0's sidecar broke, or is silent")
             await asyncio.sleep(backoff.next())
+
+    def _say(self, trouble_log: TroubleLog, sentence: str) -> None:
+        """At the end of a training pods end one after the other, before the status says that the job is complete."""
+        if self._driver.standing.mode is Mode.FINISHED:
+            log.info(sentence)
+        else:
+            trouble_log.warn(sentence)
 
     # --- rank 0
 

@@ -4,7 +4,7 @@
     Transport.connect_line    one for signs of life
     Transport.listen          admits others; for which round, and whom, `trust` says
 
-The TLS server's name tells the two apart.
+The TLS server's name tells them apart, and for which port after the store's a connection is meant.
 
 After the handshake the listener says in one JSON line whether the caller is let in: `{"ok": true}`, or
 `{"error": ..., "code": ...}`. Every connection has a deadline until then.
@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elasticjob.api import Member
+from elasticjob.api import FORWARDED_PORTS, Member
 from elasticjob.certificates import fingerprint_of
 from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import Code, Refused
@@ -39,10 +39,11 @@ TRUST_SECONDS = 3.0  # a caller may have seen the round first
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants to reach the store of which round."""
+    """Who wants to reach the store of which round, or what serves `offset` ports after it."""
 
     round: int
     peer: Member
+    offset: int = 0
 
 
 Admit = Callable[[Claim], Awaitable[Connection]]  # a connection to the store; raises Refused or OSError
@@ -55,7 +56,7 @@ Admitted = Callable[
 @dataclass(frozen=True, slots=True)
 class _Trust:
     round: int
-    store_name: str
+    offsets: Mapping[bytes, int]  # by the names that a caller asks for: 0 is the store
     line_name: str
     members: Mapping[str, Member]  # by their certificates' fingerprints
     context: ssl.SSLContext
@@ -80,10 +81,11 @@ class Transport:
 
     # --- the caller's side
 
-    async def connect(self, store: str, round: int, members: int) -> Connection:
-        """`store`: as in the job's status; `members`: how many go there at once. Raises Refused when turned away,
-        OSError or TimeoutError when nobody answers, or somebody else."""
-        return await self._connect(store, round, server_name(self._job_uid, round), admission_seconds(members))
+    async def connect(self, store: str, round: int, members: int, offset: int = 0) -> Connection:
+        """`store`: as in the job's status; `members`: how many go there at once; `offset`: of the port, from the
+        store's. Raises Refused when turned away, OSError or TimeoutError when nobody answers, or somebody else."""
+        name = server_name(self._job_uid, round, offset)
+        return await self._connect(store, round, name, admission_seconds(members))
 
     async def connect_line(self, store: str, round: int, seconds: float) -> Connection:
         """As `connect`, within `seconds`."""
@@ -117,10 +119,12 @@ class Transport:
 
     def trust(self, round: int, members: Mapping[Member, bytes]) -> None:
         """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
-        names = server_name(self._job_uid, round), line_name(self._job_uid, round)
-        context = self._credentials.server_context(members.values(), lambda asked: asked in names)
+        offsets = {server_name(self._job_uid, round, one): one for one in range(FORWARDED_PORTS + 1)}
+        line = line_name(self._job_uid, round)
+        context = self._credentials.server_context(members.values(), lambda asked: asked in offsets or asked == line)
         by_fingerprint = {fingerprint_of(certificate): member for member, certificate in members.items()}
-        self._trust = _Trust(round, *names, by_fingerprint, context)
+        by_name = {name.encode(): offset for name, offset in offsets.items()}
+        self._trust = _Trust(round, by_name, line, by_fingerprint, context)
         self._trusting.set()
 
     def trust_nobody(self) -> None:
@@ -180,14 +184,15 @@ class Transport:
                 await self._trusting.wait()
         limit.reschedule(began + admission_seconds(len(trust.members)))
         is_line = trust.line_name.encode() in hello
-        if not is_line and trust.store_name.encode() not in hello:
+        offset = next((offset for name, offset in trust.offsets.items() if name in hello), None)
+        if not is_line and offset is None:
             raise Refused(Code.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
         connection = await listener.secure(caller, trust.context)
         member = trust.members.get(fingerprint_of(connection.peer_certificate()))
         if member is None:  # a certificate that a member has signed is not a member's
             connection.abort()
             raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
-        return connection, Claim(trust.round, member), is_line
+        return connection, Claim(trust.round, member, offset or 0), is_line
 
     async def _answer(self, connection: Connection, claim: Claim, admit: Admit, admitted: Admitted) -> None:
         try:

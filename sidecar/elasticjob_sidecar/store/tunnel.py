@@ -1,5 +1,8 @@
 """The round's store at one loopback address: forwarded to rank 0's sidecar, or from it to rank 0's agent.
 
+So are the ports that follow it, to the same ports of rank 0's pod: scripts take MASTER_ADDR for rank 0's machine, and
+libraries open a store of their own there.
+
 It follows the round last handed to this worker's own trainer; connections of another round are closed. A
 trainer of an old round gets an error, never the new store. No accepted connection is kept without a
 deadline: torch's client, once accepted and then met with silence, blocks for ever, deaf to SIGTERM.
@@ -8,11 +11,14 @@ deadline: torch's client, once accepted and then met with silence, blocks for ev
 import asyncio
 import logging
 
+from elasticjob.api import Member
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.connection import Connection, dial, listen
+from elasticjob_sidecar.store.forwards import Forwards
 from elasticjob_sidecar.store.transport import Claim, Transport, admission_seconds
 
 log = logging.getLogger(__name__)
@@ -25,7 +31,8 @@ CONNECTIONS = 1024  # of this pod's processes to the store; each is one at rank 
 
 
 class Tunnel:
-    def __init__(self, driver: Driver, transport: Transport, metrics: Metrics) -> None:
+    def __init__(self, driver: Driver, transport: Transport, metrics: Metrics, callers: Callers) -> None:
+        self._callers = callers  # of the store, if it is this agent's
         self._driver, self._transport, self._metrics = driver, transport, metrics
         self._server: asyncio.Server | None = None
         self._open: dict[tuple[Connection, Connection], int] = {}  # spliced connections, and the round of each
@@ -33,9 +40,14 @@ class Tunnel:
         self._trainers: set[Connection] = set()  # of this pod's processes
         self._refusals = LimitedLog(log, "connections to the store were closed")
         self._spare: tuple[int, Connection] | None = None  # a connection to a round's store that nobody uses yet
+        self._port = 0
+        self._forwards = Forwards("", 0, 0, self._accepted)
 
-    async def listen(self, store: tuple[str, int], peers: tuple[str, int]) -> None:
-        """Serve the store to this pod's trainer, and, as rank 0, to other sidecars. Raises OSError."""
+    async def listen(self, store: tuple[str, int], peers: tuple[str, int], forwarded: int = 0) -> None:
+        """Serve the store, and so many ports `forwarded` after it, to this pod's trainer, and, as rank 0, to other
+        sidecars. Raises OSError."""
+        self._port = store[1]
+        self._forwards = Forwards(*store, forwarded, self._accepted)
         self._server = await listen(*store, self._accepted)
         await self._transport.listen(*peers, self._admit, self._admitted)
 
@@ -52,11 +64,13 @@ class Tunnel:
                 other.abort()
             if stale:
                 log.info("closed %d connections of an earlier round's store", len(stale))
+            await self._forwards.follow(self._forwards_now())
             await next_change.wait()
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+        self._forwards.close()
         await self._transport.close()
         for task in self._tasks:
             task.cancel()
@@ -103,22 +117,28 @@ class Tunnel:
 
     # --- this pod's trainer
 
-    def _accepted(self, connection: Connection) -> None:
+    def _forwards_now(self) -> bool:
+        """Whether a round stands whose rank 0 is in another pod: here the ports are the script's own."""
+        standing = self._driver.standing
+        return standing.handed is not None and standing.handed.rank != 0 and standing.in_round(standing.tunnel_round)
+
+    def _accepted(self, connection: Connection, offset: int = 0) -> None:
         if len(self._trainers) >= CONNECTIONS:
             self._refuse(connection, Code.TOO_MANY, f"this pod has {CONNECTIONS} connections to the store already")
             return
         self._trainers.add(connection)
         connection.closed.add_done_callback(lambda _: self._trainers.discard(connection))
-        task = asyncio.create_task(self._serve(connection))
+        task = asyncio.create_task(self._serve(connection, offset))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: Connection, offset: int) -> None:
         round = self._driver.standing.tunnel_round
         try:
             async with asyncio.timeout(open_seconds := self._open_seconds()):
                 self._driver.standing.check_round(round)
-                store = self._take_spare(round) or await self._connect(round)
+                spare = None if offset else self._take_spare(round)
+                store = spare or await self._connect(round, offset)
         except (Refused, OSError, TimeoutError) as error:
             code = error.code if isinstance(error, Refused) else Code.NOT_YET
             self._refuse(connection, code, f"round {round}: {str(error) or f'no answer within {open_seconds:g} s'}")
@@ -127,6 +147,7 @@ class Tunnel:
             raise
         else:
             self._splice("trainer", round, connection, store)
+            self._count(round, self._driver.standing.me)
 
     def _refuse(self, connection: Connection, code: Code, why: str) -> None:
         self._metrics.tunnels_refused.labels("trainer", code.value).inc()
@@ -137,13 +158,14 @@ class Tunnel:
         handed = self._driver.standing.handed
         return admission_seconds(handed.world_size if handed else 0) + MARGIN_SECONDS
 
-    async def _connect(self, round: int) -> Connection:
-        """A connection to the store of `round`, admitted. Raises Refused, OSError or TimeoutError."""
+    async def _connect(self, round: int, offset: int = 0) -> Connection:
+        """A connection to the store of `round`, or so many ports after it, admitted. Raises Refused, OSError or
+        TimeoutError."""
         handed = self._driver.standing.handed
         assert handed is not None
         if handed.rank == 0:
-            return await self._admit(Claim(round, self._driver.standing.me))
-        return await self._transport.connect(handed.store, round, handed.world_size)
+            return await self._admit(Claim(round, self._driver.standing.me, offset))
+        return await self._transport.connect(handed.store, round, handed.world_size, offset)
 
     def _take_spare(self, round: int) -> Connection | None:
         if self._spare is None or self._spare[0] != round or self._spare[1].closed.done():
@@ -159,7 +181,8 @@ class Tunnel:
     # --- other sidecars
 
     async def _admit(self, claim: Claim) -> Connection:
-        """A connection to this agent's store, when it serves the claimed round, or will within a moment."""
+        """A connection to this agent's store, when it serves the claimed round, or will within a moment; or to what
+        serves so many ports after it."""
         try:
             async with asyncio.timeout(HOLD_SECONDS):
                 while True:
@@ -173,13 +196,21 @@ class Tunnel:
             raise Refused(Code.NOT_YET, message) from None
         try:
             async with asyncio.timeout(DIAL_SECONDS):
-                return await dial("127.0.0.1", port)
+                return await dial("127.0.0.1", self._port + claim.offset if claim.offset else port)
         except TimeoutError:
             message = f"rank 0's agent did not take a connection to its store within {DIAL_SECONDS:g} s"
             raise TimeoutError(message) from None
 
     def _admitted(self, claim: Claim, caller: Connection, store: Connection) -> None:
         self._splice("peer", claim.round, caller, store)
+        self._count(claim.round, claim.peer)
+
+    def _count(self, round: int, member: Member) -> None:
+        handed = self._driver.standing.handed
+        if handed is None or handed.rank != 0 or handed.round != round:
+            return
+        if self._callers.came(round, member, handed.world_size):
+            self._driver.connected(round)
 
     def _splice(self, side: str, round: int, connection: Connection, other: Connection) -> None:
         if round != self._driver.standing.tunnel_round:

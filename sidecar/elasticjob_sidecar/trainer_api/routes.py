@@ -133,6 +133,7 @@ class TrainerApi:
             "worldSize": handed.world_size,
             "runId": self._run_id,
             "store": self._store,
+            "masterAddress": handed.master_address,
         }
         return web.json_response(answer)
 

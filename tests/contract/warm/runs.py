@@ -91,7 +91,9 @@ class Run:
         self.pod = f"{job.name}-{self.worker}-0"
         self._run_id = job.pods(self.setup.workers, SECONDS)[0]["environment"]["PET_RDZV_ID"]
         command = [f"--log-dir={self.directory}/log", *self.setup.command]
-        self.trainers = _Runtime(job, self.directory, self.setup, command, **({WARM: "1"} if self.warm else {}))
+        self.trainers = _Runtime(
+            job, self.directory, self.setup, command, **({WARM: "Enabled" if self.warm else "Disabled"})
+        )
         self.trainers.start()
         return self
 

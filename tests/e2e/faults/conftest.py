@@ -75,7 +75,7 @@ def warm_module_job(operator: Namespace, module_turn: None, request: pytest.Fixt
         new_namespace(f"{request.node.path.stem.removeprefix('test_')}-warm") as namespace,
         new_job(namespace, "train", *runs_on(request.node)) as made,
     ):
-        made.apply(replicas=2, maxReplicas=4, warmRestart=True, **request.module.SHARED_JOB)
+        made.apply(replicas=2, maxReplicas=4, warmRestart="Enabled", **request.module.SHARED_JOB)
         made.wait_for_round(2)
         made.wait_for_training(2)
         yield made

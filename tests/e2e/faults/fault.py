@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from e2e.job import PARKED_SECONDS, STEP_SECONDS, Job, Round, Training, restarts
+from e2e.job import PARKED_SECONDS, STEP_SECONDS, Job, Round, Training, restarts, warm_restart
 from e2e.kube import Object, wait_until
 from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
 
@@ -74,7 +74,7 @@ class Fault:
 
     def start(self, replicas: int, **settings: Any) -> list[Object]:
         """Run a job until it trains; return its pods in rank order."""
-        self.job.apply(replicas=replicas, warmRestart=self.warm, **settings)
+        self.job.apply(replicas=replicas, warmRestart=warm_restart(self.warm), **settings)
         self.job.wait_for_round(replicas)
         return self.join()
 

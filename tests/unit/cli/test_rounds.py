@@ -54,6 +54,25 @@ def test_goodput_since_the_start() -> None:
     assert found.share == pytest.approx(886 / 920)
 
 
+def test_processes_that_start_are_no_goodput() -> None:
+    """A round of a job that tells of its starts, and has told nothing, has ended before it trained."""
+    history = [kept(1, 900, 20, started=90), kept(2, 500, 10), kept(3, 100, 4, started=30)]
+    seen = formed([0, 1], number=3, history=history)
+    assert [one.starting for one in rounds_of(seen)] == [90, 396, 30]
+    found = goodput(seen, rounds_of(seen))
+    assert found is not None
+    assert (found.trained, found.starting, found.lost) == (370, 516, 34)
+    assert "trained for 6 min 10 s (40.2 %), started processes for 8 min 36 s and lost 34 s" in plain(
+        *status_view(seen, {})
+    )
+
+
+def test_so_far_a_round_that_starts_has_not_trained() -> None:
+    starting = standing(starting=True)
+    assert [one.starting for one in rounds_of(starting)] == [None, None, 100]
+    assert {one.state for one in members_of(starting, {})} == {"starts"}
+
+
 def test_goodput_of_a_job_whose_first_rounds_are_not_kept() -> None:
     """What was lost before the oldest round that is kept is before the time of which is spoken."""
     seen = formed([0, 1], number=3, history=HISTORY[1:])
@@ -181,6 +200,15 @@ def test_the_nodes_on_which_workers_have_failed_have_a_table() -> None:
     assert lines[at + 2][:3] == ["node-4", "1", "digits-4-0"]
     assert [one["node"] for one in status_json(seen, {})["nodeFailures"]] == ["node-4", "node-1"]
     assert "FAILURES" not in plain(*status_view(standing(), {}))
+
+
+def test_the_failure_that_ended_a_job_is_told_as_no_round_was_formed_after_it() -> None:
+    why = "worker 1's processes failed (rank 1, SIGKILL): failure 2, and maxRestarts is 1"
+    failed = {"phase": "Closed", "outcome": "Failed", "reason": why}
+    seen = formed([0, 1], number=4, history=HISTORY, spec={"maxRestarts": 1}, rendezvous=failed, restarts=2)
+    told = f"2 failures counted against maxRestarts 1. The last of them ended the job: {why}."
+    assert told in plain(*history_view(seen))
+    assert "ended the job" not in plain(*history_view(standing(restarts=1)))
 
 
 def test_status_and_history_of_a_job_that_has_formed_no_round() -> None:

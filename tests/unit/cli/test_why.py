@@ -9,6 +9,7 @@ from elasticjob.objects import Object
 from elasticjob.pods import KEPT_OFF
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Leader
 from elasticjob_cli.why.answer import answer
 from elasticjob_cli.why.table import Cause
@@ -43,6 +44,34 @@ def test_a_full_group_has_no_cause() -> None:
     reply = answer(formed([0, 1], history=[{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(200)}]))
     assert reply.full
     assert reply.paragraph == "Round 4 trains at full size, with 2 workers; it formed 3 min 20 s ago."
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (
+            joins(4) | {"cause": "WorkerFailed", "detail": "rank 1, SIGKILL"},
+            "worker 1's processes failed (rank 1, SIGKILL)",
+        ),
+        ({"type": "Leave", "cause": "AgentLost"}, "worker 1 left: AgentLost"),
+    ],
+    ids=["its processes", "its torchrun"],
+)
+def test_a_round_that_a_failure_has_ended_does_not_train_until_the_operator_has_seen_it(
+    request_: Object, why: str
+) -> None:
+    seen = formed([0, 1], records=[record(1, request_)])
+    assert not answer(seen).full
+    assert answer(seen).paragraph == f"Round 4 has just ended: {why}. The operator is about to open the next."
+    assert {one.state for one in members_of(seen, {})} <= {"has joined", "its round has ended"}
+
+
+def test_a_round_whose_processes_start_does_not_train_yet() -> None:
+    history = [{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(12)}]
+    assert answer(formed([0, 1], history=history, starting=True)).paragraph == (
+        "Round 4 starts at full size, with 2 workers; it formed 12 s ago, and its training processes start: none has "
+        "told of a step or a process group of all."
+    )
 
 
 def test_an_end_by_a_rule_for_failures_is_told_as_one() -> None:

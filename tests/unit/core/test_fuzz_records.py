@@ -27,14 +27,14 @@ def record(index: int, spec: Json, status: Json) -> Object:
 # it joins after a round that is not formed yet: once that is, the join would count again
 FROM_THE_FUTURE = record(
     3,
-    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:29402", "certificate": CERTIFICATES[ID]}
+    {"job": "digits", "index": 3, "id": ID, "address": "10.0.0.3:27601", "certificate": CERTIFICATES[ID]}
     | {"request": {"type": "Join", "after": 1}},
     {},
 )
 
 
 def good(index: int) -> st.SearchStrategy[Json]:
-    spec = {"job": "digits", "index": index, "id": list(CERTIFICATES)[index], "address": f"10.0.0.{index}:29402"}
+    spec = {"job": "digits", "index": index, "id": list(CERTIFICATES)[index], "address": f"10.0.0.{index}:27601"}
     asked = st.sampled_from([None, "Join", "Join", "Join", "Join", "Leave"])
     return asked.map(
         lambda type: certified(spec) | ({"request": {"type": type, "after": 0, "round": 0}} if type else {})
@@ -66,7 +66,7 @@ def must_make_sense(worker: Worker, said: Json) -> None:
     """Said once more, by hand: whoever may be in a round is exactly what its record says."""
     assert not worker.invalid
     host, _, port = worker.address.partition("/")[0].rpartition(":")
-    assert (str(ip_address(host)), port) == (f"10.0.0.{worker.index}", "29402")
+    assert (str(ip_address(host)), port) == (f"10.0.0.{worker.index}", "27601")
     assert (said["spec"]["job"], said["spec"]["id"]) == ("digits", worker.id)
     assert int(said["spec"]["index"]) == worker.index
     assert said["spec"]["request"]["type"] == "Join"

@@ -17,7 +17,7 @@ from support.callers import caller
 from support.fuzzing import tried
 from support.waiting import DEADLINE, until, within
 
-PROBE = b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.7:29403\r\nUser-Agent: kube-probe/1.35\r\nAccept: */*\r\n\r\n"
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.7:27602\r\nUser-Agent: kube-probe/1.35\r\nAccept: */*\r\n\r\n"
 LARGE = b"x" * (8 << 20)
 
 

@@ -431,7 +431,7 @@ async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() 
             body["spec"]["nodeName"] = f"n{index}"
             recorded.there.append(body)
             join = {"type": "Join", "after": 0, "cause": "Started"}
-            recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
+            recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:27601", request=join))
         made = reconciler(recorded)
         for index, zone in enumerate(zones):
             made._cache.note_node({"metadata": {"name": f"n{index}", "labels": {"zone": zone}}, "spec": {}})
@@ -451,7 +451,7 @@ def there(count: int, **spec: Any) -> RecordedJob:
         body["spec"] |= {"nodeName": f"n{index}", **spec.get("template", {}).get("spec", {})}
         recorded.there.append(body)
         join = {"type": "Join", "after": 4, "cause": "Started"}
-        recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:29402", request=join))
+        recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:27601", request=join))
     return recorded
 
 

@@ -39,7 +39,7 @@ def test_it_joins_restarts_its_script_tells_of_a_failure_and_finishes(sidecar: S
     script, end = tmp_path / "script.py", tmp_path / "end"
     script.write_text(SCRIPT)
     sidecar.answers["POST /v1/rendezvous"] = [handed(1), handed(2, rank=1, world_size=3), handed(3, world_size=1)]
-    sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 29400})]
+    sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 27400})]
     sidecar.tell(round=1, phase="Formed")
     ours = {"PET_RDZV_ENDPOINT": f"127.0.0.1:{sidecar.port}", "PET_RDZV_ID": RUN_ID, "ELASTICJOB_STOP_SECONDS": "10"}
     environment = os.environ | ours | {"PYTHONPATH": str(ROOT / "trainer")}

@@ -51,6 +51,22 @@ def test_first_step_is_read_with_its_parts() -> None:
     assert step.parts == {"group": 0.1, "data and checkpoint": 0.3, "step": 0.05}
 
 
+def test_of_a_framework_rank_0s_word_that_it_has_started_is_the_first_step() -> None:
+    """It trains, too, or the group may have failed at once."""
+    lines = [
+        (1.0, "I1122 api.py:961] [default] will restart worker group"),
+        (1.5, "I1122 api.py:706] [default] Rendezvous'ing worker group"),
+        (2.0, "I1122 api.py:552] [default] Rendezvous complete for workers. Result:"),
+        (2.1, "elasticjob: training process 0 starts warm: parked for 9 s, 1820 modules"),
+        (3.0, "started: world_size=2 resuming from step 10"),
+    ]
+    other = log((0.0, "started: world_size=2 resuming from step 0"), (0.2, "step 5/9 world_size=2 saved"))
+    assert new_group({"a": log(*lines), "b": other}, 2, NOON + 0.5) is None
+    found = of({"a": log(*lines, (4.0, "step 15/600 world_size=2 saved")), "b": other}, ["a", "b"])
+    assert (found.seconds, found.warm) == (2.5, 1)
+    assert found.parts == pytest.approx({"told": 0.5, "stopped": 0.5, "agreed": 0.5, "process": 1.0})
+
+
 def test_processes_are_parked_for_one_round() -> None:
     lines = [(1.0, "elasticjob: round 1: rank 0 of 2"), (2.0, "elasticjob: parked for the next round: processes 1")]
     assert not log(*lines[:1]).is_parked()

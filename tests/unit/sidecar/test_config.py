@@ -25,7 +25,7 @@ ENV = {
 def test_it_is_read_from_the_environment() -> None:
     config = Config.from_env({**ENV, "PATH": "/bin"})
     assert (config.job, config.index, config.store_ready_seconds, config.join_timeout_seconds) == ("job", 3, 30, 600)
-    assert config.address == "10.0.0.7:29402"
+    assert config.address == "10.0.0.7:27601"
 
 
 @pytest.mark.parametrize("field", ["join_timeout_seconds", "store_ready_seconds", "save_seconds"])
@@ -34,7 +34,7 @@ def test_the_jobs_times_may_be_as_long_as_its_fields_allow(field: str) -> None:
 
 
 def test_an_ipv6_address_is_bracketed() -> None:
-    assert Config.from_env(ENV | {"ELASTICJOB_POD_IP": "fd00::7"}).address == "[fd00::7]:29402"
+    assert Config.from_env(ENV | {"ELASTICJOB_POD_IP": "fd00::7"}).address == "[fd00::7]:27601"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from typing import Any, cast
 
 import pytest
@@ -64,7 +65,7 @@ async def test_a_killed_trainer_is_noticed(scene: Scene) -> None:
 async def test_the_end_of_a_stream_that_was_replaced_ends_nothing(scene: Scene) -> None:
     """The same trainer connects again before the old connection is known to be gone."""
     pod = await in_round(scene)
-    _, writer = await pod.agent.process.start(open_connection("127.0.0.1", 29401))
+    _, writer = await pod.agent.process.start(open_connection("127.0.0.1", 27600))
     writer.write(f"GET {pod.agent.events.target()} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     await scene.until(lambda: not pod.agent.events.connected.is_set(), "the end of the first stream")
     await scene.until(pod.agent.events.connected.is_set, "the third stream")
@@ -314,12 +315,46 @@ async def test_the_store_of_each_round_is_reached_and_no_other(scene: Scene) -> 
         await scene.form(number, zero, one)
         course = one.agent.course
         await one.agent.do(course.awaiting_store(one.agent.handed, scene.loop.time() + 20))
-        connections.append(await one.agent.process.start(open_connection("127.0.0.1", 29400)))
+        connections.append(await one.agent.process.start(open_connection("127.0.0.1", 27400)))
         await asyncio.sleep(1)
     ended = lambda: [reader.at_eof() for reader, _ in connections]  # noqa: E731
     await scene.until(lambda: ended() == [True, True, False], "the ends of old connections")
     for _, writer in connections:
         writer.close()
+
+
+@played
+async def test_the_next_ports_are_rank_0s_while_a_round_stands(scene: Scene) -> None:
+    """Libraries open a store of their own beside the round's, at a port after MASTER_PORT, on rank 0."""
+    zero, one = Pod(scene, 0), Pod(scene, 1)
+
+    class SideStore(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            cast("asyncio.Transport", transport).write(b"side store\n")
+
+    async def said(pod: Pod) -> bytes:
+        try:
+            reader, writer = await pod.agent.process.start(open_connection("127.0.0.1", 27401))
+        except ConnectionError:
+            return b"refused"
+        with closing(writer):
+            return await reader.readline()
+
+    async def play(number: int, first: Pod, second: Pod) -> None:
+        await scene.form(number, first, second)
+        assert await said(second) == b"", "rank 0 serves nothing there yet"
+        server = await first.agent.process.start(scene.loop.create_server(SideStore, "0.0.0.0", 27401))
+        assert await said(second) == await said(first) == b"side store\n"
+        server.close()
+        scene.tell("Forming", number + 1)
+        await scene.until(lambda: second.agent.course.has_ended(number), "the end of the round")
+        assert await said(second) == b"refused"
+
+    for pod in (zero, one):
+        await pod.start()
+    assert await said(one) == b"refused"
+    await play(1, zero, one)
+    await play(2, one, zero)
 
 
 @played

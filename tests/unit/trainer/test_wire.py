@@ -99,7 +99,7 @@ def test_a_script_reads_every_field_of_its_view() -> None:
 def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     """Every call, made by the plug-in's own code, is one that the sidecar's models take."""
     sidecar.answers["POST /v1/rendezvous"] = [handed(3)]
-    sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 29400})]
+    sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 27400})]
     client = SidecarClient("127.0.0.1", sidecar.port, NAME, patience=5)
     client.view()
     client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits={"lastCall": 5, "workerLost": 20}, detail="a", exit_code=1)

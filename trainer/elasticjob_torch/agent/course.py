@@ -127,12 +127,11 @@ class Course(ABC):
     def joining(self, failure: str = "", exit_code: int | None = None) -> Steps[Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
-        detail = failure if cause is wire.JoinCause.WORKER_FAILED else ""
         refused_until = 0.0
         while True:
             yield from self._stream_opens()
             waiting, limits, longest = self._still_waiting, self._settings.limits, wire.LONGEST_SECONDS
-            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, detail, exit_code)
+            ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, exit_code)
             try:
                 handed: Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
@@ -212,6 +211,7 @@ class Course(ABC):
             try:
                 self._ended = stopped or (yield from self._telling_end(exit_code))
             finally:
+                self._ended = bool(self._ended)  # a stop signal may have come between
                 self._events.stop()
         return self._ended
 

@@ -8,6 +8,7 @@ torchrun runs where it cannot work, else with torch's rendezvous errors.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -29,7 +30,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from elasticjob_torch import wire
 from elasticjob_torch.agent.course import CannotRunHere
-from elasticjob_torch.agent.failures import Failures
+from elasticjob_torch.agent.failures import Failure, Failures
 from elasticjob_torch.agent.hooks import (
     join_again_when_ranks_break,
     look_at_news,
@@ -38,6 +39,7 @@ from elasticjob_torch.agent.hooks import (
     stop_processes,
     tell_processes,
 )
+from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
@@ -46,7 +48,7 @@ from elasticjob_torch.agent.settings import Settings, SettingsError, parse_setti
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
-from elasticjob_torch.environment import START, HandedOn
+from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
 from elasticjob_torch.sidecar.client import (
     Closed,
     Leaving,
@@ -61,7 +63,7 @@ from elasticjob_torch.warm.launch import switch_on
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from elasticjob_torch.warm.pool import Pool
 
@@ -102,12 +104,13 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     note_identical_workers(sys.argv, os.environ)
     warm = switch_on(membership.tell_imports)
     join_again_when_ranks_break()
-    stop_processes(settings.stop_timeout)
     look_at_news()
     inherited = HandedOn(os.environ, params.endpoint or f"{settings.host}:{settings.port}")
     handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
-    told = weakref.WeakMethod(handler.told)  # a handler that is dropped is gone, and the hook stays
-    tell_processes(settings.run_id, lambda: said() if (said := told()) is not None else {})
+    failures, told = handler.failures, weakref.WeakMethod(handler.told)  # a handler that is dropped is gone
+    tell_processes(settings.run_id, lambda processes: said(processes) if (said := told()) is not None else {})
+    stop_processes(settings.stop_timeout, failures.stopping)
+    end_with_a_sentence(BACKEND, lambda: failures.last)
     return handler
 
 
@@ -124,8 +127,8 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._settings = settings
         self._membership = membership
         self._store: AgentStore | None = None
-        self._failures = Failures()
-        self._failures.hear()
+        self.failures = Failures()
+        self.failures.hear()
         self._warm = warm
         self._inherited = inherited
         self._stalls = Stalls(membership.tell_processes)
@@ -133,6 +136,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self._reaper = Reaper()
         self._is_new = True
         self._round = 1  # that is in use
+        self._master_address = ""
 
     def get_backend(self) -> str:
         """Return the value of ``--rdzv-backend``."""
@@ -189,9 +193,14 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """
         return self._membership.notice_change()
 
-    def told(self) -> Mapping[str, str]:
-        """Return variables for the training processes that are started now."""
-        return {START: self._leftovers.new_start(), _RESTART_COUNT: str(self._round - 1)}
+    def told(self, processes: Mapping[int, Mapping[str, str]]) -> Mapping[str, str]:
+        """Return variables for the training processes that are started now; torch has these for them, by local rank."""
+        self.failures.started(processes)
+        return {
+            START: self._leftovers.new_start(),
+            MASTER_ADDRESS: self._master_address,
+            _RESTART_COUNT: str(self._round - 1),
+        }
 
     def await_news(self, seconds: float, processes: Sequence[int]) -> None:
         """Wait until the sidecar tells something, or one of the ``processes`` (pids) ends; at most so many seconds."""
@@ -223,16 +232,21 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         """End this agent's membership: finish after success, else leave; the job itself goes on.
 
         Success is what torch's agent says of it, by entering its exit barrier, and nothing else: some versions call
-        this while no exception is in flight though training processes have failed. Raises nothing, may be called again,
-        and returns whether the end is recorded. Takes milliseconds; while the API server is away at most
-        ``close_timeout`` seconds (30) for a leave and 300 for a finish, which is lost with this process.
+        this while no exception is in flight though training processes have failed. Raises nothing: a stop signal ends
+        its wait, and what it waited for is not recorded then. May be called again, and returns whether the end is
+        recorded. Takes milliseconds; while the API server is away at most ``close_timeout`` seconds (30) for a leave
+        and 300 for a finish, which is lost with this process.
         """
         kind = sys.exc_info()[0]
         stopped = kind is not None and issubclass(kind, SignalException)
-        recorded = self._membership.end(stopped=stopped, exit_code=self._failures.take().exit_code)
-        self._drop_store()
-        if self._warm is not None:
-            self._warm.close()
+        recorded = False
+        with _through_signals():
+            recorded = self._membership.end(stopped=stopped, exit_code=self.failures.take().exit_code)
+        with _through_signals():
+            self._drop_store()
+        with _through_signals():
+            if self._warm is not None:
+                self._warm.close()
         if self._inherited is not None:
             self._inherited.end()
         return recorded
@@ -257,9 +271,10 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         return view is not None and view.phase == wire.Phase.FORMED
 
     def _join(self) -> Round:
-        failure = self._failures.take()
+        failure = self.failures.take()
         if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
             self._membership.excuse()
+            failure = Failure()
         try:
             return self._membership.join(*failure)
         except Leaving as error:
@@ -295,7 +310,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         elif ranks_come_through_the_store(os.environ):
             store.connect()
         membership.use(handed)
-        self._round = number
+        self._round, self._master_address = number, handed.master_address
         log.info("round %d: rank %d of %d", number, handed.rank, handed.world_size)
         return RendezvousInfo(store, handed.rank, handed.world_size, RendezvousStoreInfo(address.host, address.port))
 
@@ -303,6 +318,15 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         store, self._store = self._store, None
         if store is not None:
             store.close()
+
+
+@contextlib.contextmanager
+def _through_signals() -> Iterator[None]:
+    """Go on with what comes after it when a stop signal arrives meanwhile."""
+    try:
+        yield
+    except SignalException as error:
+        log.info("stopped by %s while it ended", error.sigval.name)
 
 
 def _signal_error(number: signal.Signals) -> Exception:

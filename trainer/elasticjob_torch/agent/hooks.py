@@ -41,20 +41,21 @@ def join_again_when_ranks_break() -> None:
     _wrap(SimpleElasticAgent, "_rendezvous", _joining_again)
 
 
-def stop_processes(within: float | None) -> None:
+def stop_processes(within: float | None, stopping: Callable[[Mapping[int, int], Mapping[int, str]], object]) -> None:
     """Let each agent of this process wait so long for processes that do not end at SIGTERM, before SIGKILL; and let it
-    go on at once when they have ended.
+    go on at once when they have ended. Before, `stopping` is told of those that run, by local rank: the pids, and where
+    each may have left why it fails.
 
     torch waits 30 seconds at the end of each round, which may be too short for a save, and only newer versions let one
     say another time, for the last one. An agent that was itself stopped by a signal keeps torch's time: nobody waits
     for it. ``None`` is torch's time.
     """
-    _wrap(PContext, "close", functools.partial(_stopping, within))
+    _wrap(PContext, "close", functools.partial(_stopping, within, stopping))
 
 
-def tell_processes(run_id: str, told: Callable[[], Mapping[str, str]]) -> None:
+def tell_processes(run_id: str, told: Callable[[Mapping[int, Mapping[str, str]]], Mapping[str, str]]) -> None:
     """Let processes that agents of the run start have these variables; asked for at each start, before torch names its
-    folder of logs by one of them."""
+    folder of logs by one of them. `told` is given those that torch has for each local rank."""
     _wrap(PContext, "__init__", functools.partial(_telling, run_id, told))
 
 
@@ -106,26 +107,34 @@ def _joining_again(rendezvous: Callable[..., Any]) -> Callable[..., Any]:
     return join
 
 
-def _telling(run_id: str, told: Callable[[], Mapping[str, str]], init: Callable[..., None]) -> Callable[..., None]:
+def _telling(
+    run_id: str, told: Callable[[Mapping[int, Mapping[str, str]]], Mapping[str, str]], init: Callable[..., None]
+) -> Callable[..., None]:
     signature = inspect.signature(init)
 
     def make(*args: Any, **kwargs: Any) -> None:
         environments = signature.bind(*args, **kwargs).arguments.get("envs") or {}
-        variables = told() if environments else {}
-        for environment in environments.values():
-            if environment.get("TORCHELASTIC_RUN_ID") == run_id:
-                environment.update(variables)
+        ours = {rank: one for rank, one in environments.items() if one.get("TORCHELASTIC_RUN_ID") == run_id}
+        variables = told(ours) if ours else {}
+        for environment in ours.values():
+            environment.update(variables)
         init(*args, **kwargs)
 
     return make
 
 
-def _stopping(within: float | None, close: Callable[..., Any]) -> Callable[..., Any]:
+def _stopping(
+    within: float | None, stopping: Callable[[Mapping[int, int], Mapping[int, str]], object], close: Callable[..., Any]
+) -> Callable[..., Any]:
     def close_in_time(context: Any, death_sig: Any = None, timeout: float = 30) -> Any:
         kind = sys.exc_info()[0]
         stopped = kind is not None and issubclass(kind, SignalException)
-        for handler in getattr(context, "subprocess_handlers", {}).values():
+        handlers = getattr(context, "subprocess_handlers", {})
+        for handler in handlers.values():
             handler.proc.wait = functools.partial(_wait, handler.proc)
+        running = {rank: handler.proc.pid for rank, handler in handlers.items() if handler.proc.poll() is None}
+        if running and not stopped:
+            stopping(running, context.error_files)
         return close(context, death_sig, timeout if stopped or within is None else within)
 
     return close_in_time

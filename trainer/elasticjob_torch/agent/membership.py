@@ -54,8 +54,8 @@ class Membership(Course):
     def join(self, failure: str = "", exit_code: int | None = None) -> Round:
         """Wait for the next round.
 
-        ``failure`` says what failed in this worker's processes, if that is why it joins again; ``exit_code`` is of the
-        one that failed first, also where the round was over by then.
+        ``failure`` says what failed in this worker's processes, and ``exit_code`` is of the one that failed first, also
+        where the round was over by then: it may be why.
 
         The job's own joinTimeoutSeconds ends the wait: the operator, who judges it, knows whether there are pods to
         wait for. What a join waits for is logged once a minute.

@@ -1,14 +1,17 @@
 """Keeps why a training process fails: the exception that ends it, as torch's ``@record`` does, or its last words.
 
 Python calls ``sys.excepthook`` neither for ``sys.exit("no such data")`` nor where a framework shows the exception by
-itself, and argparse ends by such an exit, too. Then the last line on stderr is kept, as far as Python wrote it.
+itself, and argparse ends by such an exit, too. Then the last line on stderr is kept, as far as Python wrote it. When
+the agent asks, as it is about to stop the process, the exception that is on its way through it is kept (`in_flight`).
 
 Called by ``sitecustomize``, at the start of each Python process: so it must stay cheap, and imports no torch.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` imports much
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -20,8 +23,10 @@ from elasticjob_torch.agent.ancestry import is_training_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
+ASKED = 46  # SIGRTMIN+12, beside that of `stacks`
+LAST_WORDS = "last on stderr: "
 _KEPT = 2000  # characters of what was written last
 _FILE = "TORCHELASTIC_ERROR_FILE"  # torch's: where a training process leaves its exception
 
@@ -36,22 +41,33 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
         return
     shown = sys.excepthook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def keep(error: BaseException) -> None:
         try:
-            stack = "".join(traceback.format_exception(kind, error, trace))
-            _write(environ.get(_FILE, file), f"{kind.__name__}: {error}", stack, environ.get("RANK"))
+            stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            _write(environ.get(_FILE, file), f"{type(error).__name__}: {error}", stack, environ.get("RANK"))
         except Exception:  # the exception itself is what has to be shown
             traceback.print_exc()
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        keep(error)
         shown(kind, error, trace)
+
+    def answer(number: int, frame: FrameType | None) -> None:
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception):
+            keep(error)
+        _signal.signal(number, _signal.SIG_IGN)  # by which the agent sees that it was answered
 
     def leave_last_words() -> None:
         if said := last_line():
             try:
-                _write(environ.get(_FILE, file), f"last on stderr: {said}", said, environ.get("RANK"))
+                _write(environ.get(_FILE, file), f"{LAST_WORDS}{said}", said, environ.get("RANK"))
             except OSError:
                 return  # the agent tells the exit code
 
     sys.excepthook = hook
+    with contextlib.suppress(OSError, ValueError):  # a system without such signals
+        _signal.signal(ASKED, answer)
     last_line = _listen(sys.stderr)
     atexit.register(leave_last_words)  # the first that is registered runs last
 

@@ -31,7 +31,7 @@ def write_stacks_when_asked(environ: Mapping[str, str] = os.environ) -> None:
 
 def hears(process: int) -> bool:
     """Say whether the process catches the signal."""
-    return _has_signal(process, "SigCgt")
+    return has_signal(process, "SigCgt", NUMBER)
 
 
 def ask_for_stacks(process: int) -> bool:
@@ -47,13 +47,14 @@ def ask_for_stacks(process: int) -> bool:
 
 def is_asked(process: int) -> bool:
     """Say whether the process has yet to see that it was asked."""
-    return _has_signal(process, "ShdPnd")
+    return has_signal(process, "ShdPnd", NUMBER)
 
 
-def _has_signal(process: int, field: str) -> bool:
+def has_signal(process: int, field: str, number: int) -> bool:
+    """Say whether the kernel lists the signal in that field: ``SigCgt``, it is caught; ``ShdPnd``, it waits."""
     try:
         with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as file:
             mask = next((line.split()[1] for line in file if line.startswith(f"{field}:")), "0")
     except OSError:
         return False
-    return bool(int(mask, 16) >> (NUMBER - 1) & 1)
+    return bool(int(mask, 16) >> (number - 1) & 1)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
 from elasticjob_torch import wire
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
-from elasticjob_torch.environment import endpoint_of
+from elasticjob_torch.environment import endpoint_of, master_address_of
 from elasticjob_torch.script.client import Progress, ScriptClient, ScriptView
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Current:
         group_rank, group_world_size: of its worker, the pod, among the workers.
         waiting: workers that have joined, and wait for the next round.
         reason: why the last round ended and this one was formed.
+        master_address: of rank 0's pod, for what rank 0 serves at a port of its own. MASTER_ADDR is each pod's own
+            loopback in an ElasticJob, and leads to rank 0 only with MASTER_PORT and the 128 ports after it.
     """
 
     round: int = 0
@@ -52,6 +54,7 @@ class Current:
     group_world_size: int | None = None
     waiting: int = 0
     reason: str = ""
+    master_address: str | None = None
 
 
 def current() -> Current:
@@ -189,6 +192,7 @@ def _seen(view: ScriptView | None) -> Current:
         group_world_size=_number("GROUP_WORLD_SIZE"),
         waiting=view.waiting if view else 0,
         reason=view.reason if view else "",
+        master_address=master_address_of(os.environ) or None,
     )
 
 

@@ -123,13 +123,15 @@ class StoreAddress:
 
 @dataclass(frozen=True)
 class Round:
-    """A formed round, as handed to this trainer; `store` is where its store will be reached."""
+    """A formed round, as handed to this trainer; `store` is where its store will be reached, `master_address` that of
+    rank 0's pod."""
 
     number: int
     rank: int
     world_size: int
     run_id: str
     store: StoreAddress
+    master_address: str = ""
 
 
 @dataclass(frozen=True)
@@ -331,6 +333,7 @@ def _round(answer: dict[str, Any]) -> Round:
             world_size=int(answer["worldSize"]),
             run_id=str(answer["runId"]),
             store=_address(answer["store"]),
+            master_address=str(answer.get("masterAddress", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error

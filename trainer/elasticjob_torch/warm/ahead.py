@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from elasticjob_torch.warm.command import Expected
     from elasticjob_torch.warm.pool import Pool
 
-WANTED = "ELASTICJOB_WARM_RESTART"  # "1": the job wants it
+WANTED = "ELASTICJOB_WARM_RESTART"  # the job's spec.warmRestart
+AUTO = "Auto"
 GIVEN = "ELASTICJOB_WARM_IMPORTS"  # what another pod of the job has learned, with commas between
 _READ_AT_START = ("PYTHON", "LD_", "GLIBC_", "MALLOC_")
 
@@ -26,7 +27,7 @@ _pool: Pool | None = None
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    return environment.get(WANTED) == "1" and environment.get("PET_RDZV_BACKEND") == "elasticjob"
+    return environment.get(WANTED) in (AUTO, "Enabled") and environment.get("PET_RDZV_BACKEND") == "elasticjob"
 
 
 def begin(leave_mark: Callable[[str], None]) -> None:
@@ -58,7 +59,8 @@ def pool() -> Pool:
         from elasticjob_torch.warm.pool import Pool
 
         atexit.register(forget)
-        _pool = Pool([name for name in os.environ.get(GIVEN, "").split(",") if name])
+        given = [name for name in os.environ.get(GIVEN, "").split(",") if name]
+        _pool = Pool(given, cautious=os.environ.get(WANTED) == AUTO)
     return _pool
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 import _thread
 import os
 import sys
+from _weakref import ref
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
+from elasticjob_torch.warm.patches import NO_LIBRARY, Patches
 from elasticjob_torch.warm.state import fingerprint
 
 if TYPE_CHECKING:
@@ -44,13 +46,17 @@ _MATTERS = frozenset(
         "subprocess.Popen",
     }
 )
+_IMPORTS = {True: ("import",), False: ("import", "exec")}  # the second tells of a module that imports nothing
 _UNHEARD = sys.version_info < (3, 12)  # no event tells of a thread
 
 
-def learn(path: str) -> None:
+def learn(path: str, patches: Patches | None = None) -> None:
     """Note this process's imports in a file, from now on until order matters, a line for each: the name, and the
-    `state` in which it began. Raises nothing."""
-    learner = Learner(path, script_folder(sys.argv), sys.path)
+    `state` in which it began. Raises nothing.
+
+    ``patches``: what has accepted the modules that are there.
+    """
+    learner = Learner(path, script_folder(sys.argv), sys.path, patches)
     sys.addaudithook(learner.hear)
     leave_nothing()
 
@@ -94,16 +100,22 @@ class Learner:
     """Hears audit events in the main thread, and appends to a file what they teach, at once: the process may be killed
     at any time."""
 
-    def __init__(self, path: str, folder: str, paths: list[str]) -> None:
+    def __init__(self, path: str, folder: str, paths: list[str], patches: Patches | None = None) -> None:
         self._path = path
         self._own = Own(folder, paths)
         self._thread = _thread.get_ident()
         self._modules = sys.modules
         self._last = ""
         self._done = False
+        self._ending: ref[Any] | None = None  # of the last import's lock; it dies with that import
+        self._is_watched = True  # so that the end of the last import is told
+        self._patches = patches or Patches()
+        self._patches.is_watched = lambda top: top not in NO_LIBRARY and not self._own.has(top)
+        if patches is None:
+            self._patches.accept()
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
-        if self._done or (event != "import" and event not in _MATTERS):
+        if self._done or (event not in _IMPORTS[self._is_watched] and event not in _MATTERS):
             return
         try:
             frame = sys._getframe().f_back
@@ -115,6 +127,10 @@ class Learner:
     def _hear(self, event: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
         under_way, ours = self._under_way(frame)
         if ours:
+            return
+        if under_way and under_way == self._last and not self._is_watched:
+            self._watch_end(under_way)
+        if event == "exec":
             return
         if event != "import":
             if not under_way:
@@ -134,7 +150,26 @@ class Learner:
             self._end(END, "a thread or a CUDA context")
             return
         self._last = name
-        self._write(f"{name} {fingerprint()}")
+        self._is_watched = False
+        self._write(f"{name} {fingerprint(self._patches.changed())}")
+
+    def _watch_end(self, name: str) -> None:
+        """Have the modules accepted when this import ends.
+
+        No event tells of that. But the import system holds a lock for each module that it loads, and drops it then.
+        """
+        self._is_watched = True
+        find = getattr(self._modules["_frozen_importlib"], "_module_locks", {}).get(name)
+        lock = None if find is None else find()
+        if lock is not None:
+            self._ending = ref(lock, self._accept)
+
+    def _accept(self, _: object) -> None:
+        try:
+            if not self._done:
+                self._patches.accept()
+        except Exception:  # as in `hear`
+            self._done = True
 
     def _under_way(self, frame: FrameType | None) -> tuple[str, bool]:
         """Return the outermost import under way of what is not the script's, and whether the plug-in is at work."""

@@ -31,6 +31,7 @@ HEADER_BYTES = 4
 # variable may have been read by a library in C, by the interpreter, or by a .pth file.
 _OF_A_ROUND = frozenset(
     {
+        "ELASTICJOB_MASTER_ADDRESS",  # `environment.MASTER_ADDRESS`
         "GROUP_RANK",
         "GROUP_WORLD_SIZE",
         "LOCAL_RANK",

@@ -18,6 +18,7 @@ from elasticjob_torch.warm.gentle import Gentle
 from elasticjob_torch.warm.learning import learn, leave_nothing, script_folder
 from elasticjob_torch.warm.lifeline import Lifeline
 from elasticjob_torch.warm.orders import HEADER_BYTES, LEARN, PARKED, Read, decode, differing, doubts, encode
+from elasticjob_torch.warm.patches import Patches
 from elasticjob_torch.warm.reads import Reads
 from elasticjob_torch.warm.script import AsInScript
 from elasticjob_torch.warm.state import difference, fingerprint
@@ -79,6 +80,7 @@ class Parked:
         self._peek = _socket.MSG_PEEK
         self._rights = _socket.CMSG_LEN(len(_OUTPUTS) * 4)
         self._reads = Reads()
+        self._patches = Patches()
         self._gentle = Gentle(script_folder(sys.argv), self._rest)
         self._as_in_script = AsInScript()
         self._done = 0  # of the imports asked for
@@ -119,6 +121,7 @@ class Parked:
         if self._reads.of:
             self._reads.of = {name: [Read(_CUSTOMIZE, *reads[0][1:])] for name, reads in self._reads.of.items()}
         self._path = list(sys.path)
+        self._patches.accept()
         self._check("")
         if PathFinder.find_spec("usercustomize") is not None:
             raise _Unfit("", "there is a usercustomize, which runs later")
@@ -167,7 +170,7 @@ class Parked:
             whole = isinstance(logging._startTime, int)
             logging._startTime = time.time_ns() if whole else time.time()  # type: ignore[attr-defined]
         if orders["learn"]:
-            learn(orders["learn"])
+            learn(orders["learn"], self._patches)
 
     def say(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
@@ -203,6 +206,7 @@ class Parked:
             raise _Unfit(name, f"{name} raises {type(raised).__name__}: {raised}")
         self._check(name)
         self._note_files()
+        self._patches.accept()
 
     def _check_lists(self) -> None:
         """Raise `_Unfit` if a value that may be another in the next round has come out of a list of all variables."""

@@ -31,8 +31,10 @@ log = logging.getLogger(__name__)
 _REST = 4.0  # times as long as it works, beside a training
 _QUIET_SECONDS = 3.0
 _TICK_SECONDS = 0.5
+_LOOK_SECONDS = 0.1  # between two looks whether the room for parked processes has run short
 _AGAIN_SECONDS = 60.0  # until what was not taken is told again
 _GUESSED_BYTES = 400 << 20
+_MIB = 1 << 20
 
 
 class Pool:
@@ -40,10 +42,12 @@ class Pool:
 
     Args:
         given: what to import early as long as this pod has learned nothing.
+        cautious: whether twice as much memory has to be free as is kept for the training, before one is parked.
     """
 
-    def __init__(self, given: Sequence[str] = ()) -> None:
+    def __init__(self, given: Sequence[str] = (), *, cautious: bool = False) -> None:
         self._learned = Learned(given)
+        self._cautious = cautious
         self._on_learned: Callable[[list[str]], bool] | None = None
         self._told: list[str] = []
         self._tell_from = 0.0
@@ -168,9 +172,14 @@ class Pool:
         self._changed = time.monotonic()
 
     def _watch(self) -> None:
+        due = 0.0
         while not self._closed.is_set():
             try:
-                self._hear(_TICK_SECONDS)
+                self._hear(min(_TICK_SECONDS, _LOOK_SECONDS) if self._parked else _TICK_SECONDS)
+                self._end_if_short()
+                if time.monotonic() < due:
+                    continue
+                due = time.monotonic() + _TICK_SECONDS
                 with self._lock:
                     if not self._closed.is_set():
                         if self._learned.read():
@@ -306,15 +315,33 @@ class Pool:
 
     def _has_room(self) -> bool:
         """Say whether one more has room, beside what those will take that import yet."""
-        free, importing = room.free_bytes(), self._importing()
-        if free is None or free >= self._bytes * (1 + importing):
+        importing = self._importing()
+        needed = self._bytes * (1 + importing)
+        short = [(kept, free) for free, kept in self._rooms() if free < needed + kept]
+        if not short:
             self._lacks_room = False
-            return True
-        if not importing and not self._lacks_room:
+        elif not importing and not self._lacks_room:
             self._lacks_room = True
             log.info(
-                "processes start in the ordinary way: a parked one needs %d MiB, this container has room for %d",
-                self._bytes >> 20,
-                free >> 20,
+                "processes start in the ordinary way: a parked one needs %d MiB, beside which %d MiB are kept for the "
+                "training%s; this container has room for %d MiB",
+                self._bytes // _MIB,
+                short[0][0] // _MIB,
+                " (half of it with spec.warmRestart Enabled)" if self._cautious else "",
+                max(short[0][1], 0) // _MIB,
             )
-        return False
+        return not short
+
+    def _rooms(self) -> list[room.Room]:
+        """Return the rooms, with what has to be left of each when one more is parked."""
+        return [room.Room(free, reserve * (2 if self._cautious else 1)) for free, reserve in room.rooms()]
+
+    def _end_if_short(self) -> None:
+        """End all parked processes when the training needs their room, before the kernel ends the container for it."""
+        short = [each for each in (room.rooms() if self._parked else ()) if each.free < each.reserve]
+        if short:
+            free, reserve = short[0]
+            self.give_up(
+                f"parked ones were ended, as this container has {max(free, 0) // _MIB} MiB of memory left, and "
+                f"{reserve // _MIB} are kept for the training"
+            )

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import math
 import os
+from typing import NamedTuple
 
 _V2 = "/sys/fs/cgroup"
 _V1 = "/sys/fs/cgroup/memory"
 _UNLIMITED = 1 << 60
+_RESERVED = 8  # a part of the limit: what a training takes more within a few looks
+_LEAST = 256 << 20
+_MOST_OF_MACHINE = 1 << 30
 
 
-def free_bytes(v2: str = _V2, v1: str = _V1, meminfo: str = "/proc/meminfo") -> int | None:
-    """Return what can still be used before something has to be ended: of the container's limit or the machine's.
+class Room(NamedTuple):
+    """What can still be used before something has to be ended, and how much of it the training is to have for itself.
 
-    The page cache that is not in use counts as free. None if nothing says it.
+    The page cache that is not in use counts as free.
     """
-    found = [
-        free
-        for free in (
-            _left(f"{v2}/memory.max", f"{v2}/memory.current", f"{v2}/memory.stat", "inactive_file"),
-            _left(
-                f"{v1}/memory.limit_in_bytes", f"{v1}/memory.usage_in_bytes", f"{v1}/memory.stat", "total_inactive_file"
-            ),
-            _field(meminfo, "MemAvailable:", 1024),
-        )
-        if free is not None
-    ]
-    return min(found, default=None)
+
+    free: int
+    reserve: int
+
+
+def rooms(v2: str = _V2, v1: str = _V1, meminfo: str = "/proc/meminfo") -> list[Room]:
+    """Return the container's room and the machine's, as far as anything says it."""
+    limited = (
+        _limited(f"{v2}/memory.max", f"{v2}/memory.current", f"{v2}/memory.stat", "inactive_file"),
+        _limited(
+            f"{v1}/memory.limit_in_bytes", f"{v1}/memory.usage_in_bytes", f"{v1}/memory.stat", "total_inactive_file"
+        ),
+    )
+    available, total = (_field(meminfo, name, 1024) for name in ("MemAvailable:", "MemTotal:"))
+    found = [Room(free, max(limit // _RESERVED, _LEAST)) for free, limit in filter(None, limited)]
+    if available is not None:  # the machine's is shared by others, who have limits of their own
+        found.append(Room(available, min(max((total or 0) // _RESERVED, _LEAST), _MOST_OF_MACHINE)))
+    return found
 
 
 def anonymous_bytes(pid: int) -> int | None:
@@ -43,11 +53,12 @@ def cpus(v2: str = _V2) -> int:
     return max(1, number)
 
 
-def _left(limit_file: str, usage_file: str, stat_file: str, cache: str) -> int | None:
+def _limited(limit_file: str, usage_file: str, stat_file: str, cache: str) -> tuple[int, int] | None:
+    """Return what is free below a limit, and the limit."""
     limit, usage = _text(limit_file).strip(), _text(usage_file).strip()
     if not (limit.isdecimal() and usage.isdecimal()) or int(limit) >= _UNLIMITED:
         return None
-    return int(limit) - int(usage) + (_field(stat_file, cache, 1) or 0)
+    return int(limit) - int(usage) + (_field(stat_file, cache, 1) or 0), int(limit)
 
 
 def _field(path: str, name: str, unit: int) -> int | None:

@@ -11,19 +11,24 @@ from importlib.util import source_hash
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _DIGITS = 8
+_PATCHED = "functions, classes or constants of a library"
 
 
-def fingerprint() -> str:
-    """Return the state of this process, the same in each process that is in the same state."""
-    return ".".join(source_hash(repr(part()).encode("utf-8", "replace")).hex()[:_DIGITS] for part in _PARTS.values())
+def fingerprint(patched: Sequence[str] = ()) -> str:
+    """Return the state of this process, the same in each process that is in the same state.
+
+    ``patched``: the modules that the script has changed, see `patches`.
+    """
+    found = [*(part() for part in _PARTS.values()), tuple(patched)]
+    return ".".join(source_hash(repr(each).encode("utf-8", "replace")).hex()[:_DIGITS] for each in found)
 
 
 def difference(one: str, other: str) -> str | None:
     """Return what differs between two states, in words."""
-    pairs = zip(_PARTS, one.split("."), other.split("."), strict=True)
+    pairs = zip((*_PARTS, _PATCHED), one.split("."), other.split("."), strict=True)
     return next((name for name, value, another in pairs if value != another), None)
 
 
@@ -72,6 +77,11 @@ def _streams() -> Any:
     ]
 
 
+def _default_type() -> str:
+    get = getattr(sys.modules.get("torch"), "get_default_dtype", None)
+    return "torch.float32" if get is None else str(get())
+
+
 _PARTS: dict[str, Callable[[], Any]] = {
     "the filters of warnings": _warnings,
     "logging": _logging,
@@ -79,4 +89,5 @@ _PARTS: dict[str, Callable[[], Any]] = {
     "the recursion limit": sys.getrecursionlimit,
     "the working directory": os.getcwd,
     "the locale": lambda: _locale.setlocale(_locale.LC_ALL),
+    "torch's default type": _default_type,
 }

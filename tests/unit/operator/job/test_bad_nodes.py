@@ -161,6 +161,15 @@ def test_one_by_which_the_pod_is_lost_in_the_end_counts_once() -> None:
     assert (record.counts, record.before.node_failures[0].suspect) == ({A: 1}, "")
 
 
+def test_only_the_node_of_the_worker_that_turns_out_to_be_the_cause_counts() -> None:
+    """Its peers, whose connections broke, were heard of before."""
+    record = formed(failures=1)
+    record.fail(0)
+    record.step(((1, 0), False), failure="worker 1's processes failed")
+    record.form(2, restarts=1)
+    assert record.counts == {B: 1}
+
+
 def test_failures_are_forgotten_after_that_time() -> None:
     record = formed(failures=1, forSeconds=60)
     record.lose(0)

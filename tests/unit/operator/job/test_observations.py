@@ -22,6 +22,7 @@ class Led(JobOnPaper):
         self.status, self.times, self.term = ElasticJobStatus(), Times(counted=1000.0), 1
         self.found: list[Observation] = []
         self.heard: float | None = None
+        self.trains = True  # as soon as a round is formed
         super().__init__(**spec)
 
     def step(self) -> Any:
@@ -31,7 +32,7 @@ class Led(JobOnPaper):
         report = self.report(decision)
         found, self.times = observe(report, clocks, self.times, self.now, self.heard)
         self.found += found
-        self.status = status_of(report)
+        self.status = status_of(report).model_copy(update={"starting": False} if self.trains else {})
         return decision
 
     def report(self, decision: Any) -> Report:
@@ -131,6 +132,26 @@ def test_seconds_are_trained_or_lost() -> None:
     assert world.sums() | {(Metric.TRAINED, ""): 36, (Metric.LOST, "PodDeleted"): 4} == world.sums()
     assert world.sums()[Metric.WORKERS_TRAINED, ""] == 72
     assert world.sums()[Metric.WORKERS_WANTED, ""] == 80
+
+
+def test_a_round_whose_processes_start_does_not_train() -> None:
+    world = led(2)
+    world.trains = False
+    world.delete(1)
+    world.rejoin(0)
+    world.up(1)
+    world.found.clear()
+    world.now += 10
+    world.trains = True
+    world.step()
+    world.now += 5
+    world.step()
+    assert world.sums() == {
+        (Metric.STARTING, ""): 10,
+        (Metric.TRAINED, ""): 5,
+        (Metric.WORKERS_TRAINED, ""): 10,
+        (Metric.WORKERS_WANTED, ""): 30,
+    }
 
 
 def test_a_smaller_group_trains_less_than_is_wanted() -> None:

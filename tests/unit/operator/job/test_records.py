@@ -43,9 +43,9 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
         (record(0, certificate="PEM"), "spec.certificate is no certificate in PEM form"),
         (record(0, certificate=ssl.DER_cert_to_PEM_cert(b"none")), "spec.certificate is no certificate in PEM form"),
         (record(0, address="10.0.0.1"), "spec.address: String should match pattern"),
-        (record(0, address="10.0.0.999:29402"), "spec.address '10.0.0.999:29402' holds no IP address"),
-        (record(0, address="[::g]:29402"), "spec.address: String should match pattern"),
-        (record(0, address="[:::]:29402"), "spec.address '[:::]:29402' holds no IP address"),
+        (record(0, address="10.0.0.999:27601"), "spec.address '10.0.0.999:27601' holds no IP address"),
+        (record(0, address="[::g]:27601"), "spec.address: String should match pattern"),
+        (record(0, address="[:::]:27601"), "spec.address '[:::]:27601' holds no IP address"),
         (record(0, address="10.0.0.1:0"), "spec.address '10.0.0.1:0' holds no port"),
         (record(0, address="10.0.0.1:99999"), "spec.address '10.0.0.1:99999' holds no port"),
         (record(0, request={**JOIN, "after": 3}), "spec.request.after is 3, and the last round that was formed is 2"),
@@ -85,15 +85,15 @@ def test_an_answer_outlives_an_operator_that_knows_no_challenges_and_drops_them_
 
 def test_an_address_is_that_of_the_pod() -> None:
     two = pod(0, podIPs=[{"ip": "10.0.0.7"}, {"ip": "fd00::7"}])
-    (worker,) = seen(record(0, address="10.0.0.1:29402"), pods=(two,))
-    assert worker.invalid == "spec.address is 10.0.0.1:29402, and the pod's own is 10.0.0.7, fd00::7"
-    for own in ("10.0.0.7:29402", "[fd00:0::7]:29402"):
+    (worker,) = seen(record(0, address="10.0.0.1:27601"), pods=(two,))
+    assert worker.invalid == "spec.address is 10.0.0.1:27601, and the pod's own is 10.0.0.7, fd00::7"
+    for own in ("10.0.0.7:27601", "[fd00:0::7]:27601"):
         assert seen(record(0, address=own), pods=(two,))[0].address.partition("/")[0] == own
 
 
 def test_the_stores_address_is_followed_by_the_certificates_fingerprint() -> None:
     der = ssl.PEM_cert_to_DER_cert(record(0)["spec"]["certificate"])
-    assert seen(record(0))[0].address == f"10.0.0.1:29402/{hashlib.sha256(der).hexdigest()[:32]}"
+    assert seen(record(0))[0].address == f"10.0.0.1:27601/{hashlib.sha256(der).hexdigest()[:32]}"
 
 
 def test_a_problem_is_of_bounded_length() -> None:

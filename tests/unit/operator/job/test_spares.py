@@ -57,11 +57,11 @@ def test_the_rules_are_told_how_many() -> None:
     ],
     ids=["before the first round", "between two", "while the script may be learned", "after that"],
 )
-def test_spares_of_a_job_that_starts_warm_are_made_when_its_imports_are_known(
+def test_spares_of_a_job_that_asks_for_warm_restart_are_made_when_its_imports_are_known(
     state: State, now: float, held: bool
 ) -> None:
     later = replace(state, clocks=replace(state.clocks, formed=state.clocks.formed or now))
-    warm = spec_of(spareReplicas=1, warmRestart=True)
+    warm = spec_of(spareReplicas=1, warmRestart="Enabled")
     assert are_held_back(warm, later, "", now) is held
     assert not are_held_back(warm, later, "torch", now)
     assert not are_held_back(spec_of(spareReplicas=1), later, "", now)

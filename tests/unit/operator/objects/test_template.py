@@ -55,6 +55,8 @@ def test_a_policy_for_failures_may_name_any_container() -> None:
         ({"pod": {"hostNetwork": True}}, "hostNetwork"),
         ({"pod": {"nodeName": "node-a"}}, "spec.template.spec.nodeName must be left out"),
         ({"pod": {"initContainers": [{"name": SIDECAR}]}}, "choose another"),
+        ({"trainer": {"ports": [{"containerPort": 80}, {"containerPort": 27601}]}}, "port 27601 of container trainer"),
+        ({"pod": {"initContainers": [{"name": "log", "ports": [{"containerPort": 27400}]}]}}, "port 27400"),
         ({"pod": {"volumes": [{"name": "elasticjob-token"}]}}, "elasticjob-token"),
         ({"trainer": {"env": [{"name": "PET_RDZV_ID", "value": "x"}]}}, "PET_RDZV_ID is set by the operator"),
         ({"trainer": {"env": [{"name": "PET_STANDALONE", "value": "1"}]}}, "PET_STANDALONE is set by the operator"),
@@ -152,10 +154,14 @@ def test_the_trainer_is_told_the_jobs_times_that_it_keeps(field: str, variable: 
 
 def test_the_trainer_is_told_whether_processes_are_kept_for_the_next_round() -> None:
     name = "ELASTICJOB_WARM_RESTART"
-    own = {"env": [{"name": name, "value": "0"}]}
-    assert environment(render(spec(warmRestart=True))["spec"]["containers"][0])[name] == "1"
-    assert name not in environment(render(spec())["spec"]["containers"][0])
-    assert environment(render(spec(own, warmRestart=True))["spec"]["containers"][0])[name] == "0", "the template's own"
+
+    def told(wanted: ElasticJobSpec) -> str | None:
+        return environment(render(wanted)["spec"]["containers"][0]).get(name)
+
+    assert told(spec()) == "Auto"
+    assert told(spec(warmRestart="Enabled")) == "Enabled"
+    assert told(spec(warmRestart="Disabled")) is None
+    assert told(spec({"env": [{"name": name, "value": "0"}]})) == "0", "the template's own"
 
 
 def test_what_another_pod_has_learned_is_told_where_processes_are_kept() -> None:
@@ -164,10 +170,10 @@ def test_what_another_pod_has_learned_is_told_where_processes_are_kept() -> None
         return environment(pod["spec"]["containers"][0]).get("ELASTICJOB_WARM_IMPORTS")
 
     own = {"env": [{"name": "ELASTICJOB_WARM_IMPORTS", "value": "torch"}]}
-    assert told(spec(warmRestart=True), "torch,sklearn.datasets") == "torch,sklearn.datasets"
-    assert told(spec(own, warmRestart=True), "torch,sklearn.datasets") == "torch", "the template's own"
-    assert told(spec(warmRestart=True), "") is None
-    assert told(spec(), "torch") is None
+    assert told(spec(), "torch,sklearn.datasets") == "torch,sklearn.datasets"
+    assert told(spec(own), "torch,sklearn.datasets") == "torch", "the template's own"
+    assert told(spec(), "") is None
+    assert told(spec(warmRestart="Disabled"), "torch") is None
 
 
 SHOW = ["python3", "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"]
@@ -332,11 +338,11 @@ def test_a_network_policy_closes_one_port_to_other_pods_and_no_other_port() -> N
     assert path.endswith("/namespaces/ml/networkpolicies")
     workers = policy["spec"]["podSelector"]
     within, open_to_all = policy["spec"]["ingress"]
-    assert within == {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": 29402}]}
+    assert within == {"from": [{"podSelector": workers}], "ports": [{"protocol": "TCP", "port": 27601}]}
     assert "from" not in open_to_all
     ports = {(one["protocol"], port) for one in open_to_all["ports"] for port in range(one["port"], one["endPort"] + 1)}
     every = {(kind, port) for kind in ("TCP", "UDP", "SCTP") for port in range(1, 65536)}
-    assert every - ports == {("TCP", 29402)}
+    assert every - ports == {("TCP", 27601)}
     assert policy["metadata"]["ownerReferences"][0]["name"] == "digits"
 
 
@@ -398,7 +404,7 @@ def test_the_pod_says_what_it_was_made_from() -> None:
     made = {template_hash(spec(**given)) for given in ({}, {"trainer": {"image": "b"}}, {"nprocPerNode": 2})}
     assert len(made) == 3
     assert template_hash(spec(replicas=1)) == template_hash(
-        spec(replicas=2, minReplicas=2, suspend=True, warmRestart=True)
+        spec(replicas=2, minReplicas=2, suspend=True, warmRestart="Enabled")
     )
     wanted = spec()
     assert hash_of(render(wanted)) == template_hash(wanted)

@@ -41,7 +41,7 @@ async def test_it_creates_the_record_owned_by_its_pod() -> None:
         "index": 0,
         "id": "0" * 32,
         "certificate": "PEM",
-        "address": "10.0.0.7:29402",
+        "address": "10.0.0.7:27601",
         "node": "node-1",
     }
     metadata = created["metadata"]
@@ -58,7 +58,7 @@ def left_behind() -> Json:
             "labels": {},
             "ownerReferences": [{"kind": "Pod", "name": "job-0-0", "uid": "an older pod"}],
         },
-        "spec": {"job": "job", "index": 0, "id": "f" * 32, "address": "10.0.0.3:29402", "request": {"type": "Close"}},
+        "spec": {"job": "job", "index": 0, "id": "f" * 32, "address": "10.0.0.3:27601", "request": {"type": "Close"}},
         "status": {"heartbeat": 41, "round": 3, "rank": 1, "metrics": {"loss": 1.5}},
     }
 

@@ -18,7 +18,7 @@ def of(index: int) -> Member:
 
 
 def group(rank: int, workers: int = 4) -> Group:
-    return Group(1, rank, Members(map(of, range(workers))), "10.0.0.7:29402/00")
+    return Group(1, rank, Members(map(of, range(workers))), "10.0.0.7:27601/00")
 
 
 class Watch:
@@ -265,14 +265,14 @@ def test_who_has_heard_of_the_job_since_does_not_ask() -> None:
 
 
 def standing(me: int, **status: object) -> Standing:
-    whole = {"phase": "Formed", "round": 3, "participants": "0-2/a.0", "store": "10.0.0.7:29402/00", "challenge": {}}
+    whole = {"phase": "Formed", "round": 3, "participants": "0-2/a.0", "store": "10.0.0.7:27601/00", "challenge": {}}
     job = RendezvousStatus.parse(whole | status)
     return Standing(of(me), Mode.HANDED, job, 0, 0, None, None)
 
 
 def test_the_round_that_stands_has_lines() -> None:
     members = Members(map(of, range(3)))
-    assert group_of(standing(1), None) == Group(3, 1, members, "10.0.0.7:29402/00")
+    assert group_of(standing(1), None) == Group(3, 1, members, "10.0.0.7:27601/00")
     assert group_of(standing(1, phase="Closed", outcome="Closed"), None) is not None
 
 

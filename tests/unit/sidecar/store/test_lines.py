@@ -99,6 +99,24 @@ async def test_after_rank_0_has_finished_nobody_tells_of_news_that_the_watch_mis
     await until(lambda: not one.sidecar.watch._calm)
 
 
+@pytest.mark.parametrize("finished", [True, False], ids=["after success", "in the midst"])
+async def test_a_line_that_ends_with_the_training_is_no_trouble(
+    pair: TwoSidecars, caplog: pytest.LogCaptureFixture, finished: bool
+) -> None:
+    zero, one = pair.workers
+    await pair.form()
+    form(pair)
+    await until(lambda: open_lines(zero) == open_lines(one) == 1)
+    if finished:
+        assert await one.call("POST", "finish", trainer=one.trainer, round=1, timeout=60) == (204, None)
+    caplog.clear()
+    caplog.set_level("INFO", logger=lines.__name__)
+    zero.stopping.set()
+    await until(lambda: "the line to rank 0's sidecar broke" in caplog.text)
+    told = {record.levelname for record in caplog.records if "line to rank 0's sidecar broke" in record.msg}
+    assert told == {"INFO" if finished else "WARNING"}
+
+
 async def test_it_lasts_while_the_next_round_forms(formed: TwoSidecars) -> None:
     zero, one = formed.workers
     formed.job("Forming", 2, zero, one, challenge={})

@@ -94,6 +94,25 @@ async def test_a_member_is_let_in(formed: TwoSidecars) -> None:
     assert await ask(zero, NAME, own(one)) == "ok"
 
 
+async def test_a_port_after_the_stores_at_which_nothing_serves(formed: TwoSidecars) -> None:
+    zero, one = formed.workers
+    assert await ask(zero, server_name(JOB_UID, 1, 1), own(one)) == "NotYet"
+
+
+async def test_rank_0s_record_says_when_the_processes_of_all_have_connected(formed: TwoSidecars) -> None:
+    """Here of each worker two, as the number is not known."""
+    zero, one = formed.workers
+    connections = [await worker.connect() for worker in (one, zero, one)]
+    said = lambda: formed.kube.workers["job-0-0"].get("status", {})  # noqa: E731
+    await until(lambda: zero.sidecar.metrics.tunnels._value.get() == 3)
+    assert zero.sidecar.record._status.connected is None
+    connections.append(await zero.connect())
+    await until(lambda: said().get("connected") == 1)
+    assert not formed.kube.workers["job-1-0"].get("status", {}).get("connected")
+    for _, writer in connections:
+        writer.close()
+
+
 async def refusal(caplog: pytest.LogCaptureFixture, worker: Worker, name: str | None, who: Credentials | None) -> str:
     """Why the listener closed the connection; the caller is not told."""
     with caplog.at_level("INFO", logger=transport.__name__):
@@ -113,8 +132,8 @@ async def test_a_certificate_that_is_no_members(formed: TwoSidecars, caplog: pyt
 
 @pytest.mark.parametrize(
     "name",
-    [server_name(JOB_UID, 2), server_name("another-job", 1), "elasticjob", None],
-    ids=["another round", "another job", "neither", "no name"],
+    [server_name(JOB_UID, 2), server_name("another-job", 1), server_name(JOB_UID, 1, 129), "elasticjob", None],
+    ids=["another round", "another job", "a port too far", "none of them", "no name"],
 )
 async def test_another_server_name(formed: TwoSidecars, name: str | None, caplog: pytest.LogCaptureFixture) -> None:
     zero, one = formed.workers

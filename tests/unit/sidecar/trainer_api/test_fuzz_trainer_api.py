@@ -25,7 +25,7 @@ SECONDS = st.sampled_from([0.001, 0.01])
 SMALL = st.integers(1, 3)
 BODIES = {
     "rendezvous": {"trainer": TRAINERS, "after": SMALL, "cause": st.just("Started"), "timeout": SECONDS},
-    "store": {"trainer": TRAINERS, "round": SMALL, "port": st.just(29400)},
+    "store": {"trainer": TRAINERS, "round": SMALL, "port": st.just(27400)},
     "leave": {"trainer": TRAINERS, "cause": st.just("TrainerLeft"), "timeout": SECONDS},
     "finish": {"trainer": TRAINERS, "round": SMALL, "timeout": SECONDS},
     "close": {"trainer": TRAINERS, "timeout": SECONDS},

@@ -21,7 +21,7 @@ from support.faulty_kube import FaultyKube
 
 pytestmark = pytest.mark.looptime
 
-ME = Identity(pod_name="job-0-0", pod_uid="1", job="job", index=0, id="0", certificate="", address="10.0.0.7:29402")
+ME = Identity(pod_name="job-0-0", pod_uid="1", job="job", index=0, id="0", certificate="", address="10.0.0.7:27601")
 
 
 class Written:

@@ -6,6 +6,7 @@ The sidecar is real HTTP. The store is a dictionary, shared by all clients of it
 import argparse
 import gc
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -30,7 +31,7 @@ from support.waiting import happened, in_time, joined, run, wait_until
 JOIN = "POST /v1/rendezvous"
 STORE = "GET /v1/store"
 MEMBERS = "torchelastic/agent/terminal_state/num_members"
-LOADED_ANEW = [f"elasticjob_torch.agent.{name}" for name in ("handler", "store", "hooks", "failures")]
+LOADED_ANEW = [f"elasticjob_torch.agent.{name}" for name in ("handler", "store", "hooks", "failures", "last_line")]
 LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 
@@ -80,6 +81,10 @@ class FakeTCPStore:
 
     def check(self, keys):
         return all(key in self.keys for key in keys)
+
+
+class RendezvousError(Exception):
+    pass
 
 
 class SignalException(Exception):
@@ -172,12 +177,16 @@ def fake_modules():
             "SignalException": SignalException,
             "PContext": type("PContext", (), {"__init__": start, "close": close}),
         },
-        "torch.distributed.elastic.multiprocessing.errors": {"ProcessFailure": new_process_failure()},
+        "torch.distributed.elastic.multiprocessing.errors": {
+            "ProcessFailure": new_process_failure(),
+            "ChildFailedError": type("ChildFailedError", (Exception,), {}),
+        },
         "torch.distributed.elastic.rendezvous": {
             **{
-                f"Rendezvous{name}Error": type(f"Rendezvous{name}Error", (Exception,), {})
-                for name in ("", "Closed", "Connection", "Timeout")
+                f"Rendezvous{name}Error": type(f"Rendezvous{name}Error", (RendezvousError,), {})
+                for name in ("Closed", "Connection", "Timeout")
             },
+            "RendezvousError": RendezvousError,
             "RendezvousHandler": object,
             "RendezvousParameters": object,
             "RendezvousInfo": lambda store, rank, size, address: types.SimpleNamespace(
@@ -248,7 +257,7 @@ def test_rank_0_serves_the_store_and_all_use_the_forwarded_address(sidecar, hand
     assert (info.rank, info.world_size) == (0, 2)
     posted = sidecar.said("POST /v1/store")
     assert [body["round"] for body in posted] == [1]
-    assert info.bootstrap_store_info == ("127.0.0.1", 29400)
+    assert info.bootstrap_store_info == ("127.0.0.1", 27400)
     info.store.set("key", "value")
     assert info.store.get("key") == b"value"
 
@@ -259,29 +268,127 @@ def failed(local_rank, exitcode, **known):
     assert made.made
 
 
-def test_a_join_after_a_failure_says_what_failed_first(sidecar, handler):
+@pytest.fixture
+def error_file(tmp_path):
+    """Makes what a training process leaves of its exception, so many seconds after the first."""
+
+    def leave(message, after, **extra):
+        file = tmp_path / f"{after}.json"
+        said = {"message": message, "extraInfo": {"timestamp": "1", **extra}}
+        file.write_text(json.dumps({"message": said}))
+        os.utime(file, (1_000 + after, 1_000 + after))
+        return {"error_file": str(file), "message": said}
+
+    return leave
+
+
+CLOSED = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.7]:41"
+
+
+def test_a_join_after_a_failure_says_what_failed_first(sidecar, handler, error_file):
+    """torch's own times are whole seconds; a connection breaks as another process has failed, be it seen before."""
     enter(sidecar, handler, 1)
-    recorded = {"message": "ValueError: no data", "extraInfo": {"rank": "3", "timestamp": "1"}}
-    failed(0, -9, timestamp=8)
-    failed(1, 1, error_file="/tmp/error.json", message=recorded, timestamp=7)
-    failed(2, 1, timestamp=7)
+    failed(0, -9, timestamp=1)
+    failed(1, 1, **error_file("ValueError: no data", 0.2, rank="3"), timestamp=1)
+    failed(2, 1, **error_file("KeyError: 'later'", 0.3), timestamp=1)
+    failed(3, 1, **error_file(CLOSED, 0.1), timestamp=1)
     enter(sidecar, handler, 2)
     failed(1, -11)
     enter(sidecar, handler, 3)
+    failed(1, 1, **error_file(CLOSED, 0.1))
     enter(sidecar, handler, 4)
+    enter(sidecar, handler, 5)
     told = [body.get("detail") for body in sidecar.said(JOIN)]
-    assert told == [None, "rank 3, exit code 1: ValueError: no data", "local rank 1, SIGSEGV", None]
-    assert [body.get("exitCode") for body in sidecar.said(JOIN)] == [None, 1, 139, None]
+    broke = f"local rank 1, exit code 1, a connection broke: {CLOSED}"
+    assert told == [None, "rank 3, exit code 1: ValueError: no data", "local rank 1, SIGSEGV", broke, None]
+    assert [body.get("exitCode") for body in sidecar.said(JOIN)] == [None, 1, 139, 1, None]
 
 
-def test_the_exit_code_is_told_also_where_the_round_was_over_by_then(sidecar, handler):
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 300000ms while trying to connect",
+        "RuntimeError: [pair.cc:534] Application timeout caused pair closure",
+        "DistBackendError: NCCL error: ncclRemoteError: A call failed, possibly due to a network error",
+        "RuntimeError: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4)",
+        "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete",
+    ],
+)
+def test_what_torch_and_python_say_of_a_peer_that_is_gone_is_known(sidecar, handler, error_file, said):
+    enter(sidecar, handler, 1)
+    failed(0, 1, **error_file(said, 1))
+    failed(1, 1, **error_file("ValueError: no data", 2))
+    enter(sidecar, handler, 2)
+    assert sidecar.said(JOIN)[-1]["detail"] == "local rank 1, exit code 1: ValueError: no data"
+
+
+def test_what_failed_is_told_also_where_the_round_was_over_by_then(sidecar, handler):
+    """Its peers may have failed of it, and have said so before."""
     enter(sidecar, handler, 1)
     failed(0, 42)
     sidecar.tell(round=2, phase="Forming", changed=True)
     wait_until("the agent to see the new round", handler.num_nodes_waiting)
     enter(sidecar, handler, 2)
     told = sidecar.said(JOIN)[-1]
-    assert (told["cause"], told.get("detail"), told["exitCode"]) == ("MembershipChanged", None, 42)
+    assert (told["cause"], told["detail"], told["exitCode"]) == ("MembershipChanged", "local rank 0, exit code 42", 42)
+
+
+FAILING = """
+import time
+try:
+    raise ValueError("no data")
+finally:
+    print("here", flush=True)
+    time.sleep(99)
+"""
+STOPPED_UNHARMED = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit('stopped'))\n" + FAILING.replace(
+    "raise", "pass; 'not' or"
+)
+
+
+def stopped(processes, *run_ids):
+    """torch's agent starts these processes and stops them, as a round ends."""
+    multiprocessing = sys.modules["torch.distributed.elastic.multiprocessing"]
+    environments = {n: {"TORCHELASTIC_RUN_ID": RUN_ID, "RANK": str(8 + n)} for n in range(len(processes))}
+    context = multiprocessing.PContext("trainer", "python", {}, environments)
+    context.subprocess_handlers = {n: types.SimpleNamespace(proc=each) for n, each in enumerate(processes)}
+    context.error_files = {n: str(each.error_file) for n, each in enumerate(processes)}
+    context.close()
+    for process in processes:
+        process.terminate()
+        process.wait()
+    return context
+
+
+@pytest.mark.parametrize("through", [(), ("sh", "-c", '"$0" "$@"; exit $?')], ids=["itself", "through a shell"])
+def test_a_process_that_is_stopped_while_it_fails_says_of_what(sidecar, handler, start, through):
+    enter(sidecar, handler, 1)
+    stopped([start(STOPPED_UNHARMED), start(FAILING, through=through)])
+    failed(0, 1, error_file="/nowhere", message="SystemExit: stopped")  # which this agent has brought about
+    enter(sidecar, handler, 2)
+    assert sidecar.said(JOIN)[-1]["detail"] == "rank 9, failing when it was stopped: ValueError: no data"
+    assert "exitCode" not in sidecar.said(JOIN)[-1]
+
+
+IN_A_LOCK = """
+import ctypes
+lock, lock_it = ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_lock
+print("here", flush=True)
+lock_it(lock), lock_it(lock)
+"""
+IN_A_SUM = "import itertools\nprint('here', flush=True)\nsum(itertools.repeat(0))"
+
+
+def test_who_waits_or_computes_in_c_does_not_hold_up_its_stop(sidecar, handler, start, monkeypatch):
+    """Neither can answer; so do torch's collectives on CPUs, and on GPUs."""
+    monkeypatch.setattr("elasticjob_torch.agent.in_flight._MOST_SECONDS", 86400.0)
+    enter(sidecar, handler, 1)
+    with in_time("both to be known as deaf", 60):
+        stopped([start(IN_A_LOCK), start(IN_A_SUM)])
+    enter(sidecar, handler, 2)
+    assert "detail" not in sidecar.said(JOIN)[-1]
 
 
 def test_a_leave_after_a_failure_tells_the_exit_code(sidecar, handler):
@@ -513,6 +620,56 @@ def test_a_finished_agent_does_not_connect_to_a_store_that_went_with_the_job(sid
         assert store.add(MEMBERS, 1) == 0
         store.wait([LAST_MEMBER])
     assert [body["round"] for body in sidecar.said("POST /v1/finish")] == [3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "lines"),
+    [
+        ("RendezvousClosedError", "worker 1 failed", ["elasticjob: worker 1 failed"]),
+        ("RendezvousTimeoutError", "1 of 2 joined", ["elasticjob: 1 of 2 joined"]),
+        ("SignalException", "Process 1 got signal: 15", ["elasticjob: stopped by SIGTERM"]),
+        ("ChildFailedError", "torch's summary", ["shown", "elasticjob: local rank 0, exit code 42"]),
+        ("ValueError", "of the program's own", ["shown"]),
+    ],
+)
+def test_torchruns_log_ends_with_why_it_ends(torch, sidecar, handler, monkeypatch, capsys, kind, message, lines):
+    kinds = {"SignalException": lambda said: SignalException(said, signal.SIGTERM), "ValueError": ValueError}
+    errors = sys.modules["torch.distributed.elastic.multiprocessing.errors"]
+    make = kinds.get(kind) or getattr(torch, kind, None) or errors.ChildFailedError
+    monkeypatch.setattr(sys, "excepthook", lambda *_: print("shown", file=sys.stderr))
+    last_line = importlib.import_module("elasticjob_torch.agent.last_line")
+    for _ in range(2):  # a second agent in the process changes nothing
+        last_line.end_with_a_sentence("elasticjob", lambda: handler.failures.last)
+    enter(sidecar, handler, 1)
+    failed(0, 42)
+    handler.shutdown()
+    capsys.readouterr()
+    sys.excepthook(type(make(message)), make(message), None)
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+@pytest.mark.parametrize("moment", ["the leave", "the end of the store", "the end of what is parked"])
+def test_a_stop_signal_while_the_agent_ends_is_no_error_of_its_end(sidecar, handler, monkeypatch, moment):
+    """torch would log a traceback of 90 lines."""
+    enter(sidecar, handler, 1)
+    handler._warm = Parking()
+    owner, name = {
+        "the leave": (handler._membership._client, "leave"),
+        "the end of the store": (handler._store, "close"),
+        "the end of what is parked": (handler._warm, "close"),
+    }[moment]
+    real, calls = getattr(owner, name), []
+
+    def interrupted(*args):
+        if not calls:
+            calls.append(args)
+            raise SignalException("Process 1 got signal: 15", signal.SIGTERM)
+        return real(*args)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    assert handler.shutdown() is (moment != "the leave")
+    assert calls
+    assert handler.shutdown() is (moment != "the leave")
 
 
 @pytest.mark.parametrize("answer", [refusal(410, "Leaving"), refusal(410, "Closed", outcome="Complete")])
@@ -780,12 +937,14 @@ def start_processes(*run_ids):
     return context.logged
 
 
-def test_each_start_of_processes_has_an_id_and_the_rounds_number(sidecar, handler):
+def test_each_start_of_processes_has_an_id_and_what_is_the_rounds(sidecar, handler):
     enter(sidecar, handler, 1)
     first = start_processes(RUN_ID, RUN_ID)
     enter(sidecar, handler, 4)  # after three that this agent had no part in
     second = start_processes(RUN_ID, RUN_ID)
     assert [each["TORCHELASTIC_RESTART_COUNT"] for each in (*first, *second)] == ["0", "0", "3", "3"]
+    addresses = [each["ELASTICJOB_MASTER_ADDRESS"] for each in (*first, *second)]
+    assert addresses == ["10.0.0.1", "10.0.0.1", "10.0.0.4", "10.0.0.4"]
     ids = [each["ELASTICJOB_START"] for each in (*first, *second)]
     assert ids[0] == ids[1] != ids[2] == ids[3]
 
@@ -875,7 +1034,7 @@ def test_the_end_of_a_process_that_is_stopped_is_heard(plugin, sidecar, monkeypa
     plugin.create_handler(parameters(sidecar)).shutdown()
     context = sys.modules["torch.distributed.elastic.multiprocessing"].PContext()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        context.subprocess_handlers = {0: types.SimpleNamespace(proc=process)}
+        context.subprocess_handlers, context.error_files = {0: types.SimpleNamespace(proc=process)}, {}
         context.close()
         assert context.closed == (None, 30)
         with pytest.raises(subprocess.TimeoutExpired):

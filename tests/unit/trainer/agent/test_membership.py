@@ -322,8 +322,8 @@ def test_the_store_is_awaited_through_time_outs(sidecar, member, caplog):
     sidecar.answers[JOIN] = [handed(1)]
     round_1 = member.join()
     late = refusal(504, "StoreTimeout", "rank 0 is late")
-    sidecar.answers["GET /v1/store"] = [late, (200, {"host": "127.0.0.1", "port": 29400})]
-    assert member.await_store(round_1, time.monotonic() + DEADLINE).port == 29400
+    sidecar.answers["GET /v1/store"] = [late, (200, {"host": "127.0.0.1", "port": 27400})]
+    assert member.await_store(round_1, time.monotonic() + DEADLINE).port == 27400
     assert "still waiting: rank 0 is late" in caplog.messages
     sidecar.default = lambda path: late
     with pytest.raises(RoundBroken, match="the store of round 1 did not come: rank 0 is late"):

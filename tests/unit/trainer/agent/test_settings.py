@@ -6,8 +6,8 @@ from elasticjob_torch.agent.settings import SettingsError, parse_settings
 
 
 def test_defaults():
-    settings = parse_settings("127.0.0.1:29401", "uid", {"timeout": 900})
-    assert (settings.host, settings.port, settings.run_id) == ("127.0.0.1", 29401, "uid")
+    settings = parse_settings("127.0.0.1:27600", "uid", {"timeout": 900})
+    assert (settings.host, settings.port, settings.run_id) == ("127.0.0.1", 27600, "uid")
     assert (settings.close_timeout, settings.sidecar_timeout) == (30, 30)
     assert settings.ignored == ()
     assert settings.limits == {}
@@ -45,9 +45,9 @@ def test_a_limit_in_place_of_the_jobs_may_be_as_long(key, limit):
 @pytest.mark.parametrize(
     ("endpoint", "expected"),
     [
-        ("", ("127.0.0.1", 29401)),
-        ("localhost", ("127.0.0.1", 29401)),
-        ("127.0.0.1", ("127.0.0.1", 29401)),
+        ("", ("127.0.0.1", 27600)),
+        ("localhost", ("127.0.0.1", 27600)),
+        ("127.0.0.1", ("127.0.0.1", 27600)),
         ("localhost:1234", ("127.0.0.1", 1234)),
         (" 127.0.0.2:1234 ", ("127.0.0.2", 1234)),
     ],
@@ -62,7 +62,7 @@ def test_what_accelerate_makes_of_several_machines_is_refused_in_its_words():
         parse_settings("None:29500", "uid", {})
 
 
-@pytest.mark.parametrize("endpoint", ["10.0.0.1:29401", "trainer-0", "127.0.0.1:0", "127.0.0.1:http", "[::1]:29401"])
+@pytest.mark.parametrize("endpoint", ["10.0.0.1:27600", "trainer-0", "127.0.0.1:0", "127.0.0.1:http", "[::1]:27600"])
 def test_endpoint_elsewhere_is_refused(endpoint):
     with pytest.raises(SettingsError, match="--rdzv-endpoint"):
         parse_settings(endpoint, "uid", {})

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -24,35 +22,6 @@ IN_PYTHON = "def spin():\n while True: pass\nprint('here', flush=True)\nspin()"
 IN_C = "import itertools\ndef spin():\n sum(itertools.repeat(0))\nprint('here', flush=True)\nspin()"
 WAITS = "import threading\ndef wait():\n threading.Event().wait()\nprint('here', flush=True)\nwait()"
 THREADS = f"import threading, time\nthreading.Thread(target=lambda: time.sleep(99), daemon=True).start()\n{WAITS}"
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Start a script as torch's agent would, which this process is; `agent` is another one's pid."""
-    processes = []
-
-    def start_script(script, agent=None, options=(), through=()):
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(TRAINER),
-            "TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json"),
-            "ELASTICJOB_AGENT": f"{agent or os.getpid()}:123:{__name__}",
-        }
-        errors = tmp_path / f"{len(processes)}.log"
-        with errors.open("w") as file:
-            process = subprocess.Popen(
-                [*through, sys.executable, *options, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=file
-            )
-        process.log = errors
-        processes.append(process)
-        assert process.stdout.readline() == b"here\n"
-        return process
-
-    yield start_script
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def counted(process, *words):

@@ -27,7 +27,8 @@ WATCH, SAVED, PROGRESS = "GET /v1/rendezvous/watch", "POST /v1/saved", "POST /v1
 def clean(monkeypatch):
     """A process that has made no call yet, outside of any job."""
     own = ("ELASTICJOB_ENDPOINT", "ELASTICJOB_AGENT", "TORCHELASTIC_RUN_ID")
-    for variable in (*own, "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+    addresses = ("MASTER_ADDR", "ELASTICJOB_MASTER_ADDRESS")
+    for variable in (*own, *addresses, "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
         monkeypatch.delenv(variable, raising=False)
     script._begin()
     yield monkeypatch
@@ -81,8 +82,10 @@ class TestElsewhere:
 
     def test_a_process_of_a_torchrun_inside_the_training_says_nothing(self, job, sidecar):
         job.setenv("TORCHELASTIC_RUN_ID", "none")
+        job.setenv("ELASTICJOB_MASTER_ADDRESS", "10.0.0.7")
+        job.setenv("MASTER_ADDR", "localhost")
         elasticjob_torch.report(step=1)
-        assert elasticjob_torch.current() == Current()
+        assert elasticjob_torch.current() == Current(master_address="localhost")
         assert sidecar.requests == []
 
     def test_an_endpoint_that_is_not_the_sidecars_is_left_alone(self, clean, caplog):
@@ -104,7 +107,9 @@ class TestElsewhere:
 class TestCurrent:
     def test_the_first_call_waits_for_the_sidecars_first_word(self, job):
         job.setenv("RANK", "1")
-        expected = Current(round=3, rank=1, reason="scaled from 1 to 2")
+        job.setenv("ELASTICJOB_MASTER_ADDRESS", "10.0.0.7")
+        job.setenv("MASTER_ADDR", "127.0.0.1")
+        expected = Current(round=3, rank=1, reason="scaled from 1 to 2", master_address="10.0.0.7")
         assert elasticjob_torch.current() == expected
 
     def test_later_ones_follow_what_the_sidecar_tells(self, job, sidecar):

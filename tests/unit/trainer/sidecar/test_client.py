@@ -21,18 +21,17 @@ def client(sidecar):
 
 def test_join(sidecar, client):
     sidecar.answers["POST /v1/rendezvous"] = [handed(3, rank=1, world_size=4, run_id="uid")]
-    assert client.join(2, "Started", 60) == Round(
-        number=3, rank=1, world_size=4, run_id="uid", store=StoreAddress("127.0.0.1", 29400)
-    )
+    where = {"store": StoreAddress("127.0.0.1", 27400), "master_address": "10.0.0.3"}
+    assert client.join(2, "Started", 60) == Round(number=3, rank=1, world_size=4, run_id="uid", **where)
     assert sidecar.requests == [
         ("POST /v1/rendezvous", {"trainer": "t" * 32, "after": 2, "cause": "Started", "timeout": 60}),
     ]
 
 
 def test_store(sidecar, client):
-    sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 29400})]
+    sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 27400})]
     client.post_store(3, 40001)
-    assert client.await_store(3, 20) == StoreAddress("127.0.0.1", 29400)
+    assert client.await_store(3, 20) == StoreAddress("127.0.0.1", 27400)
     assert sidecar.said("POST /v1/store") == [{"trainer": "t" * 32, "round": 3, "port": 40001}]
     assert sidecar.said("GET /v1/store") == [{"round": "3", "timeout": "20"}]
 

@@ -18,7 +18,7 @@ IN_TIME = 60.0
 SMALL = st.integers(0, 5)
 ANSWERS = st.one_of(
     spoiled({"round": SMALL, "rank": SMALL, "worldSize": SMALL, "runId": texts}),
-    spoiled({"host": st.just("127.0.0.1"), "port": st.just(29400)}),
+    spoiled({"host": st.just("127.0.0.1"), "port": st.just(27400)}),
     spoiled({"error": spoiled({"code": st.sampled_from(["Closed", "RoundBroken", "Leaving"]), "message": texts})}),
     spoiled({"round": numbers, "phase": texts, "waiting": numbers}),
     values,

@@ -24,7 +24,7 @@ def torch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level("INFO")
     made = SimpleNamespace(SubprocessHandler=Handler, Popen=subprocess.Popen)
     monkeypatch.setitem(sys.modules, launch._MODULE, made)
-    for name, value in ((ahead.WANTED, "1"), ("PET_RDZV_BACKEND", "elasticjob"), (ahead.GIVEN, "json")):
+    for name, value in ((ahead.WANTED, "Enabled"), ("PET_RDZV_BACKEND", "elasticjob"), (ahead.GIVEN, "json")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PET_NPROC_PER_NODE", "1")
     monkeypatch.setattr(sys, "argv", ["torchrun", "train.py"])

@@ -111,19 +111,39 @@ def test_the_next_one_is_parked_without_an_import_that_cannot_be_early(agent, la
     agent.until(lambda: parked(agent) == ["library"], "a parked process without it")
 
 
-def test_no_process_is_parked_where_there_is_no_room(agent, launch, monkeypatch):
-    free = [100 << 20]
-    monkeypatch.setattr(room, "free_bytes", lambda: free[0])
+@pytest.mark.parametrize("cautious", [True, False])
+def test_no_process_is_parked_where_there_is_no_room(agent, launch, monkeypatch, cautious):
+    agent.pool._cautious = cautious
+    kept = 200 if cautious else 100
+    free = [399 + kept]
+    monkeypatch.setattr(room, "rooms", lambda: [room.Room(free[0] << 20, 100 << 20)])
     launch()
-    agent.heard("a parked one needs 400 MiB, this container has room for 100")
+    agent.heard(f"a parked one needs 400 MiB, beside which {kept} MiB are kept for the training")
+    agent.heard(f"this container has room for {free[0]} MiB")
     assert agent.pool._parked == {}
-    free[0] = None  # nothing says how much
+    free[0] += 1
     agent.until(lambda: parked(agent), "a parked process")
-    assert agent.told().count("MiB") == 1
+    assert agent.told().count("a parked one needs") == 1
+
+
+def test_parked_processes_are_ended_when_the_training_needs_their_room(agent, launch, monkeypatch):
+    """All of the container would be ended else, where the kernel ends a group of processes."""
+    free = [1000]
+    monkeypatch.setattr(room, "rooms", lambda: [room.Room(free[0] << 20, 100 << 20)])
+    launch()
+    agent.until(lambda: parked(agent), "a parked process")
+    process = agent.pool._parked[0].popen
+    free[0] = 99
+    agent.until(lambda: not agent.pool._parked, "the end of the parked process")
+    assert process.returncode == -signal.SIGKILL
+    agent.heard("this container has 99 MiB of memory left, and 100 are kept for the training")
+    free[0] = 1000
+    launch()
+    assert agent.pool._parked == {}, "what has run short once would again"
 
 
 def test_the_room_of_those_that_import_yet_is_not_given_to_another(agent, monkeypatch):
-    monkeypatch.setattr(room, "free_bytes", lambda: 500 << 20)
+    monkeypatch.setattr(room, "rooms", lambda: [room.Room(500 << 20, 0)])
     monkeypatch.setattr(room, "cpus", lambda: 32)
     agent.library("")
     for rank in (0, 1):

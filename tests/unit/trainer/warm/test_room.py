@@ -2,19 +2,19 @@
 
 import pytest
 
-from elasticjob_torch.warm.room import anonymous_bytes, cpus, free_bytes
+from elasticjob_torch.warm.room import anonymous_bytes, cpus, rooms
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """Files as the kernel has them; returns what is free."""
+    """Files as the kernel has them; returns the least that is free."""
 
     def read(**files):
         for name, text in {"meminfo": "MemTotal: 9 kB\nMemAvailable:  4 kB\n", **files}.items():
             path = tmp_path / name.replace("__", "/").replace("_DOT_", ".")
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
-        return free_bytes(str(tmp_path / "v2"), str(tmp_path / "v1"), str(tmp_path / "meminfo"))
+        return min(rooms(str(tmp_path / "v2"), str(tmp_path / "v1"), str(tmp_path / "meminfo"))).free
 
     return read
 
@@ -40,7 +40,7 @@ def test_the_older_cgroups(machine):
 
 
 def test_where_nothing_says_it(tmp_path):
-    assert free_bytes(str(tmp_path), str(tmp_path), str(tmp_path / "none")) is None
+    assert rooms(str(tmp_path), str(tmp_path), str(tmp_path / "none")) == []
     assert anonymous_bytes(0) is None
 
 
@@ -49,3 +49,14 @@ def test_cpus_are_those_of_the_quota(tmp_path):
     assert cpus(str(tmp_path)) == 1
     (tmp_path / "cpu.max").write_text("max 100000\n")
     assert cpus(str(tmp_path)) >= 1
+
+
+def test_what_is_kept_for_the_training_is_a_part_of_the_limit_and_of_the_machine_no_more_than_a_gibibyte(tmp_path):
+    (tmp_path / "meminfo").write_text(f"MemTotal: {64 << 20} kB\nMemAvailable: {9 << 20} kB\n")
+    for name, text in (("memory.max", str(32 << 30)), ("memory.current", "0")):
+        (tmp_path / name).write_text(text)
+    container, machine = rooms(str(tmp_path), str(tmp_path / "none"), str(tmp_path / "meminfo"))
+    assert container == (32 << 30, 4 << 30)
+    assert machine == (9 << 30, 1 << 30)
+    (tmp_path / "memory.max").write_text(str(1 << 30))
+    assert rooms(str(tmp_path), str(tmp_path / "none"), str(tmp_path / "none")) == [(1 << 30, 256 << 20)]

@@ -3,6 +3,7 @@
 import logging
 import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ CHANGES = {
     "the recursion limit": "import sys; sys.setrecursionlimit(5000)",
     "the working directory": "import os; os.chdir('/')",
     "the locale": "import locale; locale.setlocale(locale.LC_ALL, 'C')",
+    "functions, classes or constants of a library": "import colorsys; colorsys.rgb_to_hsv = print",
 }
 
 
@@ -30,6 +32,10 @@ CHANGES = {
         ("logging", lambda patch: patch.setattr(logging.getLogger("noisy"), "propagate", False)),
         ("standard output or error", lambda patch: patch.setattr(sys, "stderr", sys.__stdout__)),
         ("the working directory", lambda patch: patch.chdir("/")),
+        (
+            "torch's default type",
+            lambda patch: patch.setitem(sys.modules, "torch", SimpleNamespace(get_default_dtype=lambda: "torch.half")),
+        ),
     ],
 )
 def test_what_differs_is_named(monkeypatch, what, change):
@@ -88,11 +94,22 @@ def test_early_imports_end_where_the_script_changes_what_they_may_depend_on(agen
     assert agent.told().count("by then") == 1
 
 
-def test_what_an_import_changes_does_not_end_them(agent, impatient):
+@pytest.mark.parametrize(
+    ("library", "own"),
+    [
+        ("import warnings; warnings.simplefilter('ignore')", ""),
+        ("import colorsys; colorsys.rgb_to_hsv = print", ""),
+        ("", "colorsys.added = print; colorsys._calls = 1"),
+    ],
+    ids=["settings", "a patch", "what the script adds"],
+)
+def test_what_an_import_changes_and_what_is_added_does_not_end_them(agent, impatient, library, own):
     told = []
-    agent.library("import warnings; warnings.simplefilter('ignore')")
+    agent.library(library)
     agent.library("", "second")
-    agent.script.write_text("import sys\nprint('second' in sys.modules)\nimport library, second")
+    agent.script.write_text(
+        f"import sys\nprint('second' in sys.modules)\nimport colorsys, library\n{own}\nimport second"
+    )
     agent.pool.tell(lambda names: told.append(names) is None)
     start = trained(agent)
     agent.until(lambda: "second" in (parked(agent) or ()), "a parked process with both")

@@ -21,7 +21,7 @@ START = Start((sys.executable, "-u", "train.py"), {}, (1, 2), {})
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     """It parks nothing, for want of room."""
-    monkeypatch.setattr(room, "free_bytes", lambda: 0)
+    monkeypatch.setattr(room, "rooms", lambda: [room.Room(0, 0)])
     monkeypatch.setattr(pools, "_QUIET_SECONDS", 0.05)
     monkeypatch.setattr(pools, "_TICK_SECONDS", 0.01)
     made = Pool(["given"])

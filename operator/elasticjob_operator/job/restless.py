@@ -1,0 +1,70 @@
+"""Members that end formed rounds again and again by joining anew, without a failure that counts and without a step:
+each is replaced, as the group would never train. Pure.
+
+Such a trainer takes a round for over that stands. Nothing else would end that: its pod runs, its sidecar answers, and
+who comes back costs no restart.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from elasticjob.api import ElasticWorkerStatus
+from elasticjob.members import Member
+from elasticjob.rendezvous import PodState, State, Worker
+from elasticjob.rendezvous.losses import breaks
+from elasticjob.rendezvous.model import PodKey
+from elasticjob.terms import RendezvousPhase, RoundCause
+
+MOST_ROUNDS, WITHIN_SECONDS = 3, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A round: when its end was seen, how far the member's script was, and how many failures had been counted."""
+
+    at: float
+    step: int | None
+    restarts: int
+
+
+@dataclass(slots=True)
+class Restless:
+    """Of one job, as far as this leader has seen."""
+
+    _rounds: dict[Member, dict[int, _Ended]] = field(default_factory=dict)
+
+    def marked(
+        self,
+        state: State,
+        workers: tuple[Worker, ...],
+        said: Callable[[], Mapping[PodKey, ElasticWorkerStatus]],
+        now: float,
+    ) -> tuple[Worker, ...]:
+        """The workers, those that are to be replaced as if the cluster had ended their pods. May be called again for
+        the same state, where that could not be written."""
+        if state.phase is not RendezvousPhase.FORMED:
+            return workers
+        came = [one.member for one in breaks(state, workers, {}) if one.cause == RoundCause.CAME_BACK]
+        if not came:
+            return workers
+        records = said()
+        steps = {worker.member: one.step for worker in workers if (one := records.get(worker.pod_key))}
+        for member in came:
+            ended = _Ended(now, steps.get(member), state.restarts)
+            known = self._rounds.get(member, {})
+            self._rounds[member] = {
+                number: one
+                for number, one in known.items()
+                if now - one.at <= WITHIN_SECONDS and (one.step, one.restarts) == (ended.step, ended.restarts)
+            } | {state.round: known.get(state.round, ended)}
+        present = {worker.member for worker in workers}
+        self._rounds = {member: rounds for member, rounds in self._rounds.items() if member in present}
+        return tuple(self._marked(worker, came) for worker in workers)
+
+    def _marked(self, worker: Worker, came: list[Member]) -> Worker:
+        if worker.member not in came or worker.member is None or len(self._rounds[worker.member]) <= MOST_ROUNDS:
+            return worker
+        rounds = len(self._rounds[worker.member])
+        how = f"its trainer has ended {rounds} rounds within {WITHIN_SECONDS:g} s by joining again"
+        why = f"{how}, with neither a failure nor a step between"
+        return replace(worker, pod=PodState.FAILED, disrupted=True, detail=why)

@@ -1,0 +1,75 @@
+"""Has training processes that are about to be stopped write the exception that is on its way through them.
+
+A process that has failed may be in a ``finally`` for long, while its peers see the connection break and fail first.
+SIGTERM would end it without a word. A handler for SIGTERM could not tell: Python runs it only between two of its own
+instructions, so that a process that waits in C would not end any more. Therefore the agent asks before, by a signal of
+its own: who does not answer as it waits in C has no exception in flight.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from elasticjob_torch.agent.processes import descendants
+from elasticjob_torch.agent.record import ASKED
+from elasticjob_torch.agent.stacks import has_signal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LOOK_SECONDS = 0.002
+_ASLEEP_LOOKS = 5  # in a row: it has woken up for the signal, and waits on in C
+_TICKS = 5  # of processor time, 10 ms each: it computes in C
+_MOST_SECONDS = 2.0  # on a machine so busy that it did not run
+
+
+def ask_for_exceptions(started: Iterable[int]) -> None:
+    """Return when each of the processes, or the one below it where a wrapper was started, has answered or cannot."""
+    asked = [_Asked(process) for process in map(_hearing, started) if process and _send(process)]
+    give_up = time.monotonic() + _MOST_SECONDS
+    while asked and time.monotonic() < give_up:
+        time.sleep(_LOOK_SECONDS)
+        asked = [one for one in asked if one.may_answer()]
+
+
+class _Asked:
+    """A process that has been asked."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._used = _look(process)[1]
+        self._asleep = 0
+
+    def may_answer(self) -> bool:
+        """Look at it once more; False as well when it has answered."""
+        if not has_signal(self._process, "SigCgt", ASKED):  # the answer's last step, or its end
+            return False
+        state, used = _look(self._process)
+        waits = state == "S" and not has_signal(self._process, "ShdPnd", ASKED)
+        self._asleep = self._asleep + 1 if waits else 0
+        return self._asleep < _ASLEEP_LOOKS and used - self._used < _TICKS
+
+
+def _hearing(started: int) -> int:
+    """0 where there is none."""
+    return next((one for one in (started, *descendants(started)) if has_signal(one, "SigCgt", ASKED)), 0)
+
+
+def _send(process: int) -> bool:
+    try:
+        os.kill(process, ASKED)
+    except OSError:
+        return False
+    return True
+
+
+def _look(process: int) -> tuple[str, int]:
+    """The state of its main thread, as the kernel's letter, and the processor time that that has used, in ticks."""
+    try:
+        with open(f"/proc/{process}/task/{process}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return "", 0
+    return fields[0], int(fields[11]) + int(fields[12])

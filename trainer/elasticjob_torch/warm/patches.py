@@ -1,0 +1,77 @@
+"""Which libraries a script has changed from outside: a library that is imported after that may take over the change.
+
+``torch.load = functools.partial(torch.load, weights_only=False)`` is such a change. Watched are functions and classes
+of modules, and their public constants; libraries have counters by private names. What an import changes is not the
+script's doing, nor is what is added: many libraries add to their modules when they are used. Of values only the ids
+are kept, so that nothing lives longer for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NO_LIBRARY = ("__main__", "elasticjob_torch", "sys")  # torch sets sys.excepthook when it makes a process group
+_Module = type(sys)
+_CODE = (type, type(len), type(lambda: None))
+_CONSTANTS = frozenset({bool, int, float, str, tuple})
+
+
+class _Held(NamedTuple):
+    """What a module holds: a number for all of it, and the ids of what is watched, by name."""
+
+    everything: int
+    watched: dict[str, int]
+
+
+class Patches:
+    """Of the packages that ``is_watched`` takes by their names. The first `accept` takes long, later ones do not."""
+
+    def __init__(self) -> None:
+        self.is_watched: Callable[[str], bool] = lambda top: top not in NO_LIBRARY
+        self._held: dict[str, _Held] = {}
+        self._changed: set[str] = set()
+
+    def accept(self) -> None:
+        """Take all modules as they are now: an import has ended, and the script has not gone on yet."""
+        for name, names in self._modules():
+            everything = _everything(names)
+            known = self._held.get(name)
+            if known is None or known.everything != everything:
+                self._held[name] = _Held(everything, _watched(name, names))
+
+    def changed(self) -> list[str]:
+        """Return the modules that were changed between an import's end and a call of this, from the beginning on."""
+        for name, names in self._modules():
+            known = self._held.get(name)
+            if known is None or known.everything == _everything(names):
+                continue
+            if any(each in names and id(names[each]) != number for each, number in known.watched.items()):
+                self._changed.add(name)
+        return sorted(self._changed)
+
+    def _modules(self) -> Iterator[tuple[str, dict[str, object]]]:
+        watched: dict[str, bool] = {}
+        for name, module in list(sys.modules.items()):
+            top = name.partition(".")[0]
+            if top not in watched:
+                watched[top] = self.is_watched(top)
+            if watched[top] and issubclass(type(module), _Module):
+                # the plain look at the namespace: any other would load a lazy module
+                yield name, object.__getattribute__(module, "__dict__")
+
+
+def _everything(names: dict[str, object]) -> int:
+    return hash(tuple(map(id, names.values())))
+
+
+def _watched(module: str, names: dict[str, object]) -> dict[str, int]:
+    constants = frozenset() if module.startswith("_") or "._" in module else _CONSTANTS
+    return {
+        name: id(value)
+        for name, value in list(names.items())
+        if issubclass(kind := type(value), _CODE) or (kind in constants and name[:1] != "_")
+    }
