@@ -13,7 +13,7 @@ def plain(text: str, length: int) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """At most `length` characters of `text`: up to the end of a sentence or else of a word, where it goes on "…"."""
+    """At most `length` characters of `text`, cut after a sentence or else a word; "…" stands for the rest."""
     if len(text) <= length:
         return text
     room = text[: length - 1]  # one for the ellipsis, which stands right after what it follows

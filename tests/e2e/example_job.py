@@ -119,7 +119,7 @@ class Elsewhere(Script):
     def __init__(self, job: Job, name: str) -> None:
         folder = f"/checkpoints/{job.namespace.name}"
         env = {"EPOCHS": EPOCHS, "EPOCH_SECONDS": "1", "OMP_NUM_THREADS": "1"}
-        body = job.manifest(replicas=2, maxReplicas=3, env=env, trainer={"workingDir": folder})
+        body = job.manifest(replicas=2, maxReplicas=3, warmRestart="Auto", env=env, trainer={"workingDir": folder})
         pod = body["spec"]["template"]["spec"]
         (trainer,) = pod["containers"]
         if name == "multinode":

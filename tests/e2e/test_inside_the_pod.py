@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.real, pytest.mark.torchrun]
 ROUNDS = 10
 
 
-@pytest.mark.parametrize("warm", [False, pytest.param(True, marks=pytest.mark.extended)], ids=["fresh", "warm"])
-def test_what_rounds_start_ends_with_them(job: Job, warm: bool) -> None:
+@pytest.mark.parametrize("warm", ["Auto", pytest.param("Disabled", marks=pytest.mark.extended)])
+def test_what_rounds_start_ends_with_them(job: Job, warm: str) -> None:
     """torchrun is the container's first process. A torchrun inside the training disturbs no round."""
     job.namespace.apply(scripts(train="parent_train.py"))
     job.apply(replicas=1, maxReplicas=2, warmRestart=warm)

@@ -16,6 +16,7 @@ from elasticjob_cli.reading.words import plural
 from elasticjob_cli.why.answer import Answer, answer
 
 COLOURS = {"Running": "green", "Complete": "green", "Failed": "red", "Forming": "yellow", "Pending": "yellow"}
+MEASURED = (">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", ">STARTING")
 
 
 def status_view(look: Look, rates: Mapping[str, float]) -> list[RenderableType]:
@@ -68,12 +69,7 @@ def history_view(look: Look) -> list[RenderableType]:
         return [Text(f"{look.name} has formed no round yet. {counted}")]
     rows = [
         (
-            one.number,
-            one.size,
-            _clock(one),
-            length(one.formed_after),
-            length(one.lasted),
-            length(one.starting),
+            *_measured(one),
             "yes" if one.counted else "no",
             one.cause,
             one.reason,
@@ -81,8 +77,7 @@ def history_view(look: Look) -> list[RenderableType]:
         )
         for one in rounds
     ]
-    columns = [">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", ">STARTING", "COUNTED", "CAUSE", "WHY"]
-    columns.append("COUNTED OR NOT, AS")
+    columns = [*MEASURED, "COUNTED", "CAUSE", "WHY", "COUNTED OR NOT, AS"]
     parts: list[RenderableType] = [table(columns, rows), Text(""), Text(counted)]
     if rounds[0].number > 1:
         parts.append(
@@ -137,19 +132,14 @@ def list_json(look: Look) -> dict[str, Any]:
 
 
 def rounds_view(rounds: Sequence[Round]) -> RenderableType:
-    rows = [
-        (
-            one.number,
-            one.size,
-            _clock(one),
-            length(one.formed_after),
-            length(one.lasted),
-            length(one.starting),
-            one.reason,
-        )
-        for one in rounds
-    ]
-    return table([">ROUND", ">WORKERS", "FORMED", ">AFTER", ">LASTED", ">STARTING", "WHY"], rows)
+    rows = [(*_measured(one), one.reason) for one in rounds]
+    return table([*MEASURED, "WHY"], rows)
+
+
+def _measured(one: Round) -> tuple[object, ...]:
+    """In the columns MEASURED."""
+    times = length(one.formed_after), length(one.lasted), length(one.starting)
+    return one.number, one.size, _clock(one), *times
 
 
 def goodput_view(found: Goodput) -> RenderableType:

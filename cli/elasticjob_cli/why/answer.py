@@ -73,7 +73,7 @@ def _now(look: Look) -> str:
     if look.trains:
         since, yet = length(look.formed_since) or "some time", ""
         if look.starts:
-            yet = ", and its training processes start: none has told of a step or a process group of all"
+            yet = ", and its training processes start: not all are connected yet, and none has reported a step"
         return f"Round {look.round} {'starts' if yet else 'trains'} {_size(look)}; it formed {since} ago{yet}."
     if look.spec.suspend:
         return ""

@@ -203,7 +203,8 @@ class Tunnel:
 
     def _admitted(self, claim: Claim, caller: Connection, store: Connection) -> None:
         self._splice("peer", claim.round, caller, store)
-        self._count(claim.round, claim.peer)
+        if not claim.offset:  # what serves after the store's port is no process group
+            self._count(claim.round, claim.peer)
 
     def _count(self, round: int, member: Member) -> None:
         handed = self._driver.standing.handed

@@ -69,8 +69,8 @@ def test_a_round_that_a_failure_has_ended_does_not_train_until_the_operator_has_
 def test_a_round_whose_processes_start_does_not_train_yet() -> None:
     history = [{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(12)}]
     assert answer(formed([0, 1], history=history, starting=True)).paragraph == (
-        "Round 4 starts at full size, with 2 workers; it formed 12 s ago, and its training processes start: none has "
-        "told of a step or a process group of all."
+        "Round 4 starts at full size, with 2 workers; it formed 12 s ago, and its training processes start: not all "
+        "are connected yet, and none has reported a step."
     )
 
 

@@ -113,6 +113,32 @@ def test_what_failed_is_told_with_its_node_on_one_line() -> None:
     assert request.detail == "on node-b: rank 3, exit code 1: [31mValueError"
 
 
+@pytest.mark.parametrize(
+    ("cause", "detail", "told"),
+    [
+        ("MembershipChanged", "rank 3, exit code 1: ValueError", "on node-b: rank 3, exit code 1: ValueError"),
+        ("MembershipChanged", None, ""),
+        ("Renewed", "rank 3, exit code 1: ValueError", ""),
+        ("WorkerFailed", None, "on node-b"),
+    ],
+)
+def test_what_failed_counts_also_of_one_that_was_told_of_the_rounds_end_first(
+    cause: str, detail: str | None, told: str
+) -> None:
+    asked = {"type": "Join", "after": 0, "cause": cause} | ({"detail": detail} if detail else {})
+    request = seen(pod(0), record(0, node="node-b", request=asked)).request
+    assert request is not None
+    assert request.detail == told
+
+
+@pytest.mark.parametrize(("cause", "told"), [("Started", "exit code 137, OOMKilled"), ("WorkerFailed", "")])
+def test_how_the_container_ended_before_is_told_of_a_torchrun_that_was_started_again(cause: str, told: str) -> None:
+    """A later request has a reason of its own."""
+    again = trainer(1, running={}, last={"exitCode": 137, "reason": "OOMKilled"})
+    asked = {"type": "Join", "after": 0, "cause": cause}
+    assert seen(pod(0, containerStatuses=[again]), record(0, request=asked)).detail == told
+
+
 def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
     worker = seen(pod(0), record(0, 0, "another-pod", id="not hex"))
     assert (worker.id, worker.invalid) == (None, "")

@@ -113,6 +113,20 @@ async def test_rank_0s_record_says_when_the_processes_of_all_have_connected(form
         writer.close()
 
 
+async def test_a_connection_to_a_port_after_the_stores_is_no_training_process(formed: TwoSidecars) -> None:
+    """What serves there is a library's or the script's own, and may be called before there is a process group."""
+    zero, one = formed.workers
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", zero.ports.store + 1)
+    async with server:
+        for _ in range(2):
+            assert await ask(zero, server_name(JOB_UID, 1, 1), own(one)) == "ok"
+    connections = [await zero.connect() for _ in range(2)]
+    await until(lambda: zero.sidecar.tunnel._callers._came[zero.sidecar.driver.standing.me] == 2)
+    assert zero.sidecar.record._status.connected is None
+    for _, writer in connections:
+        writer.close()
+
+
 async def refusal(caplog: pytest.LogCaptureFixture, worker: Worker, name: str | None, who: Credentials | None) -> str:
     """Why the listener closed the connection; the caller is not told."""
     with caplog.at_level("INFO", logger=transport.__name__):

@@ -26,9 +26,8 @@ def _agent(monkeypatch):
 
 
 @pytest.fixture
-def start():
+def start(started):
     """Start a process of an agent's start; all are ended afterwards."""
-    started = []
 
     def start_one(start_id, code=UP, **changes):
         environment = {**os.environ, **({START: start_id} if start_id else {}), **changes}
@@ -39,11 +38,7 @@ def start():
         assert process.stdout.readline() == b"up\n"
         return process
 
-    yield start_one
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    return start_one
 
 
 def end(made):

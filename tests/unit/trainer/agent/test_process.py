@@ -26,9 +26,8 @@ STUBBORN = [
 
 
 @pytest.fixture
-def start():
+def start(started):
     """Start a marked process; all are ended afterwards."""
-    started = []
 
     def start_marked(mark, command=SLEEP):
         env = {**os.environ, orphans.MARK: mark}
@@ -38,11 +37,7 @@ def start():
         assert process.stdout.readline() == b"up\n"
         return process
 
-    yield start_marked
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    return start_marked
 
 
 @pytest.fixture
