@@ -221,7 +221,8 @@ class ElasticJobStatus(Model):
     conditions: tuple[Condition, ...] = Field(
         (),
         description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
-        "Progressing and, after an invalid ElasticWorker, WorkersValid; `kubectl wait` works on them.",
+        "Progressing, after an invalid ElasticWorker WorkersValid and, after a fault of the network between its pods, "
+        "Connected; `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

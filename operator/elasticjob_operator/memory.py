@@ -22,6 +22,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.cluster.workloads import Workloads
+from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
@@ -44,7 +45,8 @@ class Memory:
     all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
     seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
-    rounds by joining again. `start`: what was last found of the round's start."""
+    rounds by joining again. `start`: what was last found of the round's start. `network`: what was last found of
+    it, None before the first look."""
 
     uid: str
     epoch: int
@@ -64,6 +66,7 @@ class Memory:
     settled: bool = False
     heard: float | None = None
     asked: Asked = NOBODY
+    network: Network | None = None
     restless: Restless = field(default_factory=Restless)
     start: Start = UNKNOWN
 

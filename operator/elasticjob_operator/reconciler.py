@@ -23,7 +23,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
-from elasticjob_operator.job import bad_nodes, quota
+from elasticjob_operator.job import bad_nodes, network, quota
 from elasticjob_operator.job.cleanup import cleanup
 from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
@@ -103,7 +103,7 @@ class Reconciler:
         """What is seen, and what is decided from it. The view is that of now: the job may have left it since."""
         observer = memory.observer_of(spec)
         workers, ready = observer.observe(view)
-        clock, agreed = self._leadership.clock, before.rendezvous
+        clock, agreed, name = self._leadership.clock, before.rendezvous, job["metadata"]["name"]
         clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
         answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
         said = observer.said if spec.progress_deadline_seconds else {}
@@ -112,11 +112,13 @@ class Reconciler:
         workers = marked(hang, spec, workers)
         workers = bad_nodes.freed(spec, before, workers, observer.pods, observer.waits, wall_clock)
         state = state_of(before, clocks, answered=answered)
+        reach = network.network_of(name, before, state, workers, memory.network, clock.now())
+        workers = network.marked(reach, workers)
         workers = memory.restless.marked(state, workers, lambda: observer.said, clock.now())
         allowance = memory.gang.allowance(spec, state, workers)
         bounds = memory.bounds_of(allowance.of(spec), workers)
         decision = decide(bounds, state, workers, clock.now())
-        failures = bad_nodes.noted(job["metadata"]["name"], spec, before, decision, observer.pods, wall_clock)
+        failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
         waits = waits_of(bounds, decision.state, workers, observer.waits)
         memory.going = still_there(memory.going, observer.going, clock.now())
         ended = decision.state.ended
@@ -136,6 +138,7 @@ class Reconciler:
             waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
             started={} if decision.state.clocks.all_running is None else observer.started,  # for many it takes time
             hang=hang,
+            network=reach,
             node_failures=failures,
             allowance=allowance,
             budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, ended=ended),
@@ -145,7 +148,7 @@ class Reconciler:
         """Do what follows from the status, which is `agreed`."""
         self._measure(memory, report, self._announce(memory, report))
         memory.keep(report.decision.state)
-        memory.asked, memory.start = report.hang.asked, report.start
+        memory.asked, memory.start, memory.network = report.hang.asked, report.start, report.network
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)
@@ -155,6 +158,7 @@ class Reconciler:
         """Returns the reasons of what was announced."""
         job, decision = report.job, report.decision
         events = (
+            *report.network.news,
             *report.hang.news,
             *report.start.news,
             *decision.events,
@@ -233,7 +237,9 @@ class Reconciler:
         """When time alone may change something, and when the job is to be listed again: no watch tells of what was
         deleted while it was down."""
         decision = report.decision
-        yield from (LookAgain(again) for again in (report.hang.again, report.start.again) if again is not None)
+        for again in (report.hang.again, report.start.again, report.network.again):
+            if again is not None:
+                yield LookAgain(again)
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
         yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())

@@ -113,7 +113,8 @@ def _after_a_while(system: OperatorSystem) -> OperatorSystem:
 
 def _calmed(system: OperatorSystem, calm: Calm) -> OperatorSystem:
     """With all that the cluster and the workers owe."""
-    there = (replace(worker, doubts=(), unready=False, hung="") for worker in system.workers if not worker.deleting)
+    well = {"doubts": (), "unready": False, "hung": "", "cut_off": False}
+    there = (replace(worker, **well) for worker in system.workers if not worker.deleting)
     workers = tuple(_calm(system, worker, calm) for worker in there)
     if workers == system.workers and not system.unseen:
         return system

@@ -42,7 +42,8 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         workers.append(
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
-                (worker.disrupted, worker.outdated, worker.draining, worker.unready, worker.hung != ""),
+                (worker.disrupted, worker.outdated, worker.draining, worker.unready),
+                (worker.hung != "", worker.cut_off),
                 matched_key(worker.matched),
                 worker.topology,
                 min(worker.crashes, spec.max_restarts + 1),

@@ -56,6 +56,7 @@ def with_record(system: OperatorSystem, worker: Worker) -> Worker:
         doubts=(),
         answer=0,
         hung="",
+        cut_off=False,
         topology=_place(system, worker),
     )
 
@@ -109,6 +110,10 @@ def hangs(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, hung="no step") if worker.id is not None and not worker.hung else None
 
 
+def is_cut_off(system: OperatorSystem, worker: Worker) -> Worker | None:
+    return replace(worker, cut_off=not worker.cut_off) if worker.member in system.state.participants else None
+
+
 def doubts_the_next(system: OperatorSystem, worker: Worker) -> Worker | None:
     """Or hears of all again."""
     there = (other.member for other in system.workers if is_current(system.state, other))
@@ -158,6 +163,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "outdated": ("it is of another template than the job's", is_outdated),
     "draining": ("its node is about to go, or stays after all", is_draining),
     "hangs": ("its training hangs, and is to be restarted", hangs),
+    "cut off": ("it and rank 0 do not reach each other, or do again", is_cut_off),
     "pod succeeded": ("its pod succeeds", becomes(PodState.SUCCEEDED, PodState.RUNNING)),
     "out of memory": ("its trainer runs out of memory", becomes(PodState.OOM_KILLED, PodState.RUNNING)),
     "doubts": ("it hears nothing of the next worker, or hears it again", doubts_the_next),

@@ -33,7 +33,7 @@ must_know(Failures, "in_a_row before_any_round since why")
 must_know(
     Worker,
     "index replacement pod deleting crashes id address request heartbeat doubts answer detail invalid disrupted "
-    "outdated draining unready hung matched topology",
+    "outdated draining unready hung cut_off matched topology",
 )
 must_know(
     Spec,

@@ -31,7 +31,7 @@ def probe(world: World, jobs: list[Object]) -> Probe | None:
     if not training:
         return None
     job = world.dice.choice(training)
-    return world.dice.choice((_delete_pod, _silence, _grow, _take_role, _end_trainer))(world, job)
+    return world.dice.choice((_delete_pod, _silence, _grow, _take_role, _end_trainer, _part))(world, job)
 
 
 def _may_go_on(job: Object) -> bool:
@@ -131,6 +131,32 @@ def _end_trainer(world: World, job: Object) -> Probe:
         return over or _comes_before(world, pod, before)
 
     return Probe(f"the trainer of {pod['metadata']['name']} was killed", mended, 400.0)
+
+
+def _part(world: World, job: Object) -> Probe:
+    """A member and rank 0, which reach everybody else: it has to be told, by when packets pass again, and costs neither
+    its place."""
+    name, pods = job["metadata"]["name"], {pod["metadata"]["labels"][INDEX_LABEL]: pod for pod in _pods(world, job)}
+    ranks = [str(member.index) for member in Members.read(job["status"]["rendezvous"].get("participants", ""))]
+    if not _is_heard(world, job) or not all(one in pods and _sidecar_runs(world, pods[one]) for one in ranks):
+        return _grow(world, job)
+    rank0, other = pods[ranks[0]], pods[world.dice.choice(ranks[1:])]
+    one, two = (world.nodes.run_of(pod["metadata"]["uid"]) for pod in (rank0, other))
+    if one is None or two is None:
+        return _grow(world, job)
+    parted, address, told = one.sandbox.network.parted, two.sandbox.ip, False
+    parted.add(address)
+
+    def mended() -> bool:
+        nonlocal told
+        status = _status(world, name)
+        if any(one["type"] == "Connected" and one["status"] == "False" for one in status.get("conditions", ())):
+            told = True
+            parted.discard(address)
+        over = status.get("phase") not in ("Running", "Forming")
+        return over or (told and not (_is_gone(world, rank0) or _is_gone(world, other)))
+
+    return Probe(f"{rank0['metadata']['name']} and {other['metadata']['name']} were parted", mended, 300.0)
 
 
 def _comes_before(world: World, pod: Object, round: int) -> bool:

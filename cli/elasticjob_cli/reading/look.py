@@ -115,12 +115,17 @@ class Look:
         return bool({"pods", "elasticworkers"} & set(self.scene.hidden))
 
     @property
+    def cut_off(self) -> str:
+        """Which members of the round that stands do not reach rank 0, as the operator tells; empty where all do."""
+        return (self.message_of("Connected", "False") or "") if self.trains else ""
+
+    @property
     def is_full(self) -> bool:
         """All wanted workers train, and their pods are there."""
         wanted = self.spec.replicas - len(self.status.rendezvous.finished)
         return (
             self.is_formed
-            and not self.broken
+            and not (self.broken or self.cut_off)
             and self.status.rendezvous.world_size >= wanted
             and (self.is_blind or not self.missing)
         )

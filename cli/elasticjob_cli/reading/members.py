@@ -124,6 +124,8 @@ def _state(worker: WorkerView, look: Look) -> str:
         return "finished"
     if worker.is_member and look.broken:
         return "has joined" if worker.joined else "its round has ended"
+    if worker.is_member and look.trains and f" {worker.name}" in look.cut_off.partition(" not reach ")[0]:
+        return "does not reach rank 0"
     if worker.is_member and look.trains:
         return _stalls(worker, look) or ("starts" if look.starts else "trains")
     if worker.spare:

@@ -72,6 +72,8 @@ def _now(look: Look) -> str:
         return f"Round {look.round} has just ended: {look.broken}. The operator is about to open the next."
     if look.trains:
         since, yet = length(look.formed_since) or "some time", ""
+        if look.cut_off:
+            return f"Round {look.round} stands {_size(look)}; it formed {since} ago, and may take no steps."
         if look.starts:
             yet = ", and its training processes start: not all are connected yet, and none has reported a step"
         return f"Round {look.round} {'starts' if yet else 'trains'} {_size(look)}; it formed {since} ago{yet}."

@@ -123,6 +123,10 @@ def storeless_rank_0(look: Look) -> str | None:
     return agreed.reason if agreed.cause == Loss.STORE_NOT_READY and not (look.trains or look.has_ended) else None
 
 
+def network_fault(look: Look) -> str | None:
+    return look.cut_off or None
+
+
 def no_steps(look: Look) -> str | None:
     return look.message_of("Progressing", "False") if look.is_formed else None
 

@@ -31,6 +31,7 @@ class Cause(StrEnum):
     QUOTA = "Quota"
     ADMISSION = "AdmissionRefused"
     STORELESS = "StorelessRank0"
+    NETWORK = "NetworkFault"
     NO_STEPS = "NoSteps"
     NODE_DRAINING = "NodeDraining"
     INVALID_RECORD = "InvalidRecord"
@@ -142,6 +143,15 @@ OF_JOB = (
         job.storeless_rank_0,
         "The last round ended because rank 0 served no store: {said}.",
         "See its log: the script, or torchrun itself, stands still before training begins.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.NETWORK,
+        job.network_fault,
+        "Its pods do not reach each other: {said}.",
+        "Let the job's pods reach each other at that port: see the namespace's NetworkPolicies, and firewalls or "
+        "security groups between the nodes; the log of the named pod's sidecar says how it fails. Nobody is replaced "
+        "for it, and failures do not count while it lasts.",
         covers=False,
     ),
     JobRow(

@@ -167,7 +167,8 @@ def break_round(step: Step) -> None:
 
 
 def explain_failure(step: Step) -> None:
-    """While a round forms, the loss of a member that is not the training's own fault explains a failure (rule 10)."""
+    """While a round forms, the loss of a member that is not the training's own fault explains a failure, and so does
+    a network that keeps one from rank 0 (rule 10)."""
     state = step.state
     if not state.failure:
         return

@@ -322,7 +322,9 @@ class Step:
         return {member: failed for member, failed in found.items() if failed is not None}
 
     def explained(self) -> bool:
-        """Whether a member of the last round was lost by no fault of the training, or has another id."""
+        """Whether a member of the last round was lost by no fault of the training, has another id, or is cut off."""
+        if {worker.member for worker in self.workers if worker.cut_off}.intersection(self.before.participants):
+            return True
         before, after = self.before, self.after
         known = [m for m in before.participants if m.index not in after.done and m not in before.given_up]
         had, has = self.current(before), self.current(after)

@@ -158,8 +158,10 @@ def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:
 
 
 def explained(state: State, workers: Iterable[Worker], lost: Mapping[int, Lost]) -> bool:
-    """Whether a member of the last formed round is lost to something else than the training, or its sidecar was
-    restarted; `lost` has what this step gives up, by index."""
+    """Whether a member of the last formed round is lost to something else than the training, its sidecar was restarted,
+    or it is cut off; `lost` has what this step gives up, by index."""
+    if any(worker.cut_off and worker.member in state.participants for worker in workers):
+        return True
     seen = {worker.member for worker in workers}
     known = (one for one in state.participants if one.index not in state.done and one not in state.given_up)
     return any(one not in seen or (one.index in lost and not lost[one.index].training_failed) for one in known)

@@ -27,6 +27,7 @@ from elasticjob.rendezvous.roster import current, has_joined
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE, Network
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.silent_starts import silence
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
@@ -70,6 +71,7 @@ class Report(NamedTuple):
     progress: Progress | None = None
     waits: Mapping[int, Wait] = MappingProxyType({})
     hang: Hang = Hang()
+    network: Network = Network()
     start: Start = Start()
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
@@ -197,6 +199,10 @@ def _findings(report: Report) -> Iterator[Finding]:
     yield _rendezvoused(report)
     if report.spec.progress_deadline_seconds is not None:
         yield _progressing(report.hang)
+    if report.network.sentence:
+        yield Finding(CONNECTED, "False", FAULT, report.network.sentence)
+    elif _had_condition(CONNECTED, report):
+        yield Finding(CONNECTED, "True", REACHABLE, "")
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
         yield Finding("Complete" if complete else "Failed", "True", _how_it_ended(state), state.reason)
@@ -260,6 +266,8 @@ def _reason(report: Report, rendezvoused: Finding) -> str:
         return _how_it_ended(report.decision.state)
     if rendezvoused.status != "True":
         return rendezvoused.reason
+    if report.network.sentence:
+        return FAULT
     return EXCEEDED if report.hang.sentence else _obstacle(report) or ""
 
 

@@ -417,6 +417,18 @@ def test_a_pod_that_took_a_members_place_is_no_member() -> None:
     assert [worker.index for worker in forming(joined=[0, 1], pods=[without_record]).members] == [0, 1]
 
 
+def test_a_round_whose_members_do_not_reach_each_other_is_not_said_to_train() -> None:
+    said = "pod digits-1-0 does not reach pod digits-0-0 at 10.0.0.1:27601, and both live: a NetworkPolicy"
+    seen = formed([0, 1], conditions=[condition("Connected", "False", 40, said)])
+    reply = answer(seen)
+    assert (causes(seen), reply.full) == ([Cause.NETWORK], False)
+    assert reply.paragraph.startswith(
+        "Round 4 stands with 2 of 2 workers; it formed some time ago, and may take no steps."
+    )
+    assert f"Its pods do not reach each other: {said}. Let the job's pods reach" in reply.paragraph
+    assert [member.state for member in members_of(seen, {})] == ["trains", "does not reach rank 0"]
+
+
 def test_what_a_user_may_not_see_is_not_concluded_from() -> None:
     status = {"rendezvous": {"round": 1, "phase": "Forming"}}
     reply = answer(look(scene({"replicas": 2}, status, hidden=("pods", "events", "elasticworkers"))))

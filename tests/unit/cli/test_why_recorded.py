@@ -75,6 +75,7 @@ ON_PAPER = {
     Cause.SILENT,
     Cause.STOPPING,
     Cause.SLOW_JOINER,
+    Cause.NETWORK,
     Cause.NO_STEPS,
     Cause.GANG_REFUSED,
     Cause.NODE_DRAINING,

@@ -301,6 +301,27 @@ async def test_a_training_that_hangs_is_told_and_counted_once() -> None:
     assert (recorded.done.count("announce ProgressDeadlineExceeded"), told_hangs() - before) == (1, 1)
 
 
+async def test_members_that_do_not_reach_each_other_are_told_once_and_stay() -> None:
+    """Both doubt the other, and both answer."""
+    recorded = hanging()
+    del recorded.body["spec"]["progressDeadlineSeconds"]
+    for one, other in zip(recorded.records, (f"1/{OTHER_ID}", f"0/{ID}"), strict=True):
+        one["status"] = {"heartbeat": 4, "answer": 0, "doubts": other}
+    made = reconciler(recorded)
+    for _ in range(60):
+        await made.reconcile(KEY)
+        recorded.now += 1
+        number = recorded.body["status"]["rendezvous"]["challenge"]["number"]
+        for one in recorded.records:
+            made._cache.note_worker(one | {"status": one["status"] | {"answer": number}})
+    status = recorded.body["status"]
+    assert (status["reason"], status["rendezvous"]["round"]) == ("NetworkFault", 5)
+    (told,) = [one for one in status["conditions"] if one["type"] == "Connected"]
+    assert told["message"].startswith("pod digits-1-0 does not reach pod digits-0-0 at ")
+    assert recorded.done.count("announce NetworkFault") == 1
+    assert not [one for one in recorded.done if one.startswith("delete") or "WorkerLost" in one]
+
+
 async def test_one_that_is_to_be_restarted_begins_another_round() -> None:
     recorded = hanging(hangPolicy="Restart")
     made = reconciler(recorded)

@@ -222,6 +222,12 @@ class JobLife(RuleBasedStateMachine):
         self.set(self.some(number), hung="")
 
     @has_pods
+    @rule(number=NUMBER)
+    def way_to_rank_0_is_cut(self, number: int) -> None:
+        worker = self.some(number)
+        self.set(worker, cut_off=not worker.cut_off)
+
+    @has_pods
     @rule(number=NUMBER, ahead=st.integers(1, 2))
     def somebody_makes_a_pod(self, number: int, ahead: int) -> None:
         """By the name of one that may come next, and it joins."""
@@ -301,7 +307,15 @@ class JobLife(RuleBasedStateMachine):
         job.ids += 1
         join = self.joins(job.state.last_formed)
         request = worker.request if self.trains(worker) else join
-        self.set(worker, pod=PodState.RUNNING, id=worker.id or f"{job.ids:x}", request=request, invalid="", hung="")
+        self.set(
+            worker,
+            pod=PodState.RUNNING,
+            id=worker.id or f"{job.ids:x}",
+            request=request,
+            invalid="",
+            hung="",
+            cut_off=False,
+        )
 
     def trains(self, worker: Worker) -> bool:
         state = self.job.state

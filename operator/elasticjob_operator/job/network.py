@@ -1,0 +1,158 @@
+"""Which members of a round do not reach rank 0, though both live. Pure: the time is an argument.
+
+The line between the two is silent, so one doubts the other; but who is doubted answers, so nobody is lost. What stands
+between them is the network, a NetworkPolicy or a firewall. One line that is late is no news, and a new round makes its
+lines anew: so a suspicion has to stand for a while, and outlives the round that it began in.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from elasticjob.api import Condition, ElasticJobStatus
+from elasticjob.pods import pod_name
+from elasticjob.rendezvous import Event, Member, State, Worker
+from elasticjob.rendezvous.challenges import able
+from elasticjob.rendezvous.model import PodKey
+from elasticjob.terms import RendezvousPhase
+
+CONNECTED, FAULT, REACHABLE = "Connected", "NetworkFault", "Reachable"
+STANDS_SECONDS = 30.0  # until a suspicion is told: a sidecar may be slow for a while
+SETTLE_SECONDS, SETTLE_SECONDS_EACH = (
+    15.0,
+    0.02,
+)  # from then on a round's lines tell: those that are late have made doubt
+FORGET_SECONDS = 60.0  # where no round stands for so long as to tell
+NAMED = 3
+
+
+class Suspicion(NamedTuple):
+    """That a member and `rank0` do not hear each other: since when, and when that was seen last. `answered`: who of
+    them is doubted has shown that it lives."""
+
+    rank0: Member
+    since: float
+    seen: float
+    answered: bool
+
+    def stands(self, now: float) -> bool:
+        return self.answered and now - self.since >= STANDS_SECONDS
+
+
+Suspicions = Mapping[Member, Suspicion]  # by the member that is not rank 0
+
+
+class Network(NamedTuple):
+    """What one step finds, to be remembered until the next. `sentence`: who does not reach whom, and where; empty
+    while nobody is cut off. `cut_off`: the pods that do not reach rank 0. `again`: in how many seconds to look again.
+    `news`: what is to be announced."""
+
+    suspicions: Suspicions = MappingProxyType({})
+    sentence: str = ""
+    cut_off: frozenset[PodKey] = frozenset()
+    again: float | None = None
+    news: tuple[Event, ...] = ()
+
+
+def network_of(
+    job: str,
+    before: ElasticJobStatus,
+    state: State,
+    workers: tuple[Worker, ...],
+    last: Network | None,
+    now: float,
+) -> Network:
+    """`state`: that of the status `before`; `last`: what this operator found in the last step, None where it has just
+    begun. Then what the status says of the network goes on to hold."""
+    known = {} if last is None else last.suspicions
+    if state.ended or not (known or any(worker.doubts for worker in workers)):
+        return Network()
+    members = set(state.participants)
+    present = {one: worker for one, worker in able(state, workers).items() if one in members}
+    told = bool(last.sentence) if last is not None else any(map(_says_so, before.conditions))
+    doubted = _doubted(state, present)
+    suspicions = _kept(state, present, known, now) | _seen(state, doubted, known, told and last is None, now)
+    moments = (moment for one, found in suspicions.items() for moment in _moments(state, found, one in doubted))
+    again = min((moment - now for moment in moments if moment > now), default=None)
+    cut_off = [present[one] for one in state.participants if one in suspicions and suspicions[one].stands(now)]
+    if not cut_off:
+        return Network(suspicions, again=again)
+    sentence = _sentence(job, present[state.participants[0]], cut_off)
+    news = () if told else (Event(FAULT, sentence, warning=True),)
+    return Network(suspicions, sentence, frozenset(one.pod_key for one in cut_off), again, news)
+
+
+def marked(network: Network, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    """The workers as the rules are to see them."""
+    if not network.cut_off:
+        return workers
+    return tuple(replace(one, cut_off=True) if one.pod_key in network.cut_off else one for one in workers)
+
+
+def _doubted(state: State, present: Mapping[Member, Worker]) -> dict[Member, set[Member]]:
+    """By the member that is not rank 0: which of the two the other doubts. Nobody while a round forms."""
+    found: dict[Member, set[Member]] = {}
+    if state.phase is RendezvousPhase.FORMING:
+        return found
+    rank0 = state.participants[0]
+    for member, worker in present.items():
+        for one in worker.doubts:
+            if one in present and rank0 in present and rank0 in (one, member) and one != member:
+                found.setdefault(one if member == rank0 else member, set()).add(one)
+    return found
+
+
+def _seen(
+    state: State, doubted: Mapping[Member, set[Member]], known: Suspicions, goes_on: bool, now: float
+) -> dict[Member, Suspicion]:
+    """What is so now; where it `goes_on` it was told by an operator before this one."""
+    rank0, since, found = state.participants[0], now - STANDS_SECONDS if goes_on else now, {}
+    for member, which in doubted.items():
+        earlier = known.get(member)
+        if earlier is None or earlier.rank0 != rank0:
+            earlier = Suspicion(rank0, since, now, answered=goes_on)
+        answered = earlier.answered or all(_has_lived(state, one) for one in which)
+        found[member] = earlier._replace(seen=now, answered=answered)
+    return found
+
+
+def _kept(state: State, present: Mapping[Member, Worker], known: Suspicions, now: float) -> dict[Member, Suspicion]:
+    """What was so, of two that are still there, and has not been shown to be otherwise."""
+    return {
+        member: one
+        for member, one in known.items()
+        if one.rank0 == state.participants[0] and {member, one.rank0} <= present.keys()
+        if now < min(_moments(state, one, doubted=False))
+    }
+
+
+def _moments(state: State, suspicion: Suspicion, doubted: bool) -> Iterator[float]:
+    """When it stands for long enough; or, where it is not seen now, when it is forgotten."""
+    if doubted:
+        yield suspicion.since + STANDS_SECONDS
+        return
+    yield suspicion.seen + FORGET_SECONDS
+    if state.phase is not RendezvousPhase.FORMING:
+        yield state.clocks.formed + SETTLE_SECONDS + SETTLE_SECONDS_EACH * len(state.participants)
+
+
+def _says_so(condition: Condition) -> bool:
+    return condition.type == CONNECTED and condition.status == "False"
+
+
+def _has_lived(state: State, member: Member) -> bool:
+    """Whether it has answered while it has been doubted."""
+    asked = (state.clocks.asked or {}).get(member)
+    return asked is not None and asked.lived is not None
+
+
+def _sentence(job: str, rank0: Worker, cut_off: list[Worker]) -> str:
+    address = rank0.address.partition("/")[0]
+    names = ", ".join(pod_name(job, *one.pod_key) for one in cut_off[:NAMED])
+    more = f" and {len(cut_off) - NAMED} more" if len(cut_off) > NAMED else ""
+    pods, do, live = ("pod", "does", "both live") if len(cut_off) == 1 else ("pods", "do", "all live")
+    return (
+        f"{pods} {names}{more} {do} not reach pod {pod_name(job, *rank0.pod_key)} at {address}, and {live}: a "
+        "NetworkPolicy, a firewall or the network between their nodes is in the way of that port"
+    )

@@ -1,0 +1,44 @@
+"""Seeded mistakes in what concerns a network that keeps pods apart, for `make mutants`; see `model.mutation`."""
+
+from model.mutation import mutations, omit, replace
+
+MUTATIONS = mutations(
+    {
+        "elasticjob.rendezvous.losses:explained": (
+            replace(
+                "network: a failure beside it counts",
+                "any(worker.cut_off and worker.member in state.participants for worker in workers)",
+                "False",
+                by="core transcripts",
+            ),
+            omit(
+                "network: who is no member excuses the members",
+                "worker.member in state.participants",
+                by="core transcripts",
+            ),
+        ),
+        "elasticjob_operator.job.network:network_of": (
+            replace(
+                "network: it is announced again while the status waits to be written",
+                "bool(last.sentence) if last is not None else any(map(_says_so, before.conditions))",
+                "any(map(_says_so, before.conditions))",
+                by="operator reconciler",
+            ),
+            omit(
+                "network: a new operator takes a fault for over until it has stood for as long again",
+                "last is None",
+            ),
+        ),
+        "elasticjob_operator.job.network:Suspicion.stands": (
+            omit("network: who does not answer is taken to live", "self.answered"),
+        ),
+        "elasticjob_operator.job.network:_kept": (
+            replace(
+                "network: a suspicion ends with its round",
+                "_moments(state, one, doubted=False)",
+                "(state.clocks.opened,)",
+            ),
+        ),
+    },
+    by="operator network",
+)
