@@ -26,7 +26,8 @@ must_know(
     "waiting spares challenge challenged store outcome reason cause",
 )
 must_know(
-    Clocks, "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures finishing"
+    Clocks,
+    "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures finishing",
 )
 must_know(Asked, "number since counting answered lived alone silent")
 must_know(Failures, "in_a_row before_any_round since why")
