@@ -34,7 +34,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.endings:fail_unfinished": (
             replace(
                 "stages: the time of who goes on begins while others train",
-                "is_over or worker.index not in step.state.done",
+                "is_over or awaited",
                 "True",
                 by="core transcripts",
             ),

@@ -22,8 +22,8 @@ def must_know(kind: Any, names: str) -> None:
 
 must_know(
     State,
-    "clocks round phase participants replicas leaving finished finishing stage scripts replacements restarts failure matched given_up planned "
-    "waiting spares challenge challenged store outcome reason cause",
+    "clocks round phase participants replicas leaving finished finishing stage scripts replacements restarts failure "
+    "matched given_up planned waiting spares challenge challenged store outcome reason cause",
 )
 must_know(
     Clocks,
