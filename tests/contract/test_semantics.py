@@ -13,6 +13,7 @@ from torch.distributed.elastic.rendezvous import RendezvousClosedError, Rendezvo
 from contract.agents import SECONDS, Agent, form, until
 from contract.plane import Job, rendezvous
 from elasticjob.members import Members
+from elasticjob_torch.wire import LEFT_EXIT_CODE
 from support.waiting import result_of
 
 Start = Callable[..., Agent]
@@ -86,8 +87,8 @@ def test_a_newcomer_waits_until_the_group_has_re_formed(new_job: Callable[..., J
     assert member.waiting() == 0
 
 
-def test_a_spare_that_is_not_needed_any_more_exits_0(new_job: Callable[..., Job], start: Start) -> None:
-    """ "Exclusivity": a worker for which there is no place any more ends in success, and the group never notices."""
+def test_a_spare_that_is_not_needed_any_more_ends_by_itself(new_job: Callable[..., Job], start: Start) -> None:
+    """ "Exclusivity": a worker for which there is no place any more ends, and the group never notices."""
     job = new_job(replicas=1, maxReplicas=2)
     member = start(job.pods(1)[0])
     form([member])
@@ -98,8 +99,8 @@ def test_a_spare_that_is_not_needed_any_more_exits_0(new_job: Callable[..., Job]
     job.wait(lambda view: rendezvous(view)["leaving"], "the spare to be told")
     with pytest.raises(SystemExit) as ended:
         result_of(spare.join(), SECONDS)
-    assert ended.value.code == 0
-    job.exited(spare.pod["name"], 0)
+    assert ended.value.code == LEFT_EXIT_CODE
+    job.exited(spare.pod["name"], LEFT_EXIT_CODE)
     job.wait(lambda view: len(view["pods"]) == 1, "the spare's pod to go")
     assert member.waiting() == 0
     assert job.formed(1)["worldSize"] == 1
@@ -218,19 +219,19 @@ def test_set_closed_while_a_round_forms(new_job: Callable[..., Job], start: Star
 
 
 def test_the_end_of_all_closes(new_job: Callable[..., Job], start: Start) -> None:
-    """ "Closing": by finish, but only of all. Who joins afterwards has nothing left to do and exits in success."""
+    """ "Closing": by finish, but only of all, and once their containers have ended: another torchrun may follow."""
     job = new_job(replicas=2)
     agents = [start(pod) for pod in job.pods(2)]
     form(agents)
     assert result_of(agents[0].succeed(), SECONDS)
     assert not agents[1].handler.is_closed()
     assert agents[1].waiting() == 0
-    late = start(agents[0].pod)
     assert result_of(agents[1].succeed(), SECONDS)
+    job.wait(lambda view: len(Members.read(rendezvous(view)["finishing"])) == 2, "both containers to be waited for")
+    assert rendezvous(job.view())["phase"] == "Formed"
+    for agent in agents:
+        job.exited(agent.pod["name"], 0)
     job.closed("Complete")
-    with pytest.raises(SystemExit) as ended:
-        result_of(late.join(), SECONDS)
-    assert ended.value.code == 0
 
 
 def test_a_join_timeout_of_torchs_costs_nothing_while_a_pod_is_absent(

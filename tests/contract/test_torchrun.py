@@ -204,7 +204,7 @@ def test_a_finished_agent_beside_a_restarting_one(new_job: NewJob, tmp_path: Pat
     with trainers(job, tmp_path) as runs:
         one, other = runs.group(2)
         runs.order(f"finish-{one}")
-        job.wait(lambda view: rendezvous(view)["finished"], "the first to finish")
+        job.wait(lambda view: rendezvous(view)["finishing"], "the first to succeed")
         runs.order(f"fail-{other}")
         with in_time("the other's next round, without the 300 s", 100):
             assert runs.group(1) == [other]
@@ -251,8 +251,11 @@ def test_no_rank_is_given_twice_when_workers_have_unequal_numbers_of_processes(n
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_round_that_breaks_while_ranks_are_given_out(new_job: NewJob, tmp_path: Path, rank: int) -> None:
+def test_a_round_that_breaks_while_ranks_are_given_out(
+    new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
     """torch's agent would end: what it reads from the store then comes from nobody any more."""
+    monkeypatch.setattr(sys, "argv", ["torchrun", str(WORKER)])  # of the agent here, too
     job = new_job(replicas=2, minReplicas=2, nprocPerNode="auto")
     names = [f"{job.name}-{index}-0" for index in range(2)]
     with trainers(job, tmp_path, ["--nproc-per-node=1", str(WORKER)]) as runs:

@@ -20,7 +20,7 @@ def test_finish_uneven(fault: Fault) -> None:
     zero, *_ = fault.start(3, env={"FINISH_SECONDS": f"{saving},{ending},0"})
     fault.strike()
     job.finish_training()
-    wait_until("ranks 2 and 1 to finish", lambda: finished(job) == [1, 2], 80, job.summary)
+    wait_until("ranks 2 and 1 to succeed", lambda: succeeded(job) == [1, 2], 80, job.summary)
     job.wait_for_condition("Complete", seconds=saving + 90)
 
     saved = job.logged(zero, "saved")
@@ -32,8 +32,10 @@ def test_finish_uneven(fault: Fault) -> None:
     fault.row.lost_work_steps = 0
 
 
-def finished(job: Job) -> list[int]:
-    return sorted(member.index for member in Members.read(job.rendezvous["finished"]))
+def succeeded(job: Job) -> list[int]:
+    """Their containers may go on: torch's agents wait for each other in theirs."""
+    fields = ("finished", "finishing")
+    return sorted(member.index for field in fields for member in Members.read(job.rendezvous.get(field, "")))
 
 
 def completed(job: Job) -> float:
@@ -52,7 +54,7 @@ def test_finish_beside_restart(fault: Fault) -> None:
     job = fault.job
     pods = fault.start(2, env={"FINISH_SECONDS": "20,0"})
     job.finish_training()
-    wait_until("rank 1 to finish", lambda: finished(job) == [1], 60, job.summary)
+    wait_until("rank 1 to succeed", lambda: succeeded(job) == [1], 60, job.summary)
     fault.strike(pods[0])
     signal_worker_process(pods[0], TRAINER)
     new = job.wait_for_round(1, after=fault.first)
