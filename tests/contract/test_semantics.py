@@ -100,6 +100,7 @@ def test_a_spare_that_is_not_needed_any_more_ends_by_itself(new_job: Callable[..
     with pytest.raises(SystemExit) as ended:
         result_of(spare.join(), SECONDS)
     assert ended.value.code == LEFT_EXIT_CODE
+    result_of(spare.fail(SystemExit), SECONDS)  # as torch's agent does then
     job.exited(spare.pod["name"], LEFT_EXIT_CODE)
     job.wait(lambda view: len(view["pods"]) == 1, "the spare's pod to go")
     assert member.waiting() == 0
