@@ -209,7 +209,8 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
             seen = lost or (told and (worker.outdated or _has_no_room(step, worker)))
         if not seen:
             yield f"worker {index} was given up without a cause"
-    ended = before.ended or any(map(step.stray, present.values()))  # before anybody was looked at
+    # before anybody was looked at; who had succeeded in the stage before is so in the next step
+    ended = before.ended or any(map(step.stray, present.values())) or after.stage > before.stage
     for worker in step.current(after).values():
         if step.at_fault(worker) and worker.index not in after.done and not ended:
             yield f"worker {worker.index} is lost, and was not given up"
