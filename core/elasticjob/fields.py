@@ -73,7 +73,11 @@ def _cut(length: int) -> Callable[[Any], Any]:
 
 # sentences for people, of which no more than so much is kept
 Sentence = Annotated[str, BeforeValidator(_cut(SENTENCE_LENGTH)), Field(max_length=SENTENCE_LENGTH)]
-ScriptName = Annotated[str, BeforeValidator(_cut(WORD_LENGTH)), Field(max_length=WORD_LENGTH)]
+ScriptName = Annotated[
+    str,
+    BeforeValidator(_cut(WORD_LENGTH)),
+    Field(max_length=WORD_LENGTH, description="The name of a script that torchrun starts."),
+]
 Message = Annotated[str, BeforeValidator(_cut(MESSAGE_LENGTH)), Field(max_length=MESSAGE_LENGTH)]
 
 # names as the API server gives them; which they are nobody but it decides

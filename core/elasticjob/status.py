@@ -166,6 +166,11 @@ class RoundRecord(Model):
         description="Seconds from its forming until it trained: all its training processes had connected to its store "
         "or, where scripts report steps, the first was reported. Absent while nothing has told that.",
     )
+    succeeded: float | None = Field(
+        None,
+        description="Seconds from its forming until all its workers had ended in success, where containers went on "
+        "after that; absent before, and where they did not.",
+    )
     time: Time = Field(description="When it was formed.")
 
 
@@ -221,8 +226,9 @@ class ElasticJobStatus(Model):
     conditions: tuple[Condition, ...] = Field(
         (),
         description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
-        "Progressing, after an invalid ElasticWorker WorkersValid and, after a fault of the network between its pods, "
-        "Connected; `kubectl wait` works on them.",
+        "Progressing, after an invalid ElasticWorker WorkersValid, after a fault of the network between its pods "
+        "Connected and, once it has waited for containers that go on after success, Finishing; `kubectl wait` works on "
+        "them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
@@ -22,6 +23,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.cluster.workloads import Workloads
+from elasticjob_operator.job.finishing import Crashes
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
@@ -46,7 +48,7 @@ class Memory:
     seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
     rounds by joining again. `start`: what was last found of the round's start. `network`: what was last found of
-    it, None before the first look."""
+    it, None before the first look. `crashes`: how often containers that go on after success have failed."""
 
     uid: str
     epoch: int
@@ -67,6 +69,7 @@ class Memory:
     heard: float | None = None
     asked: Asked = NOBODY
     network: Network | None = None
+    crashes: Crashes = field(default_factory=lambda: MappingProxyType({}))
     restless: Restless = field(default_factory=Restless)
     start: Start = UNKNOWN
 

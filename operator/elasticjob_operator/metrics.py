@@ -54,6 +54,9 @@ STEPS: dict[Metric, Counter | Histogram] = {
     Metric.STARTING: Counter(
         PREFIX + "starting_seconds", "Seconds that jobs were in a formed round whose processes started."
     ),
+    Metric.FINISHING: Counter(
+        PREFIX + "finishing_seconds", "Seconds that jobs waited for nothing but containers that went on after success."
+    ),
     Metric.LOST: Counter(
         PREFIX + "lost_seconds", "Seconds that jobs waited for their next round, by what ended the last.", ["cause"]
     ),
@@ -72,7 +75,11 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
     ("spares", "Spares that have joined, and wait for a place.", lambda one: one.spares),
     ("replicas", "Workers that the job wants.", lambda one: one.replicas),
     ("spare_replicas", "Spares that it wants beside them.", lambda one: one.spare_replicas),
-    ("min_replicas", "The fewest workers that it trains with.", lambda one: one.min_replicas),
+    (
+        "min_replicas",
+        "The fewest workers that it trains with; 0 once all have succeeded.",
+        lambda one: one.min_replicas,
+    ),
     ("round", "The number of its round.", lambda one: one.round),
     ("restarts", "Failures counted against spec.maxRestarts.", lambda one: one.restarts),
     ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),

@@ -27,6 +27,7 @@ from elasticjob_operator.job import bad_nodes, network, quota
 from elasticjob_operator.job.cleanup import cleanup
 from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
+from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of, said_by_first
@@ -139,6 +140,7 @@ class Reconciler:
             started={} if decision.state.clocks.all_running is None else observer.started,  # for many it takes time
             hang=hang,
             network=reach,
+            finishing=finishing_of(spec, before, decision.state, workers, memory.crashes, wall_clock),
             node_failures=failures,
             allowance=allowance,
             budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, ended=ended),
@@ -149,6 +151,7 @@ class Reconciler:
         self._measure(memory, report, self._announce(memory, report))
         memory.keep(report.decision.state)
         memory.asked, memory.start, memory.network = report.hang.asked, report.start, report.network
+        memory.crashes = report.finishing.crashes
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)
@@ -159,6 +162,7 @@ class Reconciler:
         job, decision = report.job, report.decision
         events = (
             *report.network.news,
+            *report.finishing.news,
             *report.hang.news,
             *report.start.news,
             *decision.events,

@@ -158,7 +158,11 @@ def _in_words(pod: Pod) -> str:
     words = f"pod {pod.index}-{pod.number} {going}"
     if output is not None:
         asks, now = output.request, output.standing
-        request = "nothing" if asks is None else f"{asks.type} {asks.cause or ''} after {asks.after}, of stage {asks.stage or 1}"
+        request = (
+            "nothing"
+            if asks is None
+            else f"{asks.type} {asks.cause or ''} after {asks.after}, of stage {asks.stage or 1}"
+        )
         read = "no status" if now.job is None else f"{now.job.phase} {now.job.round}"
         words += f": sidecar {now.me.id} has read {read}, is {now.mode}, asks {request}"
     if trainer is not None:

@@ -22,11 +22,12 @@ def must_know(kind: Any, names: str) -> None:
 
 must_know(
     State,
-    "clocks round phase participants replicas leaving finished finishing stage scripts replacements restarts failure matched given_up planned "
-    "waiting spares challenge challenged store outcome reason cause",
+    "clocks round phase participants replicas leaving finished finishing stage scripts replacements restarts failure "
+    "matched given_up planned waiting spares challenge challenged store outcome reason cause",
 )
 must_know(
-    Clocks, "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures finishing"
+    Clocks,
+    "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures finishing",
 )
 must_know(Asked, "number since counting answered lived alone silent")
 must_know(Failures, "in_a_row before_any_round since why")

@@ -6,6 +6,7 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Member, State
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import UNLIMITED
 from elasticjob_operator.job.stalls import Hang
@@ -53,6 +54,7 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         waits=changes.pop("waits", {}),
         hang=changes.pop("hang", Hang()),
         network=changes.pop("network", Network()),
+        finishing=changes.pop("finishing", Finishing()),
         start=changes.pop("start", UNKNOWN),
         node_failures=changes.pop("node_failures", ()),
         allowance=changes.pop("allowance", UNLIMITED),

@@ -239,8 +239,9 @@ class Step:
         match worker.request:
             case Request(type=RequestType.LEAVE | RequestType.FINISH):
                 return False
-            case Request(type=RequestType.JOIN, after=after) if after >= before.round - 1:
-                return False
+            case Request(type=RequestType.JOIN, after=after, stage=stage) if after >= before.round - 1:
+                if stage >= before.stage:
+                    return False
         return worker.member in before.participants and self.lived_on(worker)
 
     def training_failed(self, worker: Worker) -> bool:

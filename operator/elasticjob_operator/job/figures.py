@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from elasticjob.members import Members
 from elasticjob.objects import Object
 from elasticjob.terms import Outcome
+from elasticjob_operator.job.finishing import FINISHING
 from elasticjob_operator.job.stalls import PROGRESSING
 
 
@@ -35,9 +36,10 @@ def figures_of(job: Object) -> Figures:
     """The API server has filled in the spec's defaults; a job without a status is a new one."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     agreed, progress = status.get("rendezvous") or {}, status.get("progress") or {}
-    finished = {member.index for member in _members(agreed.get("finished"))}
+    done = {member.index for field in ("finished", "finishing") for member in _members(agreed.get(field))}
     closed = agreed.get("outcome") == Outcome.CLOSED  # its last round trains on
-    false = {one.get("type") for one in status.get("conditions", ()) if one.get("status") == "False"}
+    conditions = {(one.get("type"), one.get("status")) for one in status.get("conditions", ())}
+    least = 0 if (FINISHING, "True") in conditions else max(1, spec.get("minReplicas", 1) - len(done))
     return Figures(
         namespace=job["metadata"]["namespace"],
         name=job["metadata"]["name"],
@@ -47,12 +49,12 @@ def figures_of(job: Object) -> Figures:
         spares=status.get("spares", 0),
         replicas=spec.get("replicas", 0),
         spare_replicas=spec.get("spareReplicas", 0),
-        min_replicas=max(1, spec.get("minReplicas", 1) - len(finished)),
+        min_replicas=least,
         round=agreed.get("round", 0),
         restarts=status.get("restarts", 0),
         max_restarts=spec.get("maxRestarts", 3),
-        invalid_records=int("WorkersValid" in false),
-        hangs=int(PROGRESSING in false),
+        invalid_records=int(("WorkersValid", "False") in conditions),
+        hangs=int((PROGRESSING, "False") in conditions),
         step=progress.get("step"),
         reported=progress.get("metrics") or {},
         avoided_nodes=() if _has_ended(status) else _avoided(status),

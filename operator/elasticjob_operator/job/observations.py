@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from elasticjob.api import RendezvousStatus
 from elasticjob.rendezvous import Clocks, Event
-from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED
+from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, STAGE_FINISHED
 from elasticjob.terms import Loss, Outcome, RendezvousPhase, RoundCause
+from elasticjob_operator.job.finishing import is_waiting
 from elasticjob_operator.job.status import Report
 
 FORMING, _, CLOSED = RendezvousPhase
@@ -32,6 +33,7 @@ class Metric(StrEnum):
     REFORMED = "seconds from a cause to the next round"
     TRAINED = "seconds trained"
     STARTING = "seconds in which processes started"
+    FINISHING = "seconds in which containers went on after success"
     LOST = "seconds lost"
     WORKERS_TRAINED = "worker seconds trained"
     WORKERS_WANTED = "worker seconds wanted"
@@ -85,7 +87,7 @@ def _happened(
     cause = event.cause
     if event.reason == "WorkerLost":
         return [Observation(Metric.WORKERS_LOST, label=cause)], times
-    if event.reason in (ROUND_BROKEN, ROUND_REOPENED):
+    if event.reason in (ROUND_BROKEN, ROUND_REOPENED, STAGE_FINISHED):
         caused = _caused(report.before.rendezvous, cause, clocks, heard)
         ended = [Observation(Metric.ROUNDS_ENDED, label=cause)]
         told = [] if caused is None else [Observation(Metric.TOLD, max(0.0, now - caused), cause)]
@@ -107,10 +109,14 @@ def _caused(before: RendezvousStatus, cause: str, clocks: Clocks, heard: float |
 
 
 def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:
-    """Where the time since the last step went; a job that is suspended or has ended wants none."""
+    """Where the time since the last step went; a job that is suspended or has ended wants none, and nor
+    does one that waits for containers that go on after success."""
     before, spec = report.before.rendezvous, report.spec
     closed = before.phase is CLOSED
     if elapsed <= 0 or (closed and before.outcome is not Outcome.CLOSED) or (report.suspended and not closed):
+        return
+    if is_waiting(report.before):
+        yield Observation(Metric.FINISHING, elapsed)
         return
     if before.phase is FORMING:
         unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's

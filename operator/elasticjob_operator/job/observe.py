@@ -28,7 +28,7 @@ from elasticjob.pods import (
 )
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import Cause
+from elasticjob.terms import Cause, RequestType
 from elasticjob.text import plain
 from elasticjob_operator.job.drain import Taint, draining_by, is_going
 from elasticjob_operator.job.failure_policy import matched_rule
@@ -183,7 +183,8 @@ def worker_of(
     is_out = deleting or state in OUT
     disrupted = disruption(pod)
     detail = detail or plain(disrupted.get("message", ""), DETAIL_LENGTH)
-    if not detail and request and request.cause == Cause.STARTED:  # a later request has its own reason
+    went_on = request is not None and (request.cause == Cause.STARTED or request.type is RequestType.FINISH)
+    if not detail and went_on:  # any other request has its own reason
         detail = exit_of(crash_before(container(pod, trainer)))
     return Worker(
         index=pod_key[0],

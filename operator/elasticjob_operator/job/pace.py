@@ -40,6 +40,7 @@ def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
     return (
         agreed.round,
         agreed.phase,
+        agreed.stage,
         agreed.outcome,
         agreed.planned,
         *members,

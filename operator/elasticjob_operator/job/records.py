@@ -15,6 +15,7 @@ from elasticjob.api import MAX_DOUBTS, MAX_REPLICAS, ElasticWorker, RendezvousPh
 from elasticjob.certificates import check_certificate, der_of
 from elasticjob.objects import Object
 from elasticjob.pods import batch_of
+from elasticjob.terms import RequestType
 from elasticjob.text import cut
 
 PROBLEM_LENGTH = 300
@@ -52,7 +53,7 @@ def read_record(body: Object | None, pod: Object, index: int, job_name: str) -> 
 
 def problems_among(job: Object, records: Mapping[str, ElasticWorker]) -> dict[str, str]:
     """By the pod's name, what is wrong with a record in view of the job's state."""
-    formed, challenge = _last_formed(job), _last_challenge(job)
+    formed, challenge, stage = _last_formed(job), _last_challenge(job), _stage(job)
     problems = {}
     for name, record in records.items():
         request, answer = record.spec.request, record.status.answer
@@ -61,6 +62,8 @@ def problems_among(job: Object, records: Mapping[str, ElasticWorker]) -> dict[st
         for field, number in (("after", request.after), ("round", request.round)) if request else ():
             if number is not None and number > formed:
                 problems[name] = f"spec.request.{field} is {number}, and the last round that was formed is {formed}"
+        if request and stage is not None and (request.stage or 1) > stage + (request.type is not RequestType.FINISH):
+            problems[name] = f"spec.request.stage is {request.stage}, and the job is at stage {stage}"
     return problems
 
 
@@ -118,6 +121,14 @@ def _last_challenge(job: Object) -> int:
     challenge = _agreed(job).get("challenge")
     number: int = MOST_CHALLENGES if challenge is None else challenge.get("number", 0)
     return number
+
+
+def _stage(job: Object) -> int | None:
+    """The next one may be asked for by those that have succeeded in this one. None where the status has been written by
+    an operator that knows no stages, as after a rollback: then it may have been any."""
+    agreed = _agreed(job)
+    stage: int | None = agreed.get("stage", None if agreed else 1)
+    return stage
 
 
 def _agreed(job: Object) -> Object:

@@ -27,6 +27,7 @@ from elasticjob.rendezvous.roster import current, has_joined
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.finishing import CONTAINER_FAILED, CONTAINERS_RUN, FINISHING, Finishing, succeeded
 from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE, Network
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.silent_starts import silence
@@ -73,6 +74,7 @@ class Report(NamedTuple):
     hang: Hang = Hang()
     network: Network = Network()
     start: Start = Start()
+    finishing: Finishing = Finishing()
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
     started: Mapping[PodKey, str] = MappingProxyType({})
@@ -162,13 +164,15 @@ def _starts(report: Report) -> bool:
     """A round that has just been formed does, and before that no other is."""
     state = report.decision.state
     stands = state.phase is RendezvousPhase.FORMED or state.outcome is Outcome.CLOSED
-    return stands and (report.decision.formed_after is not None or report.start.starting)
+    return stands and not report.finishing.waits and (report.decision.formed_after is not None or report.start.starting)
 
 
 def _history(report: Report) -> tuple[RoundRecord, ...]:
     decision, state, history = report.decision, report.decision.state, report.before.history
     if report.start.seconds is not None:
         history = (*history[:-1], history[-1].model_copy(update={"started": report.start.seconds}))
+    if report.finishing.waits and state.phase is not RendezvousPhase.FORMING and history:
+        history = (*history[:-1], succeeded(history[-1], report.now))
     if decision.formed_after is None:
         return history
     record = RoundRecord(
@@ -203,6 +207,11 @@ def _findings(report: Report) -> Iterator[Finding]:
         yield Finding(CONNECTED, "False", FAULT, report.network.sentence)
     elif _had_condition(CONNECTED, report):
         yield Finding(CONNECTED, "True", REACHABLE, "")
+    if report.finishing.message:
+        reason = CONTAINER_FAILED if report.finishing.failed else CONTAINERS_RUN
+        yield Finding(FINISHING, "True" if report.finishing.waits else "False", reason, report.finishing.message)
+    elif _had_condition(FINISHING, report):
+        yield Finding(FINISHING, "False", "NothingAwaited", "")
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
         yield Finding("Complete" if complete else "Failed", "True", _how_it_ended(state), state.reason)
@@ -264,6 +273,8 @@ def _reason(report: Report, rendezvoused: Finding) -> str:
     """Why the job waits, or has ended, in one word; empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
         return _how_it_ended(report.decision.state)
+    if report.finishing.waits and not _obstacle(report):
+        return FINISHING
     if rendezvoused.status != "True":
         return rendezvoused.reason
     if report.network.sentence:

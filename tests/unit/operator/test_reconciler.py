@@ -521,6 +521,25 @@ async def test_nobody_waits_for_a_drain_that_is_not_seen_or_may_be_at_once(spec:
     assert recorded.budget is None
 
 
+async def test_a_container_that_fails_after_success_is_announced_once() -> None:
+    """Each of its ends is news, and that it was seen before is not, be it by another operator."""
+    recorded = there(1)
+    recorded.records[0]["spec"]["request"] = {"type": "Finish", "round": 5}
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    assert recorded.body["status"]["reason"] == "Finishing"
+    of = recorded.there[0]
+    for restarts, announced in ((1, 1), (1, 1), (2, 2)):
+        again = trainer(restarts, running={}, last={"exitCode": 3})
+        version = {**of["metadata"], "resourceVersion": f"{restarts + 1}"}
+        made._cache.note_pod({**of, "metadata": version, "status": {**of["status"], "containerStatuses": [again]}})
+        await made.reconcile(KEY)
+        assert recorded.done.count("announce ContainerFailed") == announced
+    after = reconciler(recorded)
+    await after.reconcile(KEY)
+    assert recorded.done.count("announce ContainerFailed") == 2
+
+
 async def test_the_budget_goes_with_the_jobs_end() -> None:
     recorded = there(1)
     recorded.body["spec"]["replicas"] = 2
@@ -529,7 +548,9 @@ async def test_the_budget_goes_with_the_jobs_end() -> None:
     assert recorded.budget is not None
     made._memories._known[KEY].settled = True  # as a minute after a take-over
     finished = {"type": "Finish", "round": 5}
-    for body in recorded.records:
+    for body, of in zip(recorded.records, recorded.there, strict=True):
+        ended = {**of["status"], "containerStatuses": [trainer(terminated={"exitCode": 0})]}
+        made._cache.note_pod({**of, "metadata": {**of["metadata"], "resourceVersion": "2"}, "status": ended})
         made._cache.note_worker({**body, "spec": {**body["spec"], "request": finished}})
     await made.reconcile(KEY)
     assert recorded.body["status"]["rendezvous"]["outcome"] == "Complete"

@@ -8,6 +8,7 @@ import pytest
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec
+from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.observations import Metric, Observation, Times, observe
 from elasticjob_operator.job.status import Report, status_of
 from support.job_on_paper import JobOnPaper
@@ -36,12 +37,13 @@ class Led(JobOnPaper):
         return decision
 
     def report(self, decision: Any) -> Report:
-        spec: Spec = self.spec
-        given = {"replicas": spec.replicas, "minReplicas": spec.min_replicas, "suspend": spec.suspend}
-        body = job(**given, maxRestarts=spec.max_restarts)
+        ruled: Spec = self.spec
+        given = {"replicas": ruled.replicas, "minReplicas": ruled.min_replicas, "suspend": ruled.suspend}
+        body = job(**given, maxRestarts=ruled.max_restarts)
+        spec = ElasticJobSpec.parse(body["spec"])
         return Report(
             job=body,
-            spec=ElasticJobSpec.parse(body["spec"]),
+            spec=spec,
             workers=tuple(self.workers.values()),
             ready=frozenset(),
             decision=decision,
@@ -50,6 +52,7 @@ class Led(JobOnPaper):
             refusal=None,
             term=self.term,
             now=NOW,
+            finishing=finishing_of(spec, self.status, decision.state, tuple(self.workers.values()), {}, NOW),
         )
 
     def new_leader(self) -> None:
@@ -152,6 +155,22 @@ def test_a_round_whose_processes_start_does_not_train() -> None:
         (Metric.WORKERS_TRAINED, ""): 10,
         (Metric.WORKERS_WANTED, ""): 30,
     }
+
+
+def test_what_containers_do_after_success_is_no_training_and_nothing_wanted() -> None:
+    world = led(2)
+    world.succeed(0, 1)
+    world.found.clear()
+    world.now += 10
+    world.join(0, stage=2)
+    assert world.sums() == {
+        (Metric.FINISHING, ""): 10,
+        (Metric.ROUNDS_ENDED, "NextStage"): 1,
+    }
+    world.now += 20
+    world.join(1, stage=2)
+    formed = {(Metric.ROUNDS_FORMED, "NextStage"): 1, (Metric.REFORMED, "NextStage"): 20}
+    assert world.sums() == {(Metric.FINISHING, ""): 30, (Metric.ROUNDS_ENDED, "NextStage"): 1} | formed
 
 
 def test_a_smaller_group_trains_less_than_is_wanted() -> None:

@@ -72,6 +72,16 @@ def test_a_worker_is_its_pod_and_its_record() -> None:
     assert worker.request == Request(type=RequestType.JOIN, after=0, cause="Started")
 
 
+@pytest.mark.parametrize(
+    ("said", "stage", "script"),
+    [({"stage": 2, "script": "train.py\n"}, 2, "train.py"), ({}, 1, "")],
+    ids=["of its own", "of a sidecar that knows none"],
+)
+def test_a_request_is_of_a_stage(said: Object, stage: int, script: str) -> None:
+    request = seen(pod(0), record(0, request={"type": "Join", "after": 0, **said})).request
+    assert request == Request(type=RequestType.JOIN, stage=stage, script=script)
+
+
 def test_a_join_with_limits_of_its_own() -> None:
     asked = record(0, request={"type": "Join", "after": 0, "lastCallSeconds": 5, "workerLostSeconds": 20})
     assert seen(pod(0), asked).request == Request(type=RequestType.JOIN, last_call=5, worker_lost=20)
@@ -131,11 +141,18 @@ def test_what_failed_counts_also_of_one_that_was_told_of_the_rounds_end_first(
     assert request.detail == told
 
 
-@pytest.mark.parametrize(("cause", "told"), [("Started", "exit code 137, OOMKilled"), ("WorkerFailed", "")])
-def test_how_the_container_ended_before_is_told_of_a_torchrun_that_was_started_again(cause: str, told: str) -> None:
-    """A later request has a reason of its own."""
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"type": "Join", "after": 0, "cause": "Started"}, "exit code 137, OOMKilled"),
+        ({"type": "Join", "after": 0, "cause": "WorkerFailed"}, ""),
+        ({"type": "Finish", "round": 0}, "exit code 137, OOMKilled"),
+    ],
+    ids=["started", "failed", "finished"],
+)
+def test_how_the_container_ended_before_is_told_of_one_that_was_started_again(asked: Object, told: str) -> None:
+    """A later request has a reason of its own, and a success none."""
     again = trainer(1, running={}, last={"exitCode": 137, "reason": "OOMKilled"})
-    asked = {"type": "Join", "after": 0, "cause": cause}
     assert seen(pod(0, containerStatuses=[again]), record(0, request=asked)).detail == told
 
 

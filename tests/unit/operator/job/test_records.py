@@ -54,6 +54,9 @@ JOIN: Object = {"type": "Join", "after": 2, "cause": "Started"}
             record(0, request={"type": "Finish", "round": 9}),
             "spec.request.round is 9, and the last",
         ),
+        (record(0, request={**JOIN, "stage": 0}), "spec.request.stage: Input should be greater than or equal to 1"),
+        (record(0, request={**JOIN, "container": "x"}), "spec.request.container: String should match pattern"),
+        (record(0, request={**JOIN, "script": 7}), "spec.request.script: Input should be a valid string"),
         (record(0, request={"type": "Jump"}), "spec.request.type: Input should be 'Join'"),
         (spoiled(status={"heartbeat": -3}), "status.heartbeat: Input should be greater"),
         (spoiled(status={"answer": 2**31}), "status.answer is 2147483648, and the last challenge is 2147483647"),
@@ -76,6 +79,18 @@ def test_a_record_that_makes_no_sense_says_why_and_counts_for_nothing(wrong: Obj
 def test_only_a_challenge_that_was_made_is_answered() -> None:
     (worker,) = seen(spoiled(status={"answer": 3}), challenge={"number": 2})
     assert worker.invalid == "status.answer is 3, and the last challenge is 2"
+
+
+@pytest.mark.parametrize("agreed", [{"stage": 2}, {}], ids=["stage 2", "written by an operator without stages"])
+@pytest.mark.parametrize(("type", "stage"), [("Join", 3), ("Leave", 3), ("Finish", 2)])
+def test_a_stage_is_the_jobs_or_the_next_one_and_success_is_of_the_jobs(type: str, stage: int, agreed: Object) -> None:
+    def problem(stage: int) -> str:
+        (worker,) = seen(record(0, request={"type": type, "stage": stage}), **agreed)
+        return worker.invalid
+
+    assert problem(stage) == ""
+    late = f"spec.request.stage is {stage + 1}, and the job is at stage 2"
+    assert problem(stage + 1) == (late if agreed else "")
 
 
 def test_an_answer_outlives_an_operator_that_knows_no_challenges_and_drops_them_from_the_status() -> None:

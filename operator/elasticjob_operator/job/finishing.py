@@ -1,0 +1,106 @@
+"""What is told of workers whose torchrun has ended in success and whose container goes on. Pure.
+
+A container that goes on may upload something, or start the next torchrun; one that fails is started again by the
+kubelet. The rules decide when that has taken too long, or has failed too often; here it is put into words.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import NamedTuple
+
+from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
+from elasticjob.rendezvous import Event, Member, State, Worker
+from elasticjob.terms import RendezvousPhase
+
+FINISHING, CONTAINERS_RUN, CONTAINER_FAILED = "Finishing", "ContainersRun", "ContainerFailed"
+NAMED = 3
+
+Crashes = Mapping[Member, int]  # how often each container had been started again when that was last announced
+
+
+class Finishing(NamedTuple):
+    """What one step finds, to be remembered until the next. `waits`: the job waits for nothing but containers that go
+    on after success, of the workers in `sentence`. `failed`: whose containers have failed after it, and how often they
+    still may; both are empty where nothing is to be said. `news`: what is to be announced."""
+
+    waits: bool = False
+    sentence: str = ""
+    failed: str = ""
+    crashes: Crashes = MappingProxyType({})
+    news: tuple[Event, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return "; ".join(filter(None, (self.sentence, self.failed)))
+
+
+def finishing_of(
+    spec: ElasticJobSpec, before: ElasticJobStatus, state: State, workers: tuple[Worker, ...], known: Crashes, now: str
+) -> Finishing:
+    """`state`: what was decided; `known`: what this operator found in the last step; `now`: wall-clock time."""
+    clocks = {} if state.ended else state.clocks.finishing
+    if not clocks:
+        return Finishing()
+    there = {one.member: one for one in workers if one.member is not None and one.member in clocks}
+    waited = sorted(member.index for member, one in clocks.items() if one.since is not None and member in there)
+    failed = {one: worker for one, worker in there.items() if worker.crashes > clocks[one].crashes}
+    told = {one: _failure(spec, worker, worker.crashes - clocks[one].crashes) for one, worker in failed.items()}
+    fresh = (one for one, worker in failed.items() if worker.crashes > known.get(one, clocks[one].crashes))
+    shown = list(told.values())[:NAMED]
+    return Finishing(
+        waits=bool(waited),
+        sentence=_sentence(spec, before, state, waited, now) if waited else "",
+        failed="; ".join(shown + ([f"and {len(told) - NAMED} more"] if len(told) > NAMED else [])),
+        crashes={one: worker.crashes for one, worker in there.items()},
+        news=tuple(Event(CONTAINER_FAILED, told[one], warning=True) for one in fresh),
+    )
+
+
+def is_waiting(status: ElasticJobStatus) -> bool:
+    """Whether the job waited for nothing but containers that go on, when `status` was written."""
+    return _condition(status) is not None
+
+
+def succeeded(record: RoundRecord, now: str) -> RoundRecord:
+    """The record of the round that stands, whose workers have all ended in success."""
+    if record.succeeded is not None:
+        return record
+    passed = (datetime.fromisoformat(now) - datetime.fromisoformat(record.time)).total_seconds()
+    return record.model_copy(update={"succeeded": max(0.0, passed)})
+
+
+def _condition(status: ElasticJobStatus) -> Condition | None:
+    found = (one for one in status.conditions if one.type == FINISHING and one.status == "True")
+    return next(found, None)
+
+
+def _sentence(spec: ElasticJobSpec, before: ElasticJobStatus, state: State, waited: list[int], now: str) -> str:
+    """The end is told as a time of day, since a status is not written again for each second that passes."""
+    known = _condition(before)
+    since = datetime.fromisoformat(known.last_transition_time if known else now)
+    ends = since + timedelta(seconds=spec.finish_seconds)
+    containers = f"the container of worker {waited[0]} goes on" if len(waited) == 1 else _several(waited)
+    if state.phase is RendezvousPhase.FORMING:
+        told = f"stage {state.stage} waits for the next torchrun of each worker, and {containers} without one"
+    else:
+        all = "worker 0" if len(state.done) == 1 else f"all {len(state.done)} workers"
+        told = f"torchrun has ended in success in {all}, and {containers}"
+    return f"{told}, until {ends:%Y-%m-%dT%H:%M:%SZ} at most (spec.finishSeconds is {spec.finish_seconds})"
+
+
+def _several(waited: list[int]) -> str:
+    more = f" and {len(waited) - NAMED} more" if len(waited) > NAMED else ""
+    return f"the containers of workers {', '.join(map(str, waited[:NAMED]))}{more} go on"
+
+
+def _failure(spec: ElasticJobSpec, worker: Worker, times: int) -> str:
+    often = "" if times == 1 else f" {times} times"
+    detail = f" ({worker.detail})" if worker.detail else ""
+    left = spec.max_restarts - times
+    may = "with the next such failure the job has failed" if left < 1 else f"it may fail {left} more times"
+    may = "it may fail once more" if left == 1 else may
+    return (
+        f"worker {worker.index}'s container failed{often} after its torchrun had ended in success{detail} and is "
+        f"started again: {may} (spec.maxRestarts is {spec.max_restarts})"
+    )
