@@ -58,7 +58,9 @@ STEPS: dict[Metric, Counter | Histogram] = {
         PREFIX + "finishing_seconds", "Seconds that jobs waited for nothing but containers that went on after success."
     ),
     Metric.LOST: Counter(
-        PREFIX + "lost_seconds", "Seconds that jobs trained in no round, by what ended the last, or keeps its pods apart.", ["cause"]
+        PREFIX + "lost_seconds",
+        "Seconds that jobs trained in no round, by what ended the last or keeps pods apart.",
+        ["cause"],
     ),
     Metric.WORKERS_TRAINED: Counter(
         PREFIX + "trained_worker_seconds", "Seconds that jobs trained, times the workers of the round."

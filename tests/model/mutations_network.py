@@ -20,13 +20,28 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.network:network_of": (
             replace(
                 "network: it is announced again while the status waits to be written",
-                "bool(last.sentence) if last is not None else any(map(_says_so, before.conditions))",
-                "any(map(_says_so, before.conditions))",
+                "bool(last.sentence) if last is not None else says_so(before)",
+                "says_so(before)",
                 by="operator reconciler",
             ),
             omit(
                 "network: a new operator takes a fault for over until it has stood for as long again",
                 "last is None",
+            ),
+        ),
+        "elasticjob_operator.job.network:_seen": (
+            replace(
+                "network: who takes rank 0's place is doubted as its predecessor was",
+                "earlier is None or earlier.rank0 != rank0",
+                "earlier is None",
+            ),
+        ),
+        "elasticjob_operator.job.observations:_seconds": (
+            replace(
+                "network: a round whose pods do not reach each other counts as training",
+                "says_so(report.before)",
+                "False",
+                by="operator observations",
             ),
         ),
         "elasticjob_operator.job.network:Suspicion.stands": (
