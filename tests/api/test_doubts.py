@@ -1,5 +1,5 @@
-"""Two real sidecars and a real API server: lines, doubts, challenges, answers. The job's status is the test's, or that of a
-real operator."""
+"""Two real sidecars and a real API server: lines, doubts, challenges, answers. The job's status is the test's, or
+that of a real operator."""
 
 import asyncio
 import contextlib
