@@ -24,17 +24,12 @@ MUTATIONS = mutations(
                 "says_so(before)",
                 by="operator reconciler",
             ),
-            omit(
-                "network: a new operator takes a fault for over until it has stood for as long again",
-                "last is None",
-            ),
-        ),
-        "elasticjob_operator.job.network:_seen": (
             replace(
-                "network: who takes rank 0's place is doubted as its predecessor was",
-                "earlier is None or earlier.rank0 != rank0",
-                "earlier is None",
+                "network: a new operator takes a fault for over until it has stood for as long again",
+                "told and last is None",
+                "False",
             ),
+            omit("network: while one is cut off, who is doubted is so at once", "last is None"),
         ),
         "elasticjob_operator.job.observations:_seconds": (
             replace(
