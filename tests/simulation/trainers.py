@@ -135,9 +135,7 @@ class TrainerProgram:
 class Agent:
     """One torchrun process."""
 
-    def __init__(
-        self, pod: Sandbox, internet: Internet, views: Views, name: str, container: str, script: str
-    ) -> None:
+    def __init__(self, pod: Sandbox, internet: Internet, views: Views, name: str, container: str, script: str) -> None:
         self._place = container, script
         self.pod, self.name, self.trainer, self.views = pod, name, f"{name}-trainer", views
         env = pod.env("trainer")

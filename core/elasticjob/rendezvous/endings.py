@@ -103,7 +103,8 @@ def _nobody_left(step: Step) -> bool:
 
 
 def _next_stage(step: Step, first: Worker) -> None:
-    """Out of a formed round; one that forms, and of which nobody is left, goes on to form."""
+    """Out of a formed round; one that forms, and of which nobody is left, goes on to form, and waits for nobody to
+    save: that would be of the stage before."""
     stage = step.state.stage + 1
     if step.state.phase is RendezvousPhase.FORMED:
         why = f"stage {stage - 1} is finished, and the next torchrun of worker {first.index} has begun"

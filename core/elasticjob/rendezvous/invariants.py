@@ -81,9 +81,10 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
 
 
 def formed_of_what_was_saved(step: Step) -> Iterator[str]:
-    """No round follows a planned end while rank 0 of the last one, told to leave, runs on: it may still be saving."""
+    """No round of the same stage follows a planned end while rank 0 of the last one, told to leave, runs on: it may
+    still be saving."""
     before, after = step.before, step.after
-    if not newly_formed(before, after) or not before.planned:
+    if not newly_formed(before, after) or not before.planned or after.stage > before.stage:
         return
     for worker in step.workers:
         runs = worker.pod is PodState.RUNNING and not worker.deleting and not worker.asks(RequestType.LEAVE)
