@@ -123,6 +123,22 @@ def storeless_rank_0(look: Look) -> str | None:
     return agreed.reason if agreed.cause == Loss.STORE_NOT_READY and not (look.trains or look.has_ended) else None
 
 
+def container_failed(look: Look) -> str | None:
+    """After the success of its torchrun, be it while others train."""
+    found = look.condition("Finishing")
+    return found.message if found and found.reason == "ContainerFailed" and not look.has_ended else None
+
+
+def finishing(look: Look) -> str | None:
+    """With the time left as far as is known: a new leader begins it anew."""
+    found = look.condition("Finishing")
+    if look.finishing is None or found is None or container_failed(look) or look.has_ended:
+        return None
+    passed = look.for_seconds(found.last_transition_time) or 0.0
+    left = look.spec.finish_seconds - passed
+    return f"{look.finishing}; {f'{length(left)} of it are left' if left > 0 else 'that is over'}"
+
+
 def network_fault(look: Look) -> str | None:
     return look.cut_off or None
 
