@@ -108,8 +108,7 @@ class WorkerRequest(Model):
     round: Count | None = Field(None, description="Finish: the round that ended in success.")
     stage: Stage | None = Field(
         None,
-        description="Join, Leave, Finish: which of the torchruns of its container this is, from 1: those before it "
-        "ended in success.",
+        description="Which of the torchruns of its container this is, from 1: those before it ended in success.",
     )
     container: str | None = Field(
         None,

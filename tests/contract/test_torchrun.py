@@ -12,6 +12,7 @@ import pytest
 from contract.agents import SECONDS, Agent, until
 from contract.plane import Job, rendezvous
 from contract.trainers import WORKER, trainers
+from elasticjob_torch.wire import LEFT_EXIT_CODE
 from support.waiting import in_time, result_of
 
 NewJob = Callable[..., Job]
@@ -164,18 +165,22 @@ def test_a_killed_torchrun_starts_again_in_its_pod(new_job: NewJob, tmp_path: Pa
         job.closed("Complete")
 
 
-def test_a_worker_that_is_not_needed_exits_0(new_job: NewJob, tmp_path: Path) -> None:
-    """Upstream a spare exits 1: torch's graceful-exit error ends in an AttributeError."""
-    job = new_job(replicas=2)
+def test_who_has_no_part_any_more_says_so_by_its_exit_code(new_job: NewJob, tmp_path: Path) -> None:
+    """A worker that is scaled away, and a spare at the end; after 0 a shell would go on as after a success."""
+    job = new_job(replicas=2, spareReplicas=1)
     with trainers(job, tmp_path) as runs:
         one, other = runs.group(2)
+        job.wait(lambda view: view["job"]["status"].get("spares") == 1, "the spare to wait")
         job.scale(1)
-        assert runs.group(1) == [one]
-        assert runs.codes(1) == [0]
-        assert runs.ended[0][0] == other
-        assert job.view()["job"]["status"]["restarts"] == 0
+        assert runs.group(1, after=2) == [one]
+        job.wait(lambda view: len(view["pods"]) == 2, "the other's pod to go")
+        assert runs.ended == [(other, LEFT_EXIT_CODE)], "and it was not started again"
         runs.order("finish")
         job.closed("Complete")
+        runs.codes(3)
+        (spare,) = {f"{job.name}-{index}-0" for index in range(3)} - {one, other}
+        assert dict(runs.ended) == {other: LEFT_EXIT_CODE, one: 0, spare: LEFT_EXIT_CODE}
+        assert job.view()["job"]["status"]["restarts"] == 0
 
 
 def test_a_node_out_of_restarts_does_not_bar_its_successor(new_job: NewJob, tmp_path: Path) -> None:
@@ -277,7 +282,7 @@ def test_processes_that_ignore_sigterm_are_killed_in_the_jobs_time(new_job: NewJ
         with in_time("the next round, without the 30 s", 28):
             runs.order(f"fail-{first}")
             assert runs.group(1, after=6) == [first]
-        assert runs.ended == [(second, 0)]
+        assert runs.ended == [(second, LEFT_EXIT_CODE)]
         runs.order("finish")
         job.closed("Complete")
 

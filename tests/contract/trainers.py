@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.agents import SECONDS, until
+from elasticjob_torch.agent import membership
 from elasticjob_torch.agent.orphans import MARK
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 WORKER = Path(__file__).with_name("worker.py")
 PR_SET_PDEATHSIG = 1
 POLL_SECONDS = 0.5
+START = "CONTRACT_START"  # which start of its container a torchrun is in
+BREAKS = 3  # the exit code of a container that breaks
 
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload(["torch.distributed.run", __name__])
@@ -48,7 +51,8 @@ class Torchrun(Protocol):
 
 
 class Trainers:
-    """Runs `torchrun OPTIONS SCRIPT` in each pod of `job`, between `start` and `stop`.
+    """Runs `torchrun OPTIONS SCRIPT` in each pod of `job`, between `start` and `stop`; after its success the one in
+    `following`, as a shell does with `&&` between them.
 
     `directory` is for the scripts' events and orders, see `worker.py`; `ended` holds pod and exit code of each torchrun
     that has ended, in order.
@@ -57,6 +61,8 @@ class Trainers:
     def __init__(self, job: Job, directory: Path, command: Sequence[str] = (str(WORKER),), **environment: str) -> None:
         self.job, self.directory, self.command = job, directory, list(command)
         self.of_pod: dict[str, list[str]] = {}  # another command for some pods
+        self.following: list[str] = []
+        self.breaks: set[str] = set()  # pods whose container is to fail once between the two
         self.not_yet: set[str] = set()  # pods whose torchrun is not to be started yet
         self.ended: list[tuple[str, int]] = []
         self.folder = Path.cwd()  # where torchrun is started
@@ -64,6 +70,7 @@ class Trainers:
         self._environment = environment
         self._running: dict[str, Torchrun] = {}
         self._started: dict[str, int] = {}
+        self._follows: set[str] = set()  # pods whose second torchrun runs
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name=f"{job.name} trainers", daemon=True)
         (directory / "events").touch()
@@ -138,24 +145,28 @@ class Trainers:
             return
         elif pod["runs"] and self._started.get(name, 0) < pod["starts"] and name not in self._running:
             self._started[name] = pod["starts"]
+            self._follows.discard(name)
             self._running[name] = self._run(pod)
 
     def start_another(self, pod: str) -> Torchrun:
         """Start one more torchrun in a pod, as somebody may by hand."""
-        view = next(each for each in self.job.view()["pods"] if each["name"] == pod)
+        view = self._pod(pod)
+        assert view is not None
         return self._run(view, "another")
 
     def _run(self, pod: View, log_name: str = "trainer") -> Torchrun:
         name = pod["name"]
+        command = self.following if name in self._follows else self.of_pod.get(name, self.command)
         environment = {
             **pod["environment"],
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            START: str(pod["starts"]),
             "CONTRACT": str(self.directory),
             "CONTRACT_POD": name,
             **self._environment,
         }
         log = self.job.plane.logs / f"{name}-{log_name}.log"
-        return self.start_torchrun(self.of_pod.get(name, self.command), environment, log)
+        return self.start_torchrun(command, environment, log)
 
     def start_torchrun(self, command: list[str], environment: dict[str, str], log: Path) -> Torchrun:
         process = _fork.Process(target=_torchrun, args=(command, environment, log, self.folder, self.prepare))
@@ -167,7 +178,22 @@ class Trainers:
             if process.exitcode is not None:
                 del self._running[name]
                 self.ended.append((name, process.exitcode))
-                self.job.exited(name, process.exitcode)
+                self._go_on(name, process.exitcode)
+
+    def _go_on(self, name: str, code: int) -> None:
+        """What the container does after a torchrun: the next, or it ends."""
+        goes_on = code == 0 and self.following and name not in self._follows
+        if goes_on and name in self.breaks:
+            self.breaks.remove(name)
+            self.job.exited(name, BREAKS)
+        elif goes_on and (pod := self._pod(name)) is not None:
+            self._follows.add(name)
+            self._running[name] = self._run(pod)
+        else:
+            self.job.exited(name, code)
+
+    def _pod(self, name: str) -> View | None:
+        return next((each for each in self.job.view()["pods"] if each["name"] == name), None)
 
 
 @contextlib.contextmanager
@@ -193,6 +219,7 @@ def _torchrun(
     os.environ.pop(MARK, None)  # of a handler in the tests' own process
     os.environ.update(environment)
     sys.argv = ["torchrun", *command]
+    membership.start_of_container = lambda: environment[START]  # all have this container's first process
     from torch.distributed.run import main
 
     if prepare is not None:

@@ -28,6 +28,7 @@ def main() -> None:
     identical = os.environ.get("TORCH_ELASTIC_WORKER_IDENTICAL")
     event = {
         "pod": POD,
+        "script": Path(sys.argv[0]).name,
         "counted": count_workers(),
         "identical": identical,
         "master_address": os.environ.get("ELASTICJOB_MASTER_ADDRESS"),

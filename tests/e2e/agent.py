@@ -21,13 +21,15 @@ from typing import NamedTuple
 
 from group import SUMS
 
+from elasticjob_torch.agent import membership as agent
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import leave_mark
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
-from elasticjob_torch.sidecar.client import Closed, Leaving, NoTrainer, Round, RoundBroken, SidecarError
+from elasticjob_torch.sidecar.client import Closed, Leaving, NoTrainer, Round, RoundBroken, SidecarError, StageFinished
+from elasticjob_torch.wire import LEFT_EXIT_CODE
 
 LOOK_SECONDS = 0.1  # as torchrun's --monitor-interval
 STORE_SECONDS = 300.0
@@ -169,11 +171,14 @@ def run(membership: Membership, command: list[str], stop_seconds: float) -> int 
     while failure is not None:
         try:
             handed = membership.join(*failure)
+        except StageFinished as error:
+            log.info("nothing left to do: %s", error)
+            return 0
         except Leaving as error:
             log.info("this worker ends: %s", error)
-            return 0
+            return LEFT_EXIT_CODE
         except Closed as error:
-            return 0 if error.outcome == "Complete" else str(error)
+            return LEFT_EXIT_CODE if error.outcome == "Complete" else str(error)
         try:
             failure = train(membership, handed, command, stop_seconds)
         except (RoundBroken, NoTrainer) as error:
@@ -187,6 +192,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="elasticjob: %(message)s")
     hear_signals(lambda number: Stopped(number.name))
     environ = os.environ
+    if start := environ.get("STAND_IN_START"):  # a stand-in kubelet's containers have this machine's first process
+        agent.start_of_container = lambda: start
     settings = parse_settings(environ["PET_RDZV_ENDPOINT"], environ["PET_RDZV_ID"], {}, environ)
     membership = Membership(settings)
     stopped = False

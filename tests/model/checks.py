@@ -51,6 +51,8 @@ def _members(state: State, workers: Iterable[Worker]) -> Iterator[str]:
             continue  # what it has to say is awaited
         if worker is None or worker.member != member or worker.deleting or worker.pod in STUCK | ENDED:
             yield f"round {state.round} stands although worker {member.index} is gone"
+        elif worker.asks(RequestType.FINISH) and worker.request and worker.request.round < state.round:
+            continue  # from before it joined for this round: the operator has not read the record since
         elif worker.request is None or worker.request.type is not RequestType.JOIN:
             yield f"round {state.round} stands although worker {member.index} does not ask to be in it"
         elif worker.request.after >= state.round:
@@ -147,4 +149,4 @@ def is_wanted(state: State, worker: Worker) -> bool:
     number = state.replacements.get(worker.index, 0)
     if worker.replacement != number or worker.member in state.leaving:
         return False
-    return worker.index in state.done or not state.ended
+    return worker.index in state.finished_indices or not state.ended

@@ -15,8 +15,8 @@ from model.state_key import must_know
 
 must_know(
     Membership,
-    "me store_ready_seconds mode job trainer handed store_port _rank _pid _claimed _latest _replaced _stream _waiter "
-    "_joined_after _request _closing _stopping _timers _answers",
+    "me store_ready_seconds recalled mode job trainer handed store_port _rank _torchrun _stage _passed _succeeded "
+    "_claimed _latest _replaced _stream _waiter _joined_after _request _closing _stopping _timers _answers",
 )
 
 
@@ -43,6 +43,7 @@ def _pod(pod: Pod) -> tuple[Any, ...]:
         pod.gone,
         pod.lives,
         pod.starts,
+        pod.containers,
         pod.read,
         pod.lag,
         pod.given,
@@ -55,18 +56,22 @@ def _pod(pod: Pod) -> tuple[Any, ...]:
 
 def _trainer(trainer: Trainer) -> tuple[Any, ...]:
     cause = trainer.cause._value_ if trainer.state == "joining" else ""
-    return (trainer.name, trainer.state, trainer.used, trainer.handed, trainer.asked, cause, trainer.connected)
+    number = (trainer.place, trainer.used, trainer.handed, trainer.asked)
+    return (trainer.name, trainer.state, *number, cause, trainer.connected)
 
 
 def _sidecar(machine: Membership) -> tuple[Any, ...]:
-    """But for what the pod's key holds, what follows from it, the number of the stream, which is always the last, and
-    the process's id, by which nothing is decided."""
+    """But for what the pod's key holds, what follows from it, and the number of the stream, which is always the
+    last."""
     handed, waiter = machine.handed, machine._waiter
     return (
         machine.mode._value_,
         machine.trainer,
         handed and (handed.trainer, handed.round, handed.rank, tuple(member.id for member in handed.members)),
         machine.store_port is not None,
+        machine._stage,
+        machine._passed,
+        machine._succeeded,
         machine._claimed,
         machine._latest,
         tuple(sorted(machine._replaced)),
@@ -82,4 +87,5 @@ def _sidecar(machine: Membership) -> tuple[Any, ...]:
 def _request(request: WorkerRequest | None) -> tuple[Any, ...] | None:
     if request is None:
         return None
-    return (request.type._value_, request.after, request.round, (request.cause or "") + "")
+    numbers = (request.after, request.round, request.stage, request.container)
+    return (request.type._value_, *numbers, (request.cause or "") + "")

@@ -6,7 +6,7 @@ ends: what makes one run differ from another.
 
 from collections.abc import Callable, Iterator
 
-from elasticjob.api import Cause
+from elasticjob.api import Cause, RequestType
 from elasticjob.rendezvous import PodState
 from model import composed_pod_moves as pod_moves
 from model.composed_pods import (
@@ -17,6 +17,7 @@ from model.composed_pods import (
     JOINING,
     TRAINING,
     Pod,
+    asks,
     perceives_change,
     reads,
     sight_of,
@@ -30,8 +31,10 @@ IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
     "reconnect": ("its trainer finds the new sidecar", pod_moves.reconnected),
     "enter": ("its trainer takes the round into use", pod_moves.entering),
     "rejoin": ("its trainer is told, and joins again", lambda pod: pod_moves.asking(pod, Cause.MEMBERSHIP_CHANGED)),
-    "exit": ("its trainer exits in success", lambda pod: pod_moves.stopped(pod, PodState.SUCCEEDED)),
-    "restart": ("its trainer is started again", pod_moves.with_trainer),
+    "exit": ("its container ends in success", lambda pod: pod_moves.stopped(pod, PodState.SUCCEEDED)),
+    "next": ("its container's next torchrun starts", pod_moves.with_next),
+    "end badly": ("its container fails after torchrun's success", pod_moves.ending_badly),
+    "restart": ("its container is started again", pod_moves.with_container),
     "notice": ("its sidecar notices that the trainer is gone", pod_moves.noticed),
     "stop": ("its trainer is stopped, then its sidecar", lambda pod: pod_moves.stopped(pod, PodState.RUNNING)),
     "gone": ("is gone", lambda pod: pod._replace(gone=True, sidecar=None, output=None, trainer=None, lag=0)),
@@ -51,22 +54,23 @@ IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
 }
 
 
-def free_moves(system: JobSystem) -> Iterator[Move]:
-    """What happens some day, if nothing comes between."""
+def free_moves(system: JobSystem, torchruns: int) -> Iterator[Move]:
+    """What happens some day, if nothing comes between, where each container runs so many torchruns."""
     if system.looks:
         yield ("look",)
     if system.old is not None:
         yield ("old",)
-    ending = bool(system.state.finished) or any(pod.trainer and pod.trainer.state == FINISHED for pod in system.pods)
+    ending = bool(system.state.done) or any(pod.trainer and pod.trainer.state == FINISHED for pod in system.pods)
     for at, pod in enumerate(system.pods):
         if not pod.gone:
-            yield from ((name, at, 0) for name in _owed(pod, ending))
+            yield from ((name, at, 0) for name in _owed(pod, ending, torchruns))
         if reads(pod):
             yield from (("read", at, lag) for lag in range(pod.lag + (pod.read is None)))
         yield from (("hear", at, what) for what in _news(pod))
+    yield from (("restart", at, 0) for at, pod in enumerate(system.pods) if _is_held_back(pod))
 
 
-def _owed(pod: Pod, ending: bool) -> Iterator[str]:
+def _owed(pod: Pod, ending: bool, torchruns: int) -> Iterator[str]:
     trainer = pod.trainer
     if pod.deleting:
         yield "gone"
@@ -77,7 +81,8 @@ def _owed(pod: Pod, ending: bool) -> Iterator[str]:
     if trainer is None:
         return
     if trainer.state == FINISHED:
-        yield "exit"
+        if not pod.deleting:
+            yield "next" if trainer.place < torchruns else "exit"
     elif trainer.state == DEAD:
         if trainer.connected:
             yield "notice"
@@ -95,7 +100,15 @@ def _owed(pod: Pod, ending: bool) -> Iterator[str]:
             yield "finish"
 
 
-def costly_moves(system: JobSystem, most: int) -> Iterator[Move]:
+def _is_held_back(pod: Pod) -> bool:
+    """Whether the kubelet starts its container again after a while: it has failed after a torchrun's success. Who left
+    is deleted by the operator, or let alone."""
+    if pod.gone or pod.deleting or pod.trainer is None:
+        return False
+    return pod.trainer.state == FAILED and asks(pod, RequestType.FINISH)
+
+
+def costly_moves(system: JobSystem, most: int, torchruns: int) -> Iterator[Move]:
     yield from (("scale", size) for size in range(1, most + 1) if size != system.spec.replicas)
     yield ("suspend",)
     yield ("new operator",)
@@ -103,16 +116,22 @@ def costly_moves(system: JobSystem, most: int) -> Iterator[Move]:
         yield ("wait",)
     for at, pod in enumerate(system.pods):
         if not pod.gone:
-            yield from ((name, at, 1) for name in _faults(pod))
+            yield from ((name, at, 1) for name in _faults(pod, torchruns))
 
 
-def _faults(pod: Pod) -> Iterator[str]:
+def _faults(pod: Pod, torchruns: int) -> Iterator[str]:
     trainer = pod.trainer
     if not pod.deleting:
         yield "delete"
     yield "gone"
-    if trainer is None or trainer.state in (DEAD, FAILED):
+    if trainer is None or trainer.state == DEAD:
         return
+    if trainer.state == FAILED:
+        if not pod.deleting and not _is_held_back(pod):
+            yield "restart"
+        return
+    if trainer.state == FINISHED and not pod.deleting:
+        yield from ("end badly", "exit" if trainer.place < torchruns else "next")
     yield "kill"
     yield "crash"
     if not pod.deleting:

@@ -22,14 +22,23 @@ def check_given(pod: Pod, handed: Handed) -> Pod:
 
 
 def check_success(before: Pod, pod: Pod) -> None:
-    """A record that asks `Finish` does so until a newer trainer joins, whatever becomes of the sidecar."""
+    """A record that asks `Finish` does so until a newer trainer joins, or leaves as it was told to, whatever becomes of
+    the sidecar."""
     was, asks = (one.output.request if one.output else None for one in (before, pod))
     if was is None or was.type is not RequestType.FINISH:
         return
-    if asks is None or asks.type not in (RequestType.FINISH, RequestType.JOIN):
+    told_to = pod.output is not None and pod.output.standing.leaving
+    if asks is None or asks.type not in (RequestType.FINISH, RequestType.JOIN, *[RequestType.LEAVE] * told_to):
         raise Finding(
             f"worker {pod.index} has finished, and its record asks {asks.type if asks else 'nothing'} instead"
         )
+
+
+def check_place(pod: Pod) -> None:
+    """The n-th torchrun of each container is of stage n."""
+    sidecar, trainer = pod.sidecar, pod.trainer
+    if sidecar is not None and trainer is not None and trainer.connected and sidecar._stage != trainer.place:
+        raise Finding(f"trainer {trainer.name} is number {trainer.place} of its container, in stage {sidecar._stage}")
 
 
 def check_telling(pod: Pod) -> None:

@@ -6,12 +6,12 @@ never changed: each function gives another one, in which the sidecar that was to
 
 import sys
 
-from elasticjob.api import Cause, Member, RendezvousStatus, RequestType
+from elasticjob.api import Cause, Member, RendezvousStatus
 from elasticjob.rendezvous import PodState
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.model import Answer, Handed
+from elasticjob_sidecar.membership.model import Answer, Handed, Torchrun
 from elasticjob_sidecar.membership.refusal import Code, Refused
-from model.composed_pod_checks import check_given, check_success, check_telling
+from model.composed_pod_checks import check_given, check_place, check_success, check_telling
 from model.composed_pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, Trainer, copied
 from model.search import Finding
 
@@ -23,9 +23,7 @@ def with_sidecar(pod: Pod) -> Pod:
     me = Member(index=pod.index, id=f"{pod.index}-{pod.number}-{pod.lives}")
     trainer = pod.trainer._replace(connected=False) if pod.trainer else None
     sidecar = Membership(me)
-    left = pod.output.request if pod.output else None
-    if left is not None and left.type is RequestType.FINISH:  # as it finds it in the pod's record
-        sidecar.recall(left.round or 0)
+    sidecar.recall(pod.output.request if pod.output else None, NOW)  # as it finds it in the pod's record
     started = pod._replace(
         sidecar=sidecar,
         output=sidecar.take(),
@@ -40,10 +38,25 @@ def with_sidecar(pod: Pod) -> Pod:
 
 
 def with_trainer(pod: Pod) -> Pod:
-    """A trainer process starts, opens its stream, and joins."""
-    trainer = Trainer(name=chr(97 + pod.starts))
+    """The first torchrun of a container starts, opens its stream, and joins."""
+    return _begun(pod, copied(pod), place=1)
+
+
+def with_container(pod: Pod) -> Pod:
+    """The kubelet starts the container again."""
+    return with_trainer(pod._replace(containers=pod.containers + 1))
+
+
+def with_next(pod: Pod) -> Pod:
+    """A torchrun has ended in success, and the next of the same container starts."""
     sidecar = copied(pod)
-    sidecar.attached(trainer.name, 0)
+    sidecar.detached(sidecar._stream, NOW)
+    return _begun(pod, sidecar, place=_trainer(pod).place + 1)
+
+
+def _begun(pod: Pod, sidecar: Membership, place: int) -> Pod:
+    trainer = Trainer(name=chr(97 + pod.starts), place=place)
+    sidecar.attached(trainer.name, 0, Torchrun(container=str(pod.containers)))
     return _asked(pod._replace(starts=pod.starts + 1), sidecar, trainer)
 
 
@@ -67,7 +80,8 @@ def reconnected(pod: Pod) -> Pod:
     """The trainer finds the new sidecar: an open join is asked again, a round not yet in use is given up."""
     trainer = _trainer(pod)._replace(connected=True)
     sidecar = copied(pod)
-    sidecar.attached(trainer.name, trainer.handed)
+    stage = trainer.place if trainer.handed else 0  # it was told so with its round
+    sidecar.attached(trainer.name, trainer.handed, Torchrun(container=str(pod.containers), stage=stage))
     if trainer.state == JOINING:
         return _asked(pod, sidecar, trainer)
     if trainer.state == ENTERING:
@@ -109,6 +123,13 @@ def noticed(pod: Pod) -> Pod:
     sidecar = copied(pod)
     sidecar.detached(sidecar._stream, NOW)
     return _settled(pod, sidecar, _trainer(pod)._replace(connected=False))
+
+
+def ending_badly(pod: Pod) -> Pod:
+    """The container fails after its torchrun's success."""
+    sidecar = copied(pod)
+    sidecar.detached(sidecar._stream, NOW)
+    return _settled(pod, sidecar, _trainer(pod)._replace(state=DEAD, connected=False))
 
 
 def failing(pod: Pod) -> Pod:
@@ -173,6 +194,7 @@ def _settled(pod: Pod, sidecar: Membership, trainer: Trainer | None) -> Pod:
         if trainer is not None and trainer.state == JOINING and ticket == _ticket(trainer):
             pod = _answered(pod, trainer, answer)
     check_telling(pod)
+    check_place(pod)
     return pod
 
 
@@ -184,19 +206,16 @@ def _answered(pod: Pod, trainer: Trainer, answer: Answer) -> Pod:
     match answer.code:
         case Code.JOIN_TIMEOUT:
             return asking(pod, trainer.cause)
-        case Code.LEAVING:
-            return _departed(pod, trainer, PodState.SUCCEEDED)
-        case Code.CLOSED:
-            done = answer.outcome == "Complete"
-            return _departed(pod, trainer, PodState.SUCCEEDED if done else PodState.RUNNING)
+        case Code.STAGE_FINISHED:
+            return pod._replace(finished=True, trainer=trainer._replace(state=FINISHED))
+        case Code.LEAVING | Code.CLOSED:
+            return _departed(pod, trainer)
     raise Finding(f"trainer {trainer.name} is refused: {answer}")
 
 
-def _departed(pod: Pod, trainer: Trainer, phase: PodState) -> Pod:
-    """There is no next round for this trainer: it says that it leaves and exits, with code 0 or not."""
+def _departed(pod: Pod, trainer: Trainer) -> Pod:
+    """There is no next round for this trainer: it says that it leaves and exits, but not with code 0."""
     assert pod.sidecar is not None
     pod.sidecar.leave(trainer.name, Cause.POD_STOPPING)
-    if phase is PodState.SUCCEEDED:
-        return stopped(pod, phase)
     pod.sidecar.detached(pod.sidecar._stream, NOW)
     return pod._replace(output=pod.sidecar.take(), trainer=trainer._replace(state=FAILED, connected=False))

@@ -3,12 +3,12 @@
 An immutable value, without a kubelet: of time, containers and their status a model has only what `decide` is given.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
-from elasticjob.api import Cause
+from elasticjob.api import Cause, RequestType
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Output
@@ -20,20 +20,25 @@ SLOTS = tuple(field.name for field in fields(Membership))
 _numbers = count()
 
 
+Seen = tuple[int, int, PodState, bool, int]
+
+
 class Sight(NamedTuple):
     """A worker as it is seen: its pod and its record. Equal ones are one object, known by its number."""
 
-    pod: tuple[int, int, PodState, bool]
+    pod: "Seen"
     record: tuple[Any, ...]
     worker: Worker
     number: int
 
 
 class Trainer(NamedTuple):
-    """One torchrun process. `used` is the round that it has last used or given up, `handed` the last that it was told,
-    `asked` how often it has asked for one; `connected`: the sidecar holds its stream."""
+    """One torchrun process, by its `place` among those of its container. `used` is the round that it has last used or
+    given up, `handed` the last that it was told, `asked` how often it has asked for one; `connected`: the sidecar holds
+    its stream."""
 
     name: str
+    place: int = 1
     state: str = JOINING
     used: int = 0
     handed: int = 0
@@ -44,9 +49,9 @@ class Trainer(NamedTuple):
 
 class Pod(NamedTuple):
     """`seen` is what the operator knows of it, None before its first sight. `output` is the sidecar's last one. `read`
-    is the number of the status that it knows, and `lag` how many were written since. `lives` and `starts` count its
-    sidecars and its trainers; `given` is the round last handed out in this pod, and to whom; `finished`: a trainer of
-    its has said so."""
+    is the number of the status that it knows, and `lag` how many were written since. `lives`, `starts` and `containers`
+    count its sidecars, its trainers and their containers; `given` is the round last handed out in this pod, and to
+    whom; `finished`: a trainer of its has said so, or found its stage finished."""
 
     index: int  # type: ignore[assignment]  # a field, and not the method of a tuple
     number: int
@@ -56,6 +61,7 @@ class Pod(NamedTuple):
     gone: bool = False
     lives: int = 0
     starts: int = 0
+    containers: int = 1
     sidecar: Membership | None = None
     output: Output | None = None
     read: int | None = None
@@ -67,7 +73,7 @@ class Pod(NamedTuple):
 
 def sight_of(pod: Pod) -> Sight:
     """The pod and its record as they are."""
-    return _sight((pod.index, pod.number, pod.phase, pod.deleting), _record_of(pod))
+    return _sight((pod.index, pod.number, pod.phase, pod.deleting, pod.containers - 1), _record_of(pod))
 
 
 def half_seen(pod: Pod, *, record: bool) -> Sight:
@@ -80,6 +86,11 @@ def half_seen(pod: Pod, *, record: bool) -> Sight:
 def reads(pod: Pod) -> bool:
     """Whether its sidecar follows the job's status."""
     return pod.sidecar is not None and not pod.sidecar._stopping
+
+
+def asks(pod: Pod, type: RequestType) -> bool:
+    """Whether its record does."""
+    return pod.output is not None and pod.output.request is not None and pod.output.request.type is type
 
 
 def perceives_change(pod: Pod) -> bool:
@@ -111,24 +122,18 @@ def _record_of(pod: Pod) -> tuple[Any, ...]:
     if pod.output is None:
         return ()
     asked = pod.output.request
-    request = None if asked is None else (asked.type, asked.after or 0, asked.round or 0, asked.cause or "")
+    if asked is None:
+        return (pod.output.standing.me.id, None)
+    request = (asked.type, asked.after or 0, asked.round or 0, asked.stage or 1, asked.cause or "")
     return (pod.output.standing.me.id, request)
 
 
 @cache
-def _sight(pod: tuple[int, int, PodState, bool], record: tuple[Any, ...]) -> Sight:
-    index, number, phase, deleting = pod
-    worker = Worker(index=index, replacement=number, pod=phase, deleting=deleting)
+def _sight(pod: Seen, record: tuple[Any, ...]) -> Sight:
+    index, number, phase, deleting, crashes = pod
+    worker = Worker(index=index, replacement=number, pod=phase, deleting=deleting, crashes=crashes)
     if record:
         id, asked = record
-        request = asked and Request(type=asked[0], after=asked[1], round=asked[2], cause=asked[3])
-        worker = Worker(
-            index=index,
-            replacement=number,
-            pod=phase,
-            deleting=deleting,
-            id=id,
-            address=address_of(id),
-            request=request,
-        )
+        request = asked and Request(type=asked[0], after=asked[1], round=asked[2], stage=asked[3], cause=asked[4])
+        worker = replace(worker, id=id, address=address_of(id), request=request)
     return Sight(pod, record, worker, next(_numbers))

@@ -26,15 +26,17 @@ SPEC = Spec(
     rejoin=20,
     worker_lost=5,
     silence=5,
+    restart_reset=40,
 )
 
 
 class ComposedScope:
     name = "composed"
 
-    def __init__(self, workers: int, budget: int, training: bool, spares: int = 0) -> None:
-        """Of jobs with so many workers, and spares beside them: new ones, or ones whose first round is in use."""
-        self._most, self._budget, self._training = workers, budget, training
+    def __init__(self, workers: int, budget: int, training: bool, spares: int = 0, torchruns: int = 1) -> None:
+        """Of jobs with so many workers, and spares beside them: new ones, or ones whose first round is in use. With
+        several torchruns in each container the first of one worker has just ended in success."""
+        self._most, self._budget, self._training, self._torchruns = workers, budget, training, torchruns
         self._operators = Operators(replace(SPEC, replicas=workers, spares=spares))
         self._rest = Rest(self._calmly, lambda system: digest(self.key(system)), self.tell)
 
@@ -42,6 +44,8 @@ class ComposedScope:
         system = self._operators.begin()
         if self._training:
             system = self._rest.after(system)
+        if self._torchruns > 1:
+            system = self.apply(system, ("finish", 0, 0))
         return [system]
 
     def forget(self) -> None:
@@ -54,9 +58,9 @@ class ComposedScope:
         self._rest.check(system)
 
     def moves(self, system: JobSystem, left: int) -> Iterator[Move]:
-        yield from free_moves(system)
+        yield from free_moves(system, self._torchruns)
         if system.spent < self._budget:
-            yield from costly_moves(system, self._most)
+            yield from costly_moves(system, self._most, self._torchruns)
 
     def apply(self, system: JobSystem, move: Move) -> JobSystem:
         return trimmed(self._applied(system, move))
@@ -71,7 +75,7 @@ class ComposedScope:
 
     def _calmly(self, system: JobSystem) -> tuple[Move, JobSystem] | None:
         """What comes next if nothing goes wrong, at last the operator's next moment."""
-        owed = next(free_moves(system), None)
+        owed = next(free_moves(system, self._torchruns), None)
         if owed is None and system.wake is None:
             return None
         move = owed or ("wait",)
@@ -141,7 +145,8 @@ def _lines(system: JobSystem) -> Iterator[str]:
     leaving = " ".join(member.id for member in state.leaving)
     yield (
         f"agreed: round {state.round} {state.outcome or state.phase}, members {members or 'none'}, "
-        f"leaving {leaving or 'none'}, finished {sorted(state.done)}, restarts {state.restarts}"
+        f"leaving {leaving or 'none'}, finished {sorted(state.finished_indices)}, stage {state.stage}, "
+        f"restarts {state.restarts}"
     )
     yield from (f"  number {at}, {_in_words(pod)}" for at, pod in enumerate(system.pods))
     yield from (f"  told: {message}" for message in system.told)
@@ -153,7 +158,11 @@ def _in_words(pod: Pod) -> str:
     words = f"pod {pod.index}-{pod.number} {going}"
     if output is not None:
         asks, now = output.request, output.standing
-        request = "nothing" if asks is None else f"{asks.type} {asks.cause or ''} after {asks.after}"
+        request = (
+            "nothing"
+            if asks is None
+            else f"{asks.type} {asks.cause or ''} after {asks.after}, of stage {asks.stage or 1}"
+        )
         read = "no status" if now.job is None else f"{now.job.phase} {now.job.round}"
         words += f": sidecar {now.me.id} has read {read}, is {now.mode}, asks {request}"
     if trainer is not None:

@@ -11,6 +11,7 @@ from elasticjob.rendezvous import (
     Clocks,
     Decision,
     Member,
+    PodState,
     Spec,
     State,
     Worker,
@@ -195,6 +196,7 @@ def later(state: State, seconds: float) -> State:
         leaving={member: since - seconds for member, since in clocks.leaving.items()},
         invalid={pod_key: since - seconds for pod_key, since in clocks.invalid.items()},
         asked=None if clocks.asked is None else {one: _earlier(asked, seconds) for one, asked in clocks.asked.items()},
+        finishing={one: known._replace(since=back(known.since)) for one, known in clocks.finishing.items()},
         failures={index: known._replace(since=known.since - seconds) for index, known in clocks.failures.items()},
     )
     return replace(state, clocks=earlier)
@@ -206,10 +208,11 @@ def _earlier(asked: Asked, seconds: float) -> Asked:
 
 
 def _must_have_finished(system: JobSystem, state: State) -> None:
-    """Nobody is taken to have finished whose trainer has not said so. Raises Finding."""
+    """Nobody is taken to have finished whose trainer has not said so, or whose container goes on. Raises Finding."""
     for member in set(state.finished) - set(system.state.finished):
-        if not any(pod.finished for pod in system.pods if member.id.startswith(f"{pod.index}-{pod.number}-")):
-            raise Finding(f"worker {member.index} is taken to have finished, and its trainer has not")
+        pods = (pod for pod in system.pods if member.id.startswith(f"{pod.index}-{pod.number}-"))
+        if not any(pod.finished and pod.phase is PodState.SUCCEEDED for pod in pods):
+            raise Finding(f"worker {member.index} is taken to have finished, and has not")
 
 
 def _formed(before: Formed, state: State) -> Formed:

@@ -52,6 +52,9 @@ TASKS = (
     Task("composed", "2 workers from the start, 1 costly event", lambda: ComposedScope(2, 1, False), TO_THE_END, 8),
     Task("composed", "2 workers that train, 2 costly events", lambda: ComposedScope(2, 2, True), 8, 5),
     Task("composed", "2 workers and a spare, 1 costly event", lambda: ComposedScope(2, 1, True, 1), TO_THE_END, 7),
+    Task(
+        "composed", "2 workers with 2 torchruns, 1 costly event", lambda: ComposedScope(2, 1, True, 0, 2), TO_THE_END, 7
+    ),
     Task("operator", "jobs that form and train", operator(*range(4)), 3, 2),
     Task("operator", "jobs that lose, end or rest", operator(*range(4, len(LANDMARKS))), 3, 2),
 )

@@ -20,6 +20,7 @@ JOB = Spec(
     worker_lost=20,
     silence=40,
     restart_reset=80,
+    finish=50,
 )
 TWO = replace(JOB, replicas=2)
 NEEDS_TWO = replace(JOB, min_replicas=2)
@@ -44,7 +45,7 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
         (*each("up", 0, 1, 2), *each("failed", 1), *each("fails the job", 1), *each("rejoin", 0)),
     ),
     "the pod of rank 0 was deleted": (JOB, (*each("up", 0, 1, 2), *each("deleted", 0))),
-    "one of three has finished": (JOB, (*each("up", 0, 1, 2), *each("finish", 0))),
+    "one of three has finished": (JOB, (*each("up", 0, 1, 2), *each("finish", 0), *each("pod succeeded", 0))),
     "three are scaled to two": (JOB, (*each("up", 0, 1, 2), ("scale", 2, True), *each("rejoin", 0))),
     "one of three is doubted": (JOB, (*each("up", 0, 1, 2), *each("doubts", 0))),
     "one of three has not answered, and another has": (
@@ -56,7 +57,7 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
     "one has joined where two must": (NEEDS_TWO, each("up", 0)),
     "one of two has finished where two must be": (
         replace(NEEDS_TWO, replicas=2),
-        (*each("up", 0, 1), *each("finish", 0)),
+        (*each("up", 0, 1), *each("finish", 0), *each("pod succeeded", 0)),
     ),
     "two of three have failed, and the third is silent, where that is noticed late": (
         LATE,
@@ -66,5 +67,7 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
     "three train, whose ranks are laid out by zones": (replace(JOB, rank_order=("zone",)), each("up", 0, 1, 2)),
     "two train, and a spare waits": (SPARE, each("up", 0, 1, 2)),
     "a spare has the place of a lost member": (SPARE, (*each("up", 0, 1, 2), *each("deleted", 1), *each("rejoin", 0))),
+    "the torchruns of two have succeeded": (TWO, (*each("up", 0, 1), *each("finish", 0, 1))),
+    "the next stage of three waits for two": (JOB, (*each("up", 0, 1, 2), *each("finish", 0, 1, 2), *each("next", 0))),
     "two of three are lost where two must be": (NEEDS_TWO, (*each("up", 0, 1, 2), *each("deleted", 0, 1))),
 }

@@ -3,8 +3,9 @@
 Three kinds of calm. In each, pods that are being deleted go, living sidecars beat, answer, and doubt nobody, and time
 passes only as the operator has said that it will look again. Nothing fails, nobody scales.
 
-- `WELL`: what the cluster owes comes. Pods run, told workers exit, and who is owed a join makes it.
-- `SILENT`: pods run, but nobody joins any more, and who is told to leave does not.
+- `WELL`: what the cluster owes comes. Pods run, told workers leave, who is owed a join makes it, and containers end in
+  success after their torchrun has.
+- `SILENT`: pods run, but nobody joins any more, who is told to leave does not, and no container ends.
 - `WITHOUT_PODS`: as `SILENT`, and no pod comes to run that does not run yet.
 
 A job then reaches Formed or Closed within `bound` seconds, and comes to rest there: from some moment on nothing changes
@@ -20,7 +21,7 @@ from typing import NoReturn
 
 from elasticjob.rendezvous import PodState, Request, Roster, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
-from elasticjob.rendezvous.roster import ENDED, has_joined, is_current
+from elasticjob.rendezvous.roster import ENDED, has_joined, has_succeeded, is_current
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
 from model.operator_key import key_of
@@ -44,7 +45,9 @@ def bound(spec: Spec, state: State) -> float:
     pod comes late where others failed before it. A torchrun may be started late, and then join late.
     """
     late = max((delay_of(failures) for failures in state.clocks.failures.values()), default=0.0)
-    return max(spec.last_call, late + spec.rejoin + 2 * spec.worker_lost + spec.start_timeout + spec.join_timeout)
+    going_on = spec.finish if state.clocks.finishing else 0.0
+    forming = late + spec.rejoin + 2 * spec.worker_lost + spec.start_timeout + spec.join_timeout
+    return max(spec.last_call, going_on + forming)
 
 
 class Liveness:
@@ -128,19 +131,22 @@ def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
         worker = replace(worker, pod=PodState.RUNNING)
     if calm is Calm.SILENT:
         return worker
-    if worker.member in system.state.leaving:
+    if worker.asks(RequestType.FINISH):
         return replace(worker, pod=PodState.SUCCEEDED)
+    if worker.member in system.state.leaving:
+        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING))
     if worker.id is None:
         worker = with_record(system, worker)
     if not _owes_a_join(system.state, worker):
         return worker
-    join = Request(type=RequestType.JOIN, after=system.state.last_formed, cause=Cause.MEMBERSHIP_CHANGED)
+    state = system.state
+    join = Request(type=RequestType.JOIN, after=state.last_formed, stage=state.stage, cause=Cause.MEMBERSHIP_CHANGED)
     return replace(worker, request=join)
 
 
 def _owes_a_join(state: State, worker: Worker) -> bool:
     in_round = state.phase is FORMED and worker.member in state.participants
-    last_word = worker.asks(RequestType.FINISH) or worker.asks(RequestType.CLOSE)
+    last_word = worker.asks(RequestType.CLOSE) or has_succeeded(state, worker)
     if in_round or last_word or state.phase is CLOSED:
         return False
     return is_current(state, worker) and not has_joined(state, worker)
@@ -205,9 +211,11 @@ def _trains(state: State, worker: Worker) -> bool:
 
 
 def left_over(roster: Roster, state: State, workers: Iterable[Worker]) -> list[str]:
-    """Names of pods that run on, and are neither wanted nor a finished worker's."""
+    """Names of pods that run on, and are neither wanted nor a worker's that has finished or is finishing."""
+    needed = state.finished_indices if state.ended else state.done
+    wanted = (*roster.kept, *roster.spares)
     return [
         f"{worker.index}-{worker.replacement}"
         for worker in workers
-        if worker.pod not in ENDED and worker not in (*roster.kept, *roster.spares) and worker.index not in state.done
+        if worker.pod not in ENDED and worker not in wanted and worker.index not in needed
     ]

@@ -32,6 +32,7 @@ from model import (
     mutations_rules,
     mutations_sizes,
     mutations_spares,
+    mutations_stages,
 )
 from model.mutant_checks import CHECKS, NAMES, command
 from model.mutation import ROOT, CannotBeMade, Mutation, file_of, mutated, place_of, tree_of, unknown_names
@@ -39,6 +40,7 @@ from simulation import mutations_metrics, mutations_operator, mutations_sidecar
 
 TABLES = (
     mutations_rules,
+    mutations_stages,
     mutations_challenges,
     mutations_spares,
     mutations_draining,

@@ -37,9 +37,18 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob.rendezvous.decide:note_finished": (
-            omit("an exit with code 0 counts as finished while the job is suspended", "step.suspended"),
-            omit(
-                "exit code 0 is a success before the last word has come", "waited >= step.spec.patience", by="composed"
+            replace(
+                "an exit with code 0 counts as finished while the job is suspended",
+                "[] if step.suspended else current(step.state, step.workers).values()",
+                "current(step.state, step.workers).values()",
+            ),
+        ),
+        "elasticjob.rendezvous.decide:_has_finished": (
+            replace(
+                "exit code 0 is a success before the last word has come",
+                "waited >= step.spec.patience and lacks_last_word(step.state, worker)",
+                "lacks_last_word(step.state, worker)",
+                by="composed",
             ),
         ),
         "elasticjob.rendezvous.decide:note_heartbeats": (
@@ -121,7 +130,12 @@ MUTATIONS = mutations(
                 "worker is None",
             ),
             replace("a leave does not break the round", "request.type is RequestType.LEAVE", "False", by="composed"),
-            replace("a join made before the round breaks it again", "state.round", "state.round - 1", by="composed"),
+            replace(
+                "a join made before the round breaks it again",
+                "request.after < state.round",
+                "request.after < state.round - 1",
+                by="composed",
+            ),
         ),
         "elasticjob.rendezvous.losses:_failed_by_itself": (
             omit("a pod that was evicted counts as failed by itself", "worker.disrupted"),
@@ -163,7 +177,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.step:Step.give_up": (
             omit("a replacement is named like a pod that is there", "while (index, number) in self._pod_keys: ..."),
         ),
-        "elasticjob.rendezvous.endings:complete": (
+        "elasticjob.rendezvous.endings:_is_over": (
             replace(
                 "the job is Complete when the first member has finished",
                 "done.issuperset(member.index for member in state.participants) or _nobody_left(step)",
@@ -334,8 +348,12 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.roster:pods_to_delete": (
             omit("a victim that does not go is never deleted", "overdue", by="operator"),
-            replace("victims are deleted before they are told", "overdue or worker.pod in OUT", "True"),
-            omit("pods of finished workers are deleted", "worker.index not in done", by="composed"),
+            replace(
+                "victims are deleted before they are told",
+                "overdue or worker.pod in OUT or worker.asks(RequestType.LEAVE)",
+                "True",
+            ),
+            omit("pods of finished workers are deleted", "worker.index not in finished", by="composed"),
             replace(
                 "a pod that the operator has not made stays",
                 "now - state.clocks.invalid.get(worker.pod_key, now) >= spec.patience",

@@ -34,12 +34,12 @@ MUTATIONS = mutations(
             ),
             replace(
                 "spares: one that waits goes before a member that may still join",
-                "worker.pod not in OUT and not worker.asks(RequestType.LEAVE)",
+                "(worker.pod not in OUT or is_between_stages(worker)) and not worker.asks(RequestType.LEAVE)",
                 "has_joined(state, worker)",
             ),
             replace(
                 "spares: a member whose pod's status lags has no place",
-                "worker.pod not in OUT and not worker.asks(RequestType.LEAVE)",
+                "(worker.pod not in OUT or is_between_stages(worker)) and not worker.asks(RequestType.LEAVE)",
                 "has_joined(state, worker) or is_stopping(state, worker)",
             ),
         ),

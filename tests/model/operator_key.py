@@ -1,6 +1,6 @@
 """When two states of the operator's model are the same: renamed ids, rounds and pod numbers make no difference.
 
-- Rounds count from the last formed one: a join is for the round after it, or too old.
+- Rounds count from the last formed one: a join is for the round after it, or too old. Stages count from the agreed one.
 - A pod's number counts from the oldest that is there or may still be made of its index.
 - Sidecars are named in the order in which they are met, index by index; no two have the same id.
 - Why a worker joins or leaves matters while it is in a formed round, and otherwise only that its store did not come.
@@ -10,15 +10,15 @@
 
 from typing import Any
 
-from elasticjob.rendezvous import Clocks, Member, Request, Spec
+from elasticjob.rendezvous import Clocks, Member, Request, Spec, Worker
 from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_system import OperatorSystem
-from model.state_key import asked_key, failures_key, matched_key, must_know, stood_key
+from model.state_key import asked_key, failures_key, finishing_key, matched_key, must_know, stood_key
 
-# the models' joins name no limits of their own; `detail` is for people, and no rule reads it
-must_know(Request, "type after round cause detail last_call worker_lost")
+# the models' joins name no script and no limits of their own; `detail` is for people, and no rule reads it
+must_know(Request, "type after round stage script cause detail last_call worker_lost")
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 SETTLE_SECONDS = 5.0  # of a new operator
@@ -48,7 +48,8 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
                 worker.topology,
                 min(worker.crashes, spec.max_restarts + 1),
                 names[worker.id],
-                _request(worker.request, last_formed, worker.id in members),
+                _request(worker.request, last_formed, state.stage, worker.id in members),
+                _finishing(spec, clocks, worker, now),
                 (beat.value == worker.heartbeat, min(now - beat.since, spec.silence)) if beat else (),
                 sorted(member.index for member in worker.doubts if member in present),
                 numbers.get(worker.answer, -1),
@@ -62,6 +63,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         _named(state.participants, names),
         _named(state.leaving, names),
         _named(state.finished, names),
+        _named(state.finishing, names),
         _named(state.given_up, names),
         sorted((index, number - oldest[index]) for index, number in state.replacements.items()),
         state.store and names.get(state.store.partition(":")[0], -1),
@@ -107,13 +109,21 @@ def _named(members: tuple[Member, ...], names: dict[str | None, int]) -> list[tu
     return [(member.index, names.setdefault(member.id, len(names))) for member in members]
 
 
-def _request(request: Request | None, last_formed: int, in_round: bool) -> tuple[Any, ...]:
+def _request(request: Request | None, last_formed: int, stage: int, in_round: bool) -> tuple[Any, ...]:
     if request is None:
         return ()
     joins = request.type is RequestType.JOIN
     counts = joins and request.after >= last_formed
     why = request.cause if request.cause == Cause.STORE_NOT_READY or (in_round and (counts or not joins)) else ""
-    return (request.type._value_, counts, why + "")
+    return (request.type._value_, counts, request.stage - stage, why + "")
+
+
+def _finishing(spec: Spec, clocks: Clocks, worker: Worker, now: float) -> tuple[float, ...]:
+    known = clocks.finishing.get(worker.member) if worker.member else None
+    if known is None:
+        return ()
+    failed = min(worker.crashes - known.crashes, spec.max_restarts + 1)
+    return finishing_key(spec, known, failed, now)
 
 
 def _age(since: float | None, now: float, most: float) -> float:

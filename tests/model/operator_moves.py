@@ -21,14 +21,21 @@ GONE = Worker(index=-1)
 Change = Callable[[OperatorSystem, Worker], Worker | None]
 
 
-def asks(type: RequestType, cause: str = "", behind: int = 0) -> Change:
+def asks(type: RequestType, cause: str = "", behind: int = 0, ahead: int = 0) -> Change:
+    """`behind` so many rounds, and `ahead` so many stages."""
+
     def change(system: OperatorSystem, worker: Worker) -> Worker | None:
         after = system.state.last_formed - behind
-        if worker.id is None or after < 0:
+        stage = system.state.stage + ahead
+        if worker.id is None or after < 0 or stage < 1:
             return None
         finishes = type is RequestType.FINISH
         request = Request(
-            type=type, cause=cause, after=after if type is RequestType.JOIN else 0, round=after if finishes else 0
+            type=type,
+            cause=cause,
+            after=after if type is RequestType.JOIN else 0,
+            round=after if finishes else 0,
+            stage=stage,
         )
         return None if request == worker.request else replace(worker, request=request, hung="")
 
@@ -73,7 +80,8 @@ def _place(system: OperatorSystem, worker: Worker) -> tuple[str, ...]:
 def comes_up(system: OperatorSystem, worker: Worker) -> Worker | None:
     if worker.id is not None:
         return None
-    join = Request(type=RequestType.JOIN, after=system.state.last_formed, cause=Cause.STARTED)
+    state = system.state
+    join = Request(type=RequestType.JOIN, after=state.last_formed, stage=state.stage, cause=Cause.STARTED)
     return replace(with_record(system, worker), request=join)
 
 
@@ -153,7 +161,9 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "killed": ("its trainer was killed", asks(RequestType.LEAVE, Cause.AGENT_LOST)),
     "no store": ("its store did not come", asks(RequestType.LEAVE, Cause.STORE_NOT_READY)),
     "leave": ("its trainer leaves, as the pod stops", asks(RequestType.LEAVE, Cause.POD_STOPPING)),
-    "finish": ("its trainer has finished", asks(RequestType.FINISH)),
+    "finish": ("its torchrun ends in success", asks(RequestType.FINISH)),
+    "next": ("its next torchrun joins", asks(RequestType.JOIN, Cause.STARTED, ahead=1)),
+    "finish before": ("its torchrun finds the last stage finished", asks(RequestType.FINISH, ahead=-1)),
     "close": ("its trainer closes the rendezvous", asks(RequestType.CLOSE)),
     "pod failed": ("its pod fails", becomes(PodState.FAILED, PodState.PENDING, PodState.RUNNING)),
     "evicted": ("its pod is evicted", is_evicted),

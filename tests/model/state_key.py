@@ -7,7 +7,7 @@ from typing import Any
 from elasticjob.rendezvous import Clocks, Failures, Matched, Member, Spec, State, Worker
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, delay_of
 from elasticjob.rendezvous.limits import AGAIN_SECONDS, ALONE_SECONDS
-from elasticjob.rendezvous.model import Asked
+from elasticjob.rendezvous.model import Asked, Finishing
 from elasticjob.terms import RendezvousPhase
 
 
@@ -22,14 +22,16 @@ def must_know(kind: Any, names: str) -> None:
 
 must_know(
     State,
-    "clocks round phase participants replicas leaving finished replacements restarts failure matched given_up planned "
-    "waiting spares challenge challenged store outcome reason cause",
+    "clocks round phase participants replicas leaving finished finishing stage scripts replacements restarts failure "
+    "matched given_up planned waiting spares challenge challenged store outcome reason cause",
 )
 must_know(
-    Clocks, "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures"
+    Clocks,
+    "opened formed min_reached all_running all_spoke newcomer settled beats asked leaving invalid failures finishing",
 )
 must_know(Asked, "number since counting answered lived alone silent")
 must_know(Failures, "in_a_row before_any_round since why")
+must_know(Finishing, "crashes since")
 must_know(
     Worker,
     "index replacement pod deleting crashes id address request heartbeat doubts answer detail invalid disrupted "
@@ -38,12 +40,12 @@ must_know(
 must_know(
     Spec,
     "replicas spares min_replicas max_restarts suspend last_call join_timeout start_timeout rejoin worker_lost silence "
-    "restart_reset starts_torchrun sizes rank_order",
+    "restart_reset finish starts_torchrun sizes rank_order",
 )
 
 
 # No record is invalid in the models: to the rules such a worker is one that has not come, and then one that is lost.
-# What `State.replicas` was makes a difference to texts only.
+# What `State.replicas` was makes a difference to texts only. No Join names its script, so `State.scripts` is empty.
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:
@@ -58,6 +60,8 @@ def _state(state: State) -> tuple[Any, ...]:
         _ids(state.participants),
         _ids(state.leaving),
         _ids(state.finished),
+        _ids(state.finishing),
+        state.stage,
         _ids(state.given_up),
         tuple(sorted(state.replacements.items())),
         state.restarts,
@@ -94,6 +98,11 @@ def failures_key(spec: Spec, clocks: Clocks, now: float) -> tuple[tuple[float, .
     )
 
 
+def finishing_key(spec: Spec, known: Finishing, crashes: int, now: float) -> tuple[float, ...]:
+    """What matters of a container that goes on after torchrun's success; it has been started again `crashes` times."""
+    return (crashes, -1.0 if known.since is None else min(now - known.since, spec.finish))
+
+
 def stood_key(spec: Spec, state: State, now: float) -> float:
     """For how long the formed round has stood, as far as anything waits for that."""
     if state.phase is not RendezvousPhase.FORMED or not (state.restarts or state.clocks.failures):
@@ -115,6 +124,7 @@ def _clocks(spec: Spec, state: State) -> tuple[Any, ...]:
         *(_age(since, spec.rejoin) for since in clocks.leaving.values()),
         *((*pod_key, _age(since, spec.patience)) for pod_key, since in sorted(clocks.invalid.items())),
         failures_key(spec, clocks, 0.0),
+        *((member.id, finishing_key(spec, known, known.crashes, 0.0)) for member, known in clocks.finishing.items()),
         clocks.asked is None,
         *((member.id, asked_key(spec, clocks, asked, 0.0)) for member, asked in (clocks.asked or {}).items()),
     )

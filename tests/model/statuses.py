@@ -22,7 +22,8 @@ class StatusRegister:
 
     def number(self, state: State) -> int:
         """The number in `statuses` of what sidecars read of `state`. Raises Finding."""
-        key = (state.round, state.phase, state.participants, state.leaving, state.finished, state.store, state.outcome)
+        members = (state.participants, state.leaving, state.finished)
+        key = (state.round, state.phase, state.stage, *members, state.store, state.outcome)
         if key not in self._numbers:
             self._numbers[key] = len(self.statuses)
             self.statuses.append(stored(state).rendezvous)

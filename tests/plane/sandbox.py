@@ -29,6 +29,7 @@ from support.programs import DIES_WITH_PARENT
 OPERATOR = "elasticjob/operator:"  # how the name of its image begins
 TRAINER = Path(__file__).parents[2] / "trainer"
 MARK = "STAND_IN_CONTAINER"
+START = "STAND_IN_START"  # which start of a container it is; e2e/agent.py tells the sidecar
 LINE_BYTES = 1 << 20
 STAMP = "%Y-%m-%d %H:%M:%S,%f"  # of the sidecar's log
 
@@ -164,6 +165,7 @@ class Sandbox:
     host: Path
     api_port: int
     volumes: dict[str, Path] = field(default_factory=dict)
+    starts: int = 0  # of containers that are no sidecars
 
     @property
     def secrets(self) -> Path:
@@ -195,6 +197,7 @@ class Sandbox:
         """Start a container that is no sidecar. Raises CannotStart."""
         if container["image"].startswith(OPERATOR):
             return await self._start_operator(container)
+        self.starts += 1
         mounts = self._mounts(container)
         given = environment({"env": container.get("env") or []}, self.body, self.address, self.body["spec"]["nodeName"])
         environ = {
@@ -203,6 +206,7 @@ class Sandbox:
             "TMPDIR": str(self.folder / "tmp"),
             **{name: self._here(value, mounts) for name, value in given.items()},
             MARK: self.mark(container["name"]),
+            START: str(self.starts),
         }
         command = [self._here(word, mounts) for word in (*container.get("command", ()), *container.get("args", ()))]
         if not command:

@@ -7,10 +7,10 @@ from model.mutation import mutations, omit, replace
 
 MUTATIONS = mutations(
     {
-        "elasticjob_sidecar.membership.machine:Membership.recall": (
+        "elasticjob_sidecar.membership.machine:Membership._recall": (
             omit(
                 "a sidecar that is started anew forgets the success that the one before has recorded",
-                "self._move(HAS_FINISHED, round=round)",
+                "self._move(HAS_FINISHED, round=said.round, stage=stage, container=said.container)",
                 by="unit",
             ),
         ),
@@ -20,7 +20,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.machine:Membership.attached": (
             omit("who was replaced by a newer trainer is connected again", "raise superseded()"),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._finished_before": (
+        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._said_before": (
             omit("the success of a pod of the same name is taken for this one's", "not self._me.owns(found)"),
         ),
         "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._write_request": (
@@ -245,7 +245,7 @@ MUTATIONS = mutations(
             omit("a watch is long while nobody tells of news that it misses", "not self.over", by="unit"),
         ),
         "elasticjob_sidecar.membership.silences:Silences.doubted": (
-            omit("who has finished is doubted", "member not in finished", by="unit"),
+            omit("who has finished is doubted", "all(member not in members for members in finished)", by="unit"),
         ),
         "elasticjob_sidecar.kubernetes.job_watch:JobWatch.calm": (
             omit(

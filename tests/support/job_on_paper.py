@@ -101,15 +101,15 @@ class JobOnPaper:
     def finish(self, *indices: int) -> None:
         """Torchrun and container have ended in success."""
         for index in indices:
-            asked = Request(type=RequestType.FINISH, round=self.state.last_formed, stage=self.state.stage)
-            self.change(index, request=asked, pod=PodState.SUCCEEDED)
+            self.change(index, request=self._success(), pod=PodState.SUCCEEDED)
 
-    def succeed(self, *indices: int) -> None:
-        """Torchrun has ended in success, and the container goes on."""
+    def succeed(self, *indices: int, stage: int = 0) -> None:
+        """Torchrun has ended in success, or has found that its `stage` is finished, and the container goes on."""
         for index in indices:
-            self.change(
-                index, request=Request(type=RequestType.FINISH, round=self.state.last_formed, stage=self.state.stage)
-            )
+            self.change(index, request=self._success(stage))
+
+    def _success(self, stage: int = 0) -> Request:
+        return Request(type=RequestType.FINISH, round=self.state.last_formed, stage=stage or self.state.stage)
 
     def close(self, index: int) -> None:
         self.change(index, request=Request(type=RequestType.CLOSE))

@@ -189,7 +189,7 @@ class Agent:
                 super().take(data)
                 self.views.append(events.view)
 
-        self.events = Events(HOST, PORT, trainer)
+        self.events = Events(HOST, PORT, trainer, container="1", script="train.py")
         self.events.silent = self._silent
         self.calls = VirtualCalls(HOST, PORT, trainer, settings.sidecar_timeout)
         self.course = VirtualCourse(settings, self.calls, self.events, scene.loop.time, asyncio.sleep)

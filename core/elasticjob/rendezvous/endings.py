@@ -29,8 +29,8 @@ def fail_unfinished(step: Step) -> None:
     between = _between_stages(step)
     for member, worker in between.items():
         before = known.get(member, Finishing(worker.crashes))
-        waited = is_over or worker.index not in step.state.done  # the next stage waits for it
-        since = (step.now if before.since is None else before.since) if waited else None
+        awaited = step.state.phase is RendezvousPhase.FORMING and worker.index not in step.state.done
+        since = (step.now if before.since is None else before.since) if is_over or awaited else None
         found[member] = before._replace(since=since)
     step.clock(finishing=found)
     late = [one.index for member, one in between.items() if _is_late(step, found[member])]

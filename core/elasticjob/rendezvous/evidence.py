@@ -239,8 +239,9 @@ class Step:
         match worker.request:
             case Request(type=RequestType.LEAVE | RequestType.FINISH):
                 return False
-            case Request(type=RequestType.JOIN, after=after) if after >= before.round - 1:
-                return False
+            case Request(type=RequestType.JOIN, after=after, stage=stage) if after >= before.round - 1:
+                if stage >= before.stage:
+                    return False
         return worker.member in before.participants and self.lived_on(worker)
 
     def training_failed(self, worker: Worker) -> bool:
@@ -368,7 +369,13 @@ class Step:
                 return True
             case Request(type=RequestType.JOIN, after=after, cause=cause) if after >= self.after.round - 1:
                 return cause not in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)
+            case Request(type=RequestType.FINISH, round=held) if held >= self.after.round - 1:
+                return not self._succeeds(worker.request)
         return worker.request is None
+
+    def _succeeds(self, request: Request) -> bool:
+        """Whether a success is one of the stage that the step begins in, or of a later one."""
+        return request.stage >= self.before.stage
 
     def _break_of(self, member: Member, worker: Worker | None) -> bool | None:
         if worker is None:
@@ -389,5 +396,7 @@ class Step:
             return None
         if request.type is RequestType.JOIN and request.after >= self.before.round:
             return failed or request.cause == Cause.STARTED
+        if request.type is RequestType.FINISH and request.round >= self.before.round and not self._succeeds(request):
+            return True
         hangs = worker.hung != "" and self.before.phase is RendezvousPhase.FORMED
         return True if hangs else None

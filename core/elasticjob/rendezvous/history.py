@@ -188,7 +188,7 @@ def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
             yield "Complete, and nobody has finished"
         case Outcome.COMPLETE if before.phase is CLOSED and _not_done(after):
             yield f"Complete after a Close, and workers {_not_done(after)} have not finished"
-        case Outcome.FAILED if out_of_formed and not after.finishing:
+        case Outcome.FAILED if out_of_formed and not after.finishing and after.stage == 1:
             yield f"Failed, and round {after.round} was formed"
         case Outcome.TIMEOUT if out_of_formed or before.phase is CLOSED:
             yield f"RendezvousTimeout, and round {after.round} was not forming"

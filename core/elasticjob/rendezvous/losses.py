@@ -9,6 +9,7 @@ from elasticjob.rendezvous.challenges import lived_on, unanswered_for
 from elasticjob.rendezvous.model import COUNTED_CAUSES, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import (
     ENDED,
+    began_anew,
     current,
     has_joined,
     is_between_stages,
@@ -210,6 +211,8 @@ def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
     ended = worker.deleting or worker.pod in (PodState.CRASH_LOOP, PodState.FAILED, PodState.OOM_KILLED)
     if ended or request.type is RequestType.LEAVE or not (leaves or is_current(state, worker)):
         return False
+    if began_anew(state, request, state.last_formed):
+        return False
     came_back = request.type is RequestType.JOIN and request.after >= state.last_formed
     return not came_back or request.cause in (Cause.MEMBERSHIP_CHANGED, Cause.RENEWED)
 
@@ -243,17 +246,24 @@ def _break_of(state: State, member: Member, worker: Worker | None, lost: Mapping
     if request.type is RequestType.LEAVE:
         detail = f" ({worker.detail})" if worker.detail and counted else ""
         return Break(member, _word_of(request.cause), f"{name} left: {request.cause}{detail}", counted)
+    # a new trainer where one was in the round: the old one's leave was replaced before it was read
+    if began_anew(state, request, state.round):
+        return _started_again(member, worker)
     if request.type is not RequestType.JOIN or request.after < state.round:
         hangs = worker.hung and state.phase is RendezvousPhase.FORMED
         return Break(member, RoundCause.TRAINING_HUNG, worker.hung, True) if hangs else None
     if request.cause == Cause.WORKER_FAILED:
         detail = f" ({request.detail})" if request.detail else ""
         return Break(member, RoundCause.WORKER_FAILED, f"{name}'s processes failed{detail}", counted)
-    # a new trainer where one was in the round: the old one's leave was replaced before it was read
     if request.cause == Cause.STARTED:
-        detail = f" ({worker.detail})" if worker.detail else ""
-        return Break(member, RoundCause.TRAINER_STARTED_AGAIN, f"{name}'s trainer was started again{detail}", True)
+        return _started_again(member, worker)
     return Break(member, RoundCause.CAME_BACK, f"{name} came back", counted)
+
+
+def _started_again(member: Member, worker: Worker) -> Break:
+    detail = f" ({worker.detail})" if worker.detail else ""
+    why = f"worker {member.index}'s trainer was started again{detail}"
+    return Break(member, RoundCause.TRAINER_STARTED_AGAIN, why, True)
 
 
 def _replaced(name: str, worker: Worker) -> tuple[RoundCause, str]:

@@ -9,7 +9,7 @@ from itertools import count, islice
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import due
-from elasticjob.rendezvous.model import PodKey, PodState, Spec, State, Worker
+from elasticjob.rendezvous.model import PodKey, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.terms import RendezvousPhase, RequestType
 
@@ -72,6 +72,12 @@ def has_succeeded(state: State, worker: Worker) -> bool:
         return False
     ends = request.type is RequestType.FINISH and request.stage == state.stage
     return ends or (request.type is RequestType.JOIN and request.stage > state.stage)
+
+
+def began_anew(state: State, request: Request, round: int) -> bool:
+    """Whether the container was started again after it held `round`: its first torchrun has found its stage finished.
+    The same word from before it held that round says nothing."""
+    return request.type is RequestType.FINISH and request.stage < state.stage and request.round >= round
 
 
 def is_between_stages(worker: Worker) -> bool:

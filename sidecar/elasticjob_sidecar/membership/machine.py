@@ -135,7 +135,8 @@ class Membership:
         """The trainer says that it leaves the group; `exit_code`: that of what failed before."""
         self._check(trainer)
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the trainer has left"))
-        if self.mode in (Mode.JOINING, Mode.HANDED):
+        told_to = self._standing().leaving and not self._has_left()
+        if told_to or self.mode in (Mode.JOINING, Mode.HANDED):
             self._leave(Cause.TRAINER_LEFT, cause, exit_code)
 
     def finish(self, trainer: str, round: int) -> None:
@@ -172,8 +173,7 @@ class Membership:
         """The pod stops: the sidecar is told so only after its trainer is gone."""
         self._stopping, self._closing = True, False
         self._refuse_waiter(Refused(Code.NO_TRAINER, "the pod is being stopped"))
-        left = self._request is not None and self._request.type is RequestType.LEAVE
-        if self.mode is not Mode.FINISHED and not left:
+        if self.mode is not Mode.FINISHED and not self._has_left():
             self._leave(Cause.POD_STOPPING)
 
     def tick(self, now: float) -> None:
@@ -192,7 +192,7 @@ class Membership:
     def _asked(self) -> WorkerRequest | None:
         """A Close is asked until the rendezvous is closed."""
         if self._closing and (self.job is None or self.job.phase is not CLOSED):
-            return WorkerRequest(type=RequestType.CLOSE)
+            return WorkerRequest(type=RequestType.CLOSE, **self._of())
         return self._request
 
     def _standing(self) -> Standing:
@@ -238,7 +238,7 @@ class Membership:
             if known := other_script(job, self._stage, self._torchrun.script):
                 return known
             if self._stage <= max(self._succeeded, job.stage - 1):
-                self._succeed(waiter.after)
+                self._succeed(max(waiter.after, self.handed.round if self.handed else 0))
                 return Refused(Code.STAGE_FINISHED, f"stage {self._stage} of the job is finished")
         if job.phase is CLOSED:
             outcome = job.outcome.value if job.outcome else ""
@@ -294,6 +294,9 @@ class Membership:
         self._move(event, cause=cause or event, exit_code=exit_code)
         self._timers.clear()
 
+    def _has_left(self) -> bool:
+        return self._request is not None and self._request.type is RequestType.LEAVE
+
     def _lose_trainer(self, why: Refused, now: float) -> None:
         """The attached process is gone."""
         self._refuse_waiter(why)
@@ -337,8 +340,11 @@ class Membership:
         self.mode = move.target
         if move.asks is not None:
             script = self._torchrun.script if move.asks is RequestType.JOIN else None
-            of = {"stage": self._stage if self._stage > 1 else None, "container": self._torchrun.container or None}
-            self._request = WorkerRequest(type=move.asks, **of | {"script": script or None} | asked)
+            self._request = WorkerRequest(type=move.asks, **self._of() | {"script": script or None} | asked)
+
+    def _of(self) -> dict[str, Any]:
+        """Which of the pod's torchruns a request is of."""
+        return {"stage": self._stage if self._stage > 1 else None, "container": self._torchrun.container or None}
 
     def is_replaced(self, trainer: str) -> bool:
         """A newer one has taken its place."""

@@ -58,7 +58,11 @@ MOVES = (
         "rank 0's trainer did not serve the store within `storeReadySeconds`",
     ),
     Move(
-        (JOINING, HANDED), Cause.TRAINER_LEFT, IDLE, RequestType.LEAVE, "the trainer says that it leaves, and its cause"
+        tuple(Mode),
+        Cause.TRAINER_LEFT,
+        IDLE,
+        RequestType.LEAVE,
+        "the trainer that joined or holds a round says that it leaves, and its cause; or any does that was told to",
     ),
     Move((IDLE, JOINING, HANDED), Cause.POD_STOPPING, IDLE, RequestType.LEAVE, "the pod stops, and nobody has left"),
     Move(

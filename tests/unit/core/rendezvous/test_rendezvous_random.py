@@ -279,7 +279,7 @@ class JobLife(RuleBasedStateMachine):
         self.look()
 
     def teardown(self) -> None:
-        """Calm: pods come, sidecars live, trainers join. The job then trains, or has ended."""
+        """Calm: pods come, sidecars live and answer, trainers join. The job then trains, or has ended."""
         job = self.job
         job.spec = replace(job.spec, suspend=False)
         job.step()
@@ -287,9 +287,7 @@ class JobLife(RuleBasedStateMachine):
             for worker in list(job.workers.values()):
                 self.calm(worker)
             job.now += job.spec.rejoin
-            for pod_key, worker in job.workers.items():
-                if worker.id is not None:
-                    job.workers[pod_key] = replace(worker, heartbeat=(worker.heartbeat or 0) + 1)
+            job.beat(*{index for index, _ in job.workers})
             job.step()
         assert job.state.phase is not RendezvousPhase.FORMING, job.log[-5:]
 

@@ -561,8 +561,35 @@ TRANSCRIPTS = {
         detach A
         attach B holding 0 2
         join B 0
-            request Finish 0
+            request Finish 1
             B gets StageFinished
+    """,
+    "who is told to leave between two torchruns says so, so that its container is not started again for long": """
+        job Forming 1
+        attach A
+        join A 0
+            request Join after 0: Started
+        job Formed 1: me w1
+            A gets round 1, rank 0 of 2
+        finish A 1
+            request Finish 1
+        detach A
+        job Forming 2: me w1 leaving me
+            tell: changed
+        attach B
+        join B 0
+            B gets Leaving
+        leave B
+            request Leave of stage 2: TrainerLeft
+    """,
+    "and so does who is told so before it has asked for anything": """
+        job Forming 2: me w1 leaving me
+            tell: changed
+        attach A
+        join A 0
+            A gets Leaving
+        leave A
+            request Leave: TrainerLeft
     """,
     "another sidecar goes by what the record says of the stage, and answers nobody before": """
         stage 2
