@@ -17,6 +17,7 @@ GANG_FAULT = re.compile(
     r"Queue \S+ (doesn't exist|is inactive)"
 )
 DRAINING = re.compile(r"; (workers? [^;:]*: its node \S+ is about to go \([^)]*\))")
+FAILED = re.compile(r"worker \d+'s container failed .*")
 ACCESS = re.compile(r"^the (ServiceAccount|Role|RoleBinding|NetworkPolicy) ")
 
 
@@ -126,7 +127,8 @@ def storeless_rank_0(look: Look) -> str | None:
 def container_failed(look: Look) -> str | None:
     """After the success of its torchrun, be it while others train."""
     found = look.condition("Finishing")
-    return found.message if found and found.reason == "ContainerFailed" and not look.has_ended else None
+    failed = FAILED.search(found.message) if found and not look.has_ended else None
+    return failed[0] if failed else None
 
 
 def finishing(look: Look) -> str | None:

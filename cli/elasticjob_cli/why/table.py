@@ -150,7 +150,7 @@ OF_JOB = (
     JobRow(
         Cause.CONTAINER_FAILED,
         job.container_failed,
-        "A container fails after its torchrun has ended in success: {said}.",
+        "A container fails after success: {said}.",
         "See what its command does after torchrun, and its log: `kubectl logs --previous`.",
         covers=False,
     ),

@@ -556,7 +556,7 @@ def test_a_container_that_fails_after_success_is_told_while_others_train() -> No
     told = "worker 0's container failed after its torchrun had ended in success (exit code 3) and is started again"
     seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"}, conditions=gone_on(told, "False", "ContainerFailed"))
     assert causes(seen) == [Cause.CONTAINER_FAILED]
-    assert f"A container fails after its torchrun has ended in success: {told}. See what " in answer(seen).paragraph
+    assert f"A container fails after success: {told}. See what " in answer(seen).paragraph
 
 
 def test_between_two_stages_who_has_come_to_the_next_one_has_joined() -> None:

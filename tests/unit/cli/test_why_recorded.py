@@ -37,6 +37,10 @@ TOLD = {
         "Round 1 of 1 worker has ended in success. It waits for containers: torchrun has ended in success in worker 0, "
         "and the container of worker 0 goes on, until 2026-",
     ),
+    "container-failed": (
+        Cause.CONTAINER_FAILED,
+        "A container fails after success: worker 0's container failed after its torchrun had ended in success (exit ",
+    ),
     "between-stages": (
         Cause.FINISHING,
         "It waits for worker 1, whose next torchrun has not begun: that of stage 1 has ended in success. See what ",
@@ -85,7 +89,6 @@ TOLD = {
 ON_PAPER = {
     Cause.POLICY,  # test_why
     Cause.SIDECAR_CRASHES,
-    Cause.CONTAINER_FAILED,
     Cause.SILENT,
     Cause.STOPPING,
     Cause.SLOW_JOINER,
