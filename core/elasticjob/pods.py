@@ -30,6 +30,8 @@ NO_PLUGIN = (
     f"{NOT_REGISTERED}: torchrun has not found ElasticJob's plug-in in PYTHONPATH: add to that variable and do not "
     "replace it (PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer"
 )
+# what a torchrun logs that ends in success since its stage is finished: no reason for how its container ends later
+NOTHING_LEFT = "elasticjob: nothing left to do: "
 # how a container has ended whose command the runtime could not start
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 
@@ -137,5 +139,7 @@ def how_it_ended(end: Object) -> str:
     """`exit code 1: the last line of its message`, with the reason where it says more than `Error`."""
     reason, message = end.get("reason", "Error"), end.get("message", "")
     lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if lines and lines[-1].startswith(NOTHING_LEFT):
+        lines = []
     code = f"exit code {end['exitCode']}" + ("" if reason in ("Error", "Completed") else f", {reason}")
     return ": ".join([code, NO_PLUGIN] if end["exitCode"] and NOT_REGISTERED in message else [code, *lines[-1:]])

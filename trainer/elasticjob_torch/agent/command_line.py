@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-_PAUSE = "pause"  # the first process where a pod's containers share their processes; it outlives them
+# what a container's first process may have above it, and what outlives it: the first process of a pod whose containers
+# share theirs, and with `hostPID` what a container runtime starts them by
+_OUTSIDE = ("pause", "containerd-shim", "conmon")
 
 
 def torchrun_options(arguments: Sequence[str], **defaults: object) -> argparse.Namespace | None:
@@ -48,10 +50,7 @@ def script_of(arguments: Sequence[str]) -> str:
 
 def start_of_container() -> str:
     """Return when the first process of this container was started, in ticks since the node was; empty without /proc."""
-    pid = 1
-    if name_of(1) == _PAUSE:
-        pid = parent = os.getpid()
-        while parent > 1 and (stat := read_stat(parent)) is not None:
-            pid, parent = parent, stat.parent
-    stat = read_stat(pid)
+    pid = os.getpid()
+    while (stat := read_stat(pid)) is not None and stat.parent and name_of(stat.parent) not in _OUTSIDE:
+        pid = stat.parent
     return "" if stat is None else stat.started

@@ -9,7 +9,7 @@ import pytest
 from elasticjob.rendezvous import PodState
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import KINDS, AnnouncedReasons, Reason, Wait, wait_of
+from elasticjob_operator.job.waiting import KINDS, AnnouncedReasons, Reason, Wait, exit_of, wait_of
 from support.operator_objects import Object, job, pod, record, trainer
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -30,6 +30,7 @@ def init(name: str, restarts: int = 0, last: Object | None = None, **state: Any)
 
 BACK_OFF = {"reason": "CrashLoopBackOff"}
 ENDED = {"exitCode": 3, "reason": "Error", "message": "no route to the data\n"}
+STAGE_FINISHED = ENDED | {"message": "elasticjob: nothing left to do: stage 1 of the job is finished\n"}
 NO_PLUGIN = {
     "exitCode": 1,
     "reason": "Error",
@@ -74,6 +75,10 @@ CAUSES = [
         "its init container fetch runs",
     ),
 ]
+
+
+def test_what_torchrun_says_of_its_success_is_no_reason_for_a_containers_end() -> None:
+    assert exit_of(STAGE_FINISHED) == "exit code 3"
 
 
 @pytest.mark.parametrize(("status", "reason", "said"), CAUSES)

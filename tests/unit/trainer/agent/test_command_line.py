@@ -30,10 +30,12 @@ def test_all_processes_of_a_container_name_one_start(monkeypatch: pytest.MonkeyP
     assert child.stdout.strip() == start_of_container() != ""
 
 
-def test_where_containers_share_their_processes_the_first_below_pause_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It outlives each container, so its start would be that of all of them."""
-    monkeypatch.setattr(command_line, "name_of", lambda pid: "pause" if pid == 1 else "bash")
-    parents = {os.getpid(): ("30", 7), 7: ("20", 1), 1: ("10", 0)}
+@pytest.mark.parametrize("above", ["pause", "containerd-shim", "conmon"])
+def test_what_outlives_a_container_is_not_its_first_process(monkeypatch: pytest.MonkeyPatch, above: str) -> None:
+    """As where a pod's containers share their processes, or the node's (`hostPID`)."""
+    names = {1: "systemd", 5: above, 7: "bash", os.getpid(): "torchrun"}
+    parents = {os.getpid(): ("30", 7), 7: ("20", 5), 5: ("15", 1), 1: ("10", 0)}
+    monkeypatch.setattr(command_line, "name_of", names.__getitem__)
     monkeypatch.setattr(
         command_line, "read_stat", lambda pid: type("Stat", (), {"started": parents[pid][0], "parent": parents[pid][1]})
     )

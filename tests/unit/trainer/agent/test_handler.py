@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import pytest
 
+from elasticjob.pods import NOTHING_LEFT
 from elasticjob_torch import wire
 from elasticjob_torch.agent import orphans, processes
 from elasticjob_torch.environment import endpoint_of
@@ -681,11 +682,12 @@ def test_a_stop_signal_while_the_agent_ends_is_no_error_of_its_end(sidecar, hand
         (refusal(409, "OtherScript", "torchrun 2 runs a.py"), "elasticjob: torchrun 2 runs a.py"),
     ],
 )
-def test_a_shell_goes_on_only_after_a_success(sidecar, handler, answer, code):
+def test_a_shell_goes_on_only_after_a_success(sidecar, handler, caplog, answer, code):
     sidecar.answers[JOIN] = [answer]
-    with pytest.raises(SystemExit) as caught:
+    with caplog.at_level("INFO"), pytest.raises(SystemExit) as caught:
         handler.next_rendezvous()
     assert caught.value.code == code
+    assert any(f"elasticjob: {line}".startswith(NOTHING_LEFT) for line in caplog.messages) == (code == 0)
 
 
 @pytest.mark.parametrize(
