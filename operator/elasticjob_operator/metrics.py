@@ -58,7 +58,9 @@ STEPS: dict[Metric, Counter | Histogram] = {
         PREFIX + "finishing_seconds", "Seconds that jobs waited for nothing but containers that went on after success."
     ),
     Metric.LOST: Counter(
-        PREFIX + "lost_seconds", "Seconds that jobs waited for their next round, by what ended the last.", ["cause"]
+        PREFIX + "lost_seconds",
+        "Seconds that jobs trained in no round, by what ended the last or keeps pods apart.",
+        ["cause"],
     ),
     Metric.WORKERS_TRAINED: Counter(
         PREFIX + "trained_worker_seconds", "Seconds that jobs trained, times the workers of the round."
@@ -85,6 +87,7 @@ JOB_GAUGES: tuple[tuple[str, str, Callable[[Figures], int]], ...] = (
     ("max_restarts", "How many of them it may have.", lambda one: one.max_restarts),
     ("invalid_records", "1 while an ElasticWorker of the job makes no sense.", lambda one: one.invalid_records),
     ("hangs", "1 while the job's training hangs.", lambda one: one.hangs),
+    ("network_fault", "1 while pods of the job do not reach that of rank 0.", lambda one: one.network_fault),
 )
 REPORTED = "What the job's script reported last, by the name that it gave."
 # not `namespace`, `job` and `node`: Prometheus itself gives these to what it scrapes

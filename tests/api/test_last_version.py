@@ -49,8 +49,16 @@ class Story:
     async def start(self) -> None:
         await self.leader.see(self.job)
         pod = self.plane.request("GET", f"{CORE}/pods/{self.pod}")
-        running = kubelet.status(kubelet.running(pod["spec"], "10.0.0.1", time.time()))
-        self.plane.request("PUT", f"{CORE}/pods/{self.pod}/status", {**pod, "status": running})
+        self._put_status(kubelet.running(pod["spec"], "10.0.0.1", time.time()))
+
+    def end(self) -> None:
+        """Its trainer's container ends in success."""
+        spec, now = self.plane.request("GET", f"{CORE}/pods/{self.pod}")["spec"], time.time()
+        self._put_status(kubelet.ended(kubelet.running(spec, "10.0.0.1", now), "trainer", now, 0))
+
+    def _put_status(self, said: kubelet.Pod) -> None:
+        pod = self.plane.request("GET", f"{CORE}/pods/{self.pod}")
+        self.plane.request("PUT", f"{CORE}/pods/{self.pod}/status", {**pod, "status": kubelet.status(said)})
 
     async def come_to(self, phase: str) -> Object:
         """The job's status once its rendezvous is at `phase`."""
@@ -117,6 +125,7 @@ async def tell(story: Story) -> None:
     story.put_record(handed)
     assert (await story.come_to("Formed"))["rendezvous"]["round"] == 1
     story.put_record(finished)
+    story.end()
     assert (await story.come_to("Closed"))["rendezvous"]["outcome"] == "Complete"
 
 
@@ -172,5 +181,6 @@ async def live(story: Story, folder: Path) -> Any:
         record.want(WorkerRequest(type=RequestType.FINISH, round=1))
         await record.written()
         records.append(story.kept_record())
+    story.end()
     statuses.append(await story.come_to("Closed"))
     return {"records": records, "statuses": statuses}

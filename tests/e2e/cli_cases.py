@@ -33,6 +33,12 @@ exec python3 -u /tmp/agent.py /test/train.py
 """
 # worker 1 takes its time
 SLOW = f'case "$HOSTNAME" in *-1-0) sleep 3600;; esac; exec {" ".join(AGENT)}'
+THEN = f"{' '.join(AGENT)} && "
+# worker 1 takes its time between two torchruns
+UPLOADS = f'{THEN} case "$HOSTNAME" in *-1-0) sleep 3600;; esac; exec {" ".join(AGENT)}'
+# worker 1 runs another script than worker 0
+OTHER = f'case "$HOSTNAME" in *-1-0) cp /test/train.py /tmp/other.py; exec {AGENT[0]} /tmp/other.py;; esac; {THEN} true'
+ONE_STEP = [{"name": "STEPS", "value": "1"}]
 # worker 1 fails at once
 CRASHES = f'case "$HOSTNAME" in *-1-0) echo no data >&2; exit 3;; esac; exec {" ".join(AGENT)}'
 
@@ -191,7 +197,29 @@ CASES = {
     "complete": Case(
         Cause.COMPLETE,
         "all workers of the last round finished (1 in all)",
-        trainer(env=[{"name": "STEPS", "value": "1"}]),
+        trainer(env=ONE_STEP),
+    ),
+    "finishing": Case(
+        Cause.FINISHING,
+        "torchrun has ended in success in worker 0, and the container of worker 0 goes on",
+        both(shell(f"{THEN} sleep 3600"), trainer(env=ONE_STEP)),
+    ),
+    "container-failed": Case(
+        Cause.CONTAINER_FAILED,
+        "after its torchrun had ended in success (exit code 3",
+        both(shell(f"{THEN} exit 3"), trainer(env=ONE_STEP), of_job(maxRestarts=9)),
+    ),
+    "between-stages": Case(
+        Cause.FINISHING,
+        "worker 1, whose next torchrun has not begun: that of stage 1 has ended in success",
+        both(shell(UPLOADS), trainer(env=ONE_STEP), of_job(minReplicas=2)),
+        replicas=2,
+    ),
+    "scripts-differ": Case(
+        Cause.FAILED,
+        "worker 1 runs other.py as its torchrun, and worker 0 runs train.py: the containers of all workers must run",
+        both(shell(OTHER), of_job(minReplicas=2)),
+        replicas=2,
     ),
 }
 

@@ -137,6 +137,8 @@ def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
         return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING))
     if worker.id is None:
         worker = with_record(system, worker)
+    if system.state.phase is CLOSED and has_succeeded(system.state, worker):  # its next torchrun is refused
+        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING))
     if not _owes_a_join(system.state, worker):
         return worker
     state = system.state

@@ -20,13 +20,23 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.network:network_of": (
             replace(
                 "network: it is announced again while the status waits to be written",
-                "bool(last.sentence) if last is not None else any(map(_says_so, before.conditions))",
-                "any(map(_says_so, before.conditions))",
+                "bool(last.sentence) if last is not None else says_so(before)",
+                "says_so(before)",
                 by="operator reconciler",
             ),
-            omit(
+            replace(
                 "network: a new operator takes a fault for over until it has stood for as long again",
-                "last is None",
+                "told and last is None",
+                "False",
+            ),
+            omit("network: while one is cut off, who is doubted is so at once", "last is None"),
+        ),
+        "elasticjob_operator.job.observations:_seconds": (
+            replace(
+                "network: a round whose pods do not reach each other counts as training",
+                "says_so(report.before)",
+                "False",
+                by="operator observations",
             ),
         ),
         "elasticjob_operator.job.network:Suspicion.stands": (

@@ -193,6 +193,8 @@ MUTATIONS = mutations(
                 "False",
                 by="composed",
             ),
+        ),
+        "elasticjob.rendezvous.endings:_is_closed_and_done": (
             replace(
                 "after a Close the job never fails",
                 "gone.issuperset(member.index for member in state.participants)",

@@ -121,26 +121,28 @@ def _end_trainer(world: World, job: Object) -> Probe:
     pod = world.dice.choice(_members(world, job))
     run = world.nodes.run_of(pod["metadata"]["uid"])
     before = job["status"]["rendezvous"]["round"]
-    name = job["metadata"]["name"]
+    name, held = job["metadata"]["name"], _holds(world, pod, before)
     if run is not None and "trainer" in run.containers:
         run.containers["trainer"].kill()
 
     def mended() -> bool:
         status = _status(world, name)
         over = status.get("phase") != "Running" or status.get("rendezvous", {}).get("round", 0) > before
-        return over or _comes_before(world, pod, before)
+        # else its sidecar had not heard of the round yet, in which the next trainer trains from its beginning
+        return over or (not held and _holds(world, pod, before))
 
     return Probe(f"the trainer of {pod['metadata']['name']} was killed", mended, 400.0)
 
 
 def _part(world: World, job: Object) -> Probe:
-    """A member and rank 0, which reach everybody else: it has to be told, by when packets pass again, and costs neither
-    its place."""
+    """A member and rank 0, which reach everybody else: it has to be told, by when packets pass again, and is over soon
+    after; and costs neither its place. A later round may have another rank 0, or be without the other."""
     name, pods = job["metadata"]["name"], {pod["metadata"]["labels"][INDEX_LABEL]: pod for pod in _pods(world, job)}
-    ranks = [str(member.index) for member in Members.read(job["status"]["rendezvous"].get("participants", ""))]
+    ranks = _ranks(job["status"])
     if not _is_heard(world, job) or not all(one in pods and _sidecar_runs(world, pods[one]) for one in ranks):
         return _grow(world, job)
-    rank0, other = pods[ranks[0]], pods[world.dice.choice(ranks[1:])]
+    index = world.dice.choice(ranks[1:])
+    rank0, other = pods[ranks[0]], pods[index]
     one, two = (world.nodes.run_of(pod["metadata"]["uid"]) for pod in (rank0, other))
     if one is None or two is None:
         return _grow(world, job)
@@ -150,21 +152,27 @@ def _part(world: World, job: Object) -> Probe:
     def mended() -> bool:
         nonlocal told
         status = _status(world, name)
-        if any(one["type"] == "Connected" and one["status"] == "False" for one in status.get("conditions", ())):
+        connected = next((one["status"] for one in status.get("conditions", ()) if one["type"] == "Connected"), "")
+        if connected == "False":
             told = True
             parted.discard(address)
-        over = status.get("phase") not in ("Running", "Forming")
-        return over or (told and not (_is_gone(world, rank0) or _is_gone(world, other)))
+        now = _ranks(status)
+        over = status.get("phase") not in ("Running", "Forming") or now[:1] != ranks[:1] or index not in now
+        return over or (told and connected == "True" and not (_is_gone(world, rank0) or _is_gone(world, other)))
 
     return Probe(f"{rank0['metadata']['name']} and {other['metadata']['name']} were parted", mended, 300.0)
 
 
-def _comes_before(world: World, pod: Object, round: int) -> bool:
-    """Its sidecar had not heard of the round when the next trainer joined, which trains in it from its beginning."""
+def _holds(world: World, pod: Object, round: int) -> bool:
+    """Whether its trainer was handed the round, as its record says."""
     record = world.server.get("elasticworkers", NAMESPACE, pod["metadata"]["name"]) or {}
-    request = record.get("spec", {}).get("request") or {}
-    knew = record.get("status", {}).get("round") == round
-    return not knew and request.get("cause") == "Started" and request.get("after", 0) < round
+    handed: bool = record.get("status", {}).get("round") == round
+    return handed
+
+
+def _ranks(status: Object) -> list[str]:
+    """The indices of the last round's members."""
+    return [str(member.index) for member in Members.read(status.get("rendezvous", {}).get("participants", ""))]
 
 
 def _status(world: World, job: str) -> Object:

@@ -43,6 +43,7 @@ def status_json(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
     agreed = look.status.rendezvous
     return _head_json(look) | {
         "roundPhase": str(agreed.phase),
+        "stage": agreed.stage,
         "waiting": agreed.waiting,
         "replicas": look.spec.replicas,
         "minReplicas": look.spec.min_replicas,
@@ -146,6 +147,7 @@ def goodput_view(found: Goodput) -> RenderableType:
     since = "its start" if found.whole else "the oldest round that its status keeps"
     share = "" if found.share is None else f" ({100 * found.share:.1f} %)"
     starting = f", started processes for {length(found.starting)}" if found.starting else ""
+    starting += f", waited for containers after success for {length(found.finishing)}" if found.finishing else ""
     lost = f"lost {length(found.lost)} between rounds"
     return Text(f"Since {since} it trained for {length(found.trained)}{share}{starting} and {lost}.")
 
@@ -162,6 +164,8 @@ def _headline(look: Look) -> Text:
     line.append(f"  round {look.round} {str(agreed.phase).lower()}")
     size = len(agreed.participants) if look.trains or look.has_ended else len(look.joined)
     line.append(f", {size} of {plural(spec.replicas, 'worker')} (at least {spec.min_replicas})")
+    if agreed.stage > 1:
+        line.append(f", stage {agreed.stage}")
     if spec.spare_replicas:
         line.append(f", {len(look.spares)} of {plural(spec.spare_replicas, 'spare')} ready")
     line.append(f", restarts {look.status.restarts} of {spec.max_restarts}")

@@ -97,7 +97,14 @@ class Look:
 
     @property
     def finished(self) -> frozenset[int]:
-        return frozenset(member.index for member in self.status.rendezvous.finished)
+        """Whose torchrun has ended in success, be it that its container goes on."""
+        agreed = self.status.rendezvous
+        return frozenset(member.index for member in (*agreed.finished, *agreed.finishing))
+
+    @property
+    def finishing(self) -> str | None:
+        """Which containers the job waits for after success, as the operator tells; None where it does not."""
+        return self.message_of("Finishing", "True")
 
     @property
     def unfinished(self) -> int:
@@ -125,7 +132,7 @@ class Look:
         wanted = self.spec.replicas - len(self.status.rendezvous.finished)
         return (
             self.is_formed
-            and not (self.broken or self.cut_off)
+            and not (self.broken or self.cut_off or self.finishing)
             and self.status.rendezvous.world_size >= wanted
             and (self.is_blind or not self.missing)
         )

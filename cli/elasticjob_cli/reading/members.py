@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from elasticjob.terms import ProcessState
+from elasticjob.rendezvous.roster import is_between_stages
+from elasticjob.terms import ProcessState, RequestType
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.times import seconds_between
-from elasticjob_cli.reading.worker import WorkerView
+from elasticjob_cli.reading.worker import WorkerView, as_worker
 
 DOING = {
     ProcessState.STOPPED: "is stopped",
@@ -117,11 +118,22 @@ def _stalls(worker: WorkerView, look: Look) -> str:
     return "takes no steps" + (f": its process {doing}" if doing else "")
 
 
+def _between_stages(worker: WorkerView, look: Look) -> str:
+    """What a worker does whose torchrun has ended in success; empty of any other."""
+    request, stage = worker.request, look.status.rendezvous.stage
+    if request is not None and worker.asks(RequestType.JOIN) and (request.stage or 1) > stage:
+        return f"waits for stage {request.stage}"
+    done = worker.index in look.finished or is_between_stages(as_worker(worker, look.spec.trainer_container))
+    return "finishing" if done else ""
+
+
 def _state(worker: WorkerView, look: Look) -> str:
     if worker.pod is None:
         return "no pod"
     if worker.index in {member.index for member in look.status.rendezvous.finished}:
         return "finished"
+    if not look.has_ended and (said := _between_stages(worker, look)):
+        return said
     if worker.is_member and look.broken:
         return "has joined" if worker.joined else "its round has ended"
     if worker.is_member and look.trains and f" {worker.name}" in look.cut_off.partition(" not reach ")[0]:

@@ -1,7 +1,8 @@
 """The last rounds as a time line, and how much of the time was training, as far as a status keeps it.
 
 A status keeps the last five rounds that were formed. A round lasts until the next one is opened; from there until that
-one is formed nobody trains, and nor does a round whose processes start.
+one is formed nobody trains, and nor does a round whose processes start. Nor is anything trained, or lost, while
+containers go on after success, in a round or between two stages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,9 +32,9 @@ TRAININGS_OWN: frozenset[str] = COUNTED_CAUSES | {
 @dataclass(frozen=True, slots=True)
 class Round:
     """One that was formed. `formed_after`: seconds without a round before it; `lasted`: seconds that it stood, so far
-    for the one that stands; `starting`: how many of those its processes took to start, None where nothing has told.
-    `cause`: a word, and `reason` a sentence. `counted`: whether that counted against
-    maxRestarts, and `why`."""
+    for the one that stands; `starting`: how many of those its processes took to start, None where nothing has told;
+    `finishing`: for how many containers went on after all its workers' success. `cause`: a word, and `reason` a
+    sentence. `counted`: whether that counted against maxRestarts, and `why`."""
 
     number: int
     size: int
@@ -41,6 +42,7 @@ class Round:
     formed_after: float
     lasted: float | None
     starting: float | None
+    finishing: float | None
     cause: str
     reason: str
     counted: bool
@@ -52,11 +54,13 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Seconds trained, starting processes, and lost between rounds since `since`; `whole`: that is the job's start, and
-    not the oldest round kept."""
+    """Seconds trained, starting processes, waiting for containers that go on after success, and lost between rounds
+    since `since`; `whole`: that is the job's start, and not the oldest round kept. `share`: of the time but the one in
+    which containers went on."""
 
     trained: float
     starting: float
+    finishing: float
     lost: float
     since: datetime | None
     whole: bool
@@ -90,10 +94,14 @@ def goodput(look: Look, rounds: Sequence[Round]) -> Goodput | None:
         return None
     whole = rounds[0].number == 1
     starting = sum(one.starting or 0.0 for one in rounds)
-    trained = sum(one.lasted or 0.0 for one in rounds) - starting
-    lost = sum(one.formed_after for one in rounds[0 if whole else 1 :]) + _lost_now(look)
+    finishing = sum(one.finishing or 0.0 for one in rounds)
+    trained = sum(one.lasted or 0.0 for one in rounds) - starting - finishing
+    between = [(one.cause, one.formed_after) for one in rounds[0 if whole else 1 :]]
+    between.append((look.status.rendezvous.cause, _lost_now(look)))
+    finishing += sum(seconds for cause, seconds in between if cause == RoundCause.NEXT_STAGE)
+    lost = sum(seconds for cause, seconds in between if cause != RoundCause.NEXT_STAGE)
     since = look.created if whole else rounds[0].formed
-    return Goodput(trained, starting, lost, since, whole)
+    return Goodput(trained, starting, finishing, lost, since, whole)
 
 
 def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], *, starts: bool) -> Round:
@@ -102,10 +110,13 @@ def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], 
     lasted = None if formed is None or end is None else seconds_between(formed, end)
     starting = lasted if record.started is None and starts else record.started
     starting = starting if starting is None or lasted is None else min(starting, lasted)
+    trained = record.succeeded
+    finishing = None if lasted is None or trained is None else max(0.0, lasted - max(trained, starting or 0.0))
     reason = record.reason or record.cause  # an older operator has no word, and the sentence in its place
     why = _why_counted(record, events)
     before, cause = record.seconds, record.cause
-    return Round(record.round, record.size, formed, before, lasted, starting, cause, reason, record.counted, why)
+    times = before, lasted, starting, finishing
+    return Round(record.round, record.size, formed, *times, cause, reason, record.counted, why)
 
 
 def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from elasticjob.api import ElasticWorker
+from elasticjob.api import ElasticWorker, WorkerRequest
 from elasticjob.members import Member
 from elasticjob.objects import Object
 from elasticjob.pods import batch_of, container, ended, running_since
@@ -57,10 +57,12 @@ class WorkerView:
         times = [changed_at(self.body, status=True), self.asked_at]
         return max((time for time in times if time), default=None)
 
+    @property
+    def request(self) -> WorkerRequest | None:
+        return self.record.spec.request if self.record else None
+
     def asks(self, type: RequestType) -> bool:
-        return (
-            self.record is not None and self.record.spec.request is not None and self.record.spec.request.type == type
-        )
+        return self.request is not None and self.request.type == type
 
 
 def changed_at(body: Object | None, *, status: bool) -> datetime | None:
@@ -108,6 +110,7 @@ def as_worker(view: WorkerView, trainer: str) -> Worker:
             type=request.type,
             after=request.after or 0,
             round=request.round or 0,
+            stage=request.stage or 1,
             cause=request.cause or "",
             detail=request.detail or "",
             last_call=request.last_call_seconds,

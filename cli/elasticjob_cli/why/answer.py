@@ -72,6 +72,9 @@ def _now(look: Look) -> str:
         return f"Round {look.round} has just ended: {look.broken}. The operator is about to open the next."
     if look.trains:
         since, yet = length(look.formed_since) or "some time", ""
+        if look.finishing:
+            size = plural(len(look.status.rendezvous.participants), "worker")
+            return f"Round {look.round} of {size} has ended in success."
         if look.cut_off:
             return f"Round {look.round} stands {_size(look)}; it formed {since} ago, and may take no steps."
         if look.starts:
@@ -92,7 +95,7 @@ def _size(look: Look) -> str:
     members = {member.index for member in agreed.participants}
     gone = set() if look.is_blind else members & {worker.index for worker in look.missing}
     size = len(members - gone)
-    finished = sum(one.index in members for one in agreed.finished)
+    finished = len(members & look.finished)
     told = f"with {size} of {plural(look.spec.replicas, 'worker')}"
     if look.is_full:
         told = f"at full size, with {plural(size, 'worker')}"
@@ -142,6 +145,8 @@ def _when(look: Look, found: tuple[Finding, ...]) -> str:
     coming = [worker for worker in look.missing if worker.index not in stuck]
     if not coming:
         return "now, as nobody else is on the way"
+    if look.finishing:
+        return "once each container that goes on has come to its next torchrun, or has ended"
     if any(worker.is_member and worker.pod is not None for worker in coming):
         return "once the members of the last round have joined or count as lost"
     return _left(look, look.joined, look.least)

@@ -17,6 +17,7 @@ GANG_FAULT = re.compile(
     r"Queue \S+ (doesn't exist|is inactive)"
 )
 DRAINING = re.compile(r"; (workers? [^;:]*: its node \S+ is about to go \([^)]*\))")
+FAILED = re.compile(r"worker \d+'s container failed .*")
 ACCESS = re.compile(r"^the (ServiceAccount|Role|RoleBinding|NetworkPolicy) ")
 
 
@@ -121,6 +122,23 @@ def admission(look: Look) -> str | None:
 def storeless_rank_0(look: Look) -> str | None:
     agreed = look.status.rendezvous
     return agreed.reason if agreed.cause == Loss.STORE_NOT_READY and not (look.trains or look.has_ended) else None
+
+
+def container_failed(look: Look) -> str | None:
+    """After the success of its torchrun, be it while others train."""
+    found = look.condition("Finishing")
+    failed = FAILED.search(found.message) if found and not look.has_ended else None
+    return failed[0] if failed else None
+
+
+def finishing(look: Look) -> str | None:
+    """With the time left as far as is known: a new leader begins it anew."""
+    found = look.condition("Finishing")
+    if look.finishing is None or found is None or container_failed(look) or look.has_ended:
+        return None
+    passed = look.for_seconds(found.last_transition_time) or 0.0
+    left = look.spec.finish_seconds - passed
+    return f"{look.finishing}; {f'{length(left)} of it are left' if left > 0 else 'that is over'}"
 
 
 def network_fault(look: Look) -> str | None:

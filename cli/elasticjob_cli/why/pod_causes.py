@@ -26,6 +26,7 @@ from elasticjob.pods import (
 )
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
+from elasticjob.rendezvous.roster import is_between_stages
 from elasticjob.terms import Cause, RequestType
 from elasticjob_cli.reading.containers import last_end, said, told_end
 from elasticjob_cli.reading.look import Look
@@ -201,6 +202,12 @@ def storeless(worker: WorkerView, look: Look) -> str | None:
     if request and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
         return f"storeReadySeconds is {look.spec.rendezvous.store_ready_seconds}"
     return None
+
+
+def between_stages(worker: WorkerView, look: Look) -> str | None:
+    if not is_between_stages(as_worker(worker, look.spec.trainer_container)):
+        return None
+    return f"that of stage {(worker.request and worker.request.stage) or 1} has ended in success"
 
 
 def silent(worker: WorkerView, look: Look) -> str | None:

@@ -31,6 +31,8 @@ class Cause(StrEnum):
     QUOTA = "Quota"
     ADMISSION = "AdmissionRefused"
     STORELESS = "StorelessRank0"
+    CONTAINER_FAILED = "ContainerFailed"
+    FINISHING = "Finishing"
     NETWORK = "NetworkFault"
     NO_STEPS = "NoSteps"
     NODE_DRAINING = "NodeDraining"
@@ -143,6 +145,21 @@ OF_JOB = (
         job.storeless_rank_0,
         "The last round ended because rank 0 served no store: {said}.",
         "See its log: the script, or torchrun itself, stands still before training begins.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.CONTAINER_FAILED,
+        job.container_failed,
+        "A container fails after success: {said}.",
+        "See what its command does after torchrun, and its log: `kubectl logs --previous`.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.FINISHING,
+        job.finishing,
+        "It waits for containers: {said}.",
+        "Their logs say what their commands do after torchrun, such as an upload. Where that takes longer, raise "
+        "`finishSeconds`.",
         covers=False,
     ),
     JobRow(
@@ -305,6 +322,12 @@ OF_WORKER = (
         pod.storeless,
         "which served no store as rank 0: {said}",
         "See its log; its pod is replaced.",
+    ),
+    WorkerRow(
+        Cause.FINISHING,
+        pod.between_stages,
+        "whose next torchrun has not begun: {said}",
+        "See what the command does between its torchruns.",
     ),
     WorkerRow(
         Cause.SILENT,

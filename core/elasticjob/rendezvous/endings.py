@@ -4,7 +4,7 @@ does not end, or by a `Close` (rule 9)."""
 from elasticjob.members import Member
 from elasticjob.rendezvous.losses import NOT_TORCHRUN, breaks, never_joined
 from elasticjob.rendezvous.model import Finishing, PodState, Spec, Worker
-from elasticjob.rendezvous.roster import ENDED, current
+from elasticjob.rendezvous.roster import ENDED, current, has_succeeded
 from elasticjob.rendezvous.stages import MOST_SCRIPTS, asked_for
 from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import STAGE_FINISHED
@@ -25,7 +25,8 @@ def refuse_strays(step: Step) -> None:
 def fail_unfinished(step: Step) -> None:
     """The container of a worker whose torchrun ended in success may fail `maxRestarts` times, and may go on for
     `finishSeconds` once nothing else is waited for; then the job has failed (rule 9)."""
-    known, found, is_over = step.state.clocks.finishing, {}, _is_over(step)
+    known, found = step.state.clocks.finishing, {}
+    is_over = _is_over(step) or _is_closed_and_done(step)
     between = _between_stages(step)
     for member, worker in between.items():
         before = known.get(member, Finishing(worker.crashes))
@@ -40,13 +41,14 @@ def fail_unfinished(step: Step) -> None:
 
 
 def _between_stages(step: Step) -> dict[Member, Worker]:
-    """Those whose last torchrun ended in success, and whose container goes on without another."""
-    there = [] if step.suspended else current(step.state, step.workers).values()
+    """Those whose last torchrun ended in success, and whose container goes on without another: after a `Close` there is
+    none, whatever they ask for."""
+    state = step.state
+    closed = state.phase is RendezvousPhase.CLOSED
+    there = [] if step.suspended else current(state, step.workers).values()
     alive = [one for one in there if not one.deleting and one.pod not in ENDED]
-    finished = step.state.finished_indices
-    return {
-        one.member: one for one in alive if one.member and one.asks(RequestType.FINISH) and one.index not in finished
-    }
+    between = [one for one in alive if one.asks(RequestType.FINISH) or (closed and has_succeeded(state, one))]
+    return {one.member: one for one in between if one.member and one.index not in state.finished_indices}
 
 
 def _is_late(step: Step, finishing: Finishing) -> bool:
@@ -101,21 +103,21 @@ def _nobody_left(step: Step) -> bool:
 
 
 def _next_stage(step: Step, first: Worker) -> None:
-    """Out of a formed round; one that forms, and of which nobody is left, goes on to form."""
+    """Out of a formed round; one that forms, and of which nobody is left, goes on to form, and waits for nobody to
+    save: that would be of the stage before."""
     stage = step.state.stage + 1
     if step.state.phase is RendezvousPhase.FORMED:
         why = f"stage {stage - 1} is finished, and the next torchrun of worker {first.index} has begun"
         step.open_round(STAGE_FINISHED, RoundCause.NEXT_STAGE, why)
     known = step.state.scripts
-    step.set(stage=stage, finishing=(), scripts=(*known, "")[-MOST_SCRIPTS:] if known else ())
+    step.set(stage=stage, finishing=(), planned=False, scripts=(*known, "")[-MOST_SCRIPTS:] if known else ())
 
 
 def close_on_request(step: Step) -> None:
     """A `Close` lets the formed round train on, and nobody join another (rule 9)."""
     state = step.state
     if state.phase is RendezvousPhase.CLOSED:
-        gone = state.done | {broken.member.index for broken in breaks(state, step.workers, step.lost)}
-        if gone.issuperset(member.index for member in state.participants) and not state.finishing:
+        if _is_closed_and_done(step) and not state.finishing:
             step.close(Outcome.FAILED, "closed by set_closed(), and not every member of the last round finished")
         return
     closers = [worker for worker in current(state, step.workers).values() if worker.asks(RequestType.CLOSE)]
@@ -123,3 +125,10 @@ def close_on_request(step: Step) -> None:
         step.close(Outcome.CLOSED, f"closed by worker {closers[0].index}; the round trains on to its end")
     elif closers:
         step.close(Outcome.FAILED, f"closed by worker {closers[0].index} while no round was formed")
+
+
+def _is_closed_and_done(step: Step) -> bool:
+    """After a `Close`: whether no member trains on."""
+    state = step.state
+    gone = state.done | {broken.member.index for broken in breaks(state, step.workers, step.lost)}
+    return state.phase is RendezvousPhase.CLOSED and gone.issuperset(member.index for member in state.participants)

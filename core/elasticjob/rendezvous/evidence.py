@@ -190,10 +190,12 @@ class Step:
 
     def between_stages(self) -> dict[Member, Worker]:
         """Those whose last torchrun ended in success, whose container goes on, and in which no other torchrun has
-        begun."""
+        begun, or none that a closed rendezvous would let in."""
+        closed = self.before.phase is RendezvousPhase.CLOSED
         there = [] if self.suspended else self.current(self.before).values()
         alive = [one for one in there if one.pod not in ENDED and not one.deleting]
-        return {one.member: one for one in alive if one.member and one.asks(RequestType.FINISH)}
+        goes_on = [one for one in alive if one.asks(RequestType.FINISH) or (closed and one.member in self.finishing())]
+        return {one.member: one for one in goes_on if one.member}
 
     def is_owed_a_word(self, state: State, worker: Worker) -> bool:
         """Whether it ended with exit code 0, and its record still says that it trains in the last round of `state`."""
@@ -316,7 +318,10 @@ class Step:
         return (self.before.clocks.asked or {}).get(worker.member) if worker.member else None
 
     def breaks(self) -> dict[Member, bool]:
-        """The members that no longer train in the formed round, and whether the training of each failed."""
+        """The members that no longer train in the formed round, and whether the training of each failed; nobody where
+        its stage is over."""
+        if self.after.stage > self.before.stage:
+            return {}
         now = self.current(self.after)
         training = (member for member in self.before.participants if member.index not in self.after.done)
         found = {member: self._break_of(member, now.get(member.index)) for member in training}

@@ -81,9 +81,10 @@ def formed_without_the_lost(step: Step) -> Iterator[str]:
 
 
 def formed_of_what_was_saved(step: Step) -> Iterator[str]:
-    """No round follows a planned end while rank 0 of the last one, told to leave, runs on: it may still be saving."""
+    """No round of the same stage follows a planned end while rank 0 of the last one, told to leave, runs on: it may
+    still be saving."""
     before, after = step.before, step.after
-    if not newly_formed(before, after) or not before.planned:
+    if not newly_formed(before, after) or not before.planned or after.stage > before.stage:
         return
     for worker in step.workers:
         runs = worker.pod is PodState.RUNNING and not worker.deleting and not worker.asks(RequestType.LEAVE)
@@ -209,7 +210,8 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
             seen = lost or (told and (worker.outdated or _has_no_room(step, worker)))
         if not seen:
             yield f"worker {index} was given up without a cause"
-    ended = before.ended or any(map(step.stray, present.values()))  # before anybody was looked at
+    # before anybody was looked at; who had succeeded in the stage before is so in the next step
+    ended = before.ended or any(map(step.stray, present.values())) or after.stage > before.stage
     for worker in step.current(after).values():
         if step.at_fault(worker) and worker.index not in after.done and not ended:
             yield f"worker {worker.index} is lost, and was not given up"

@@ -7,6 +7,7 @@ from elasticjob.members import Members
 from elasticjob.objects import Object
 from elasticjob.terms import Outcome
 from elasticjob_operator.job.finishing import FINISHING
+from elasticjob_operator.job.network import CONNECTED
 from elasticjob_operator.job.stalls import PROGRESSING
 
 
@@ -27,6 +28,7 @@ class Figures(NamedTuple):
     max_restarts: int
     invalid_records: int
     hangs: int
+    network_fault: int
     step: int | None
     reported: Mapping[str, float]
     avoided_nodes: tuple[str, ...]
@@ -55,6 +57,7 @@ def figures_of(job: Object) -> Figures:
         max_restarts=spec.get("maxRestarts", 3),
         invalid_records=int(("WorkersValid", "False") in conditions),
         hangs=int((PROGRESSING, "False") in conditions),
+        network_fault=int((CONNECTED, "False") in conditions),
         step=progress.get("step"),
         reported=progress.get("metrics") or {},
         avoided_nodes=() if _has_ended(status) else _avoided(status),

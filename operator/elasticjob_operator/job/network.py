@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elasticjob.api import Condition, ElasticJobStatus
+from elasticjob.api import ElasticJobStatus
 from elasticjob.pods import pod_name
 from elasticjob.rendezvous import Event, Member, State, Worker
 from elasticjob.rendezvous.challenges import able
@@ -70,7 +70,7 @@ def network_of(
         return Network()
     members = set(state.participants)
     present = {one: worker for one, worker in able(state, workers).items() if one in members}
-    told = bool(last.sentence) if last is not None else any(map(_says_so, before.conditions))
+    told = bool(last.sentence) if last is not None else says_so(before)
     doubted = _doubted(state, present)
     suspicions = _kept(state, present, known, now) | _seen(state, doubted, known, told and last is None, now)
     moments = (moment for one, found in suspicions.items() for moment in _moments(state, found, one in doubted))
@@ -81,6 +81,11 @@ def network_of(
     sentence = _sentence(job, present[state.participants[0]], cut_off)
     news = () if told else (Event(FAULT, sentence, warning=True),)
     return Network(suspicions, sentence, frozenset(one.pod_key for one in cut_off), again, news)
+
+
+def says_so(status: ElasticJobStatus) -> bool:
+    """Whether pods do not reach each other, by that status."""
+    return any(one.type == CONNECTED and one.status == "False" for one in status.conditions)
 
 
 def marked(network: Network, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
@@ -135,10 +140,6 @@ def _moments(state: State, suspicion: Suspicion, doubted: bool) -> Iterator[floa
     yield suspicion.seen + FORGET_SECONDS
     if state.phase is not RendezvousPhase.FORMING:
         yield state.clocks.formed + SETTLE_SECONDS + SETTLE_SECONDS_EACH * len(state.participants)
-
-
-def _says_so(condition: Condition) -> bool:
-    return condition.type == CONNECTED and condition.status == "False"
 
 
 def _has_lived(state: State, member: Member) -> bool:

@@ -14,6 +14,7 @@ from elasticjob.rendezvous import Clocks, Event
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, STAGE_FINISHED
 from elasticjob.terms import Loss, Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.finishing import is_waiting
+from elasticjob_operator.job.network import FAULT, says_so
 from elasticjob_operator.job.status import Report
 
 FORMING, _, CLOSED = RendezvousPhase
@@ -121,6 +122,8 @@ def _seconds(report: Report, elapsed: float) -> Iterator[Observation]:
     if before.phase is FORMING:
         unknown = RoundCause.OTHER if before.reason else RoundCause.FIRST_FORMATION  # or an older operator's
         yield Observation(Metric.LOST, elapsed, before.cause or unknown)
+    elif says_so(report.before):
+        yield Observation(Metric.LOST, elapsed, FAULT)
     elif report.before.starting:
         yield Observation(Metric.STARTING, elapsed)
     else:

@@ -20,10 +20,7 @@ ROWS = {
     ),
     "scale-burst": ("`kubectl scale`, three times within a second", "one new round, of the last size"),
     "scale-up-down": ("scaled up, and down again before the newcomer joined", "no new round"),
-    "scale-down": (
-        "`kubectl scale` down",
-        "the highest ranks are told, exit with code 75 and go; no failure is counted",
-    ),
+    "scale-down": ("`kubectl scale` down", "the highest ranks are told, exit with 75 and go; no failure is counted"),
     "scale-down-up": (
         "scaled from 3 to 1 to 3 within two seconds",
         "who was told to leave leaves; new pods take their indices",

@@ -73,6 +73,30 @@ def test_so_far_a_round_that_starts_has_not_trained() -> None:
     assert {one.state for one in members_of(starting, {})} == {"starts"}
 
 
+def test_what_containers_do_after_success_is_neither_trained_nor_lost() -> None:
+    """In a round, and between two stages."""
+    history = [kept(1, 900, 20, started=90, succeeded=100), kept(2, 500, 10, "NextStage", started=0, succeeded=30)]
+    seen = formed([0, 1], number=2, history=history)
+    assert [(one.starting, one.finishing) for one in rounds_of(seen)] == [(90, 290), (0, 470)]
+    found = goodput(seen, rounds_of(seen))
+    assert found is not None
+    assert (found.trained, found.starting, found.finishing, found.lost) == (40, 90, 770, 20)
+    assert found.share == pytest.approx(40 / 150)
+    assert "waited for containers after success for 12 min 50 s and lost 20 s" in plain(*status_view(seen, {}))
+    waits = forming(joined=[0], history=history, rendezvous={"cause": "NextStage", "stage": 3})
+    later = goodput(waits, rounds_of(waits))
+    assert later is not None
+    assert later.lost == 20
+
+
+def test_a_change_of_the_stage_is_a_round_that_counts_as_no_failure() -> None:
+    seen = formed([0, 1], number=2, history=[kept(2, 500, 10, "NextStage")], rendezvous={"stage": 2})
+    told = plain(*history_view(seen))
+    assert "NextStage   why it was NextStage   it does not count as a failure" in told
+    assert ", stage 2, restarts 0 of 3" in plain(*status_view(seen, {}))
+    assert status_json(seen, {})["stage"] == 2
+
+
 def test_goodput_of_a_job_whose_first_rounds_are_not_kept() -> None:
     """What was lost before the oldest round that is kept is before the time of which is spoken."""
     seen = formed([0, 1], number=3, history=HISTORY[1:])

@@ -514,3 +514,76 @@ def test_of_a_gang_with_pods_that_have_yet_to_join_these_are_told() -> None:
     assert Cause.GANG not in causes(forming(joined=[0], last=(0, 1), **told))
     worse = gang("round 4 of 2: x; worker 1: ErrImagePull; 2 of 4 workers wait for quota", "True", "ImagePull")
     assert Cause.GANG not in causes(formed([0, 1], **worse))
+
+
+def finishes(number: int = 4, stage: int = 1) -> Object:
+    return {"type": "Finish", "round": number, "stage": stage}
+
+
+def gone_on(message: str, status: str = "True", reason: str = "ContainersRun") -> list[Object]:
+    return [condition("Rendezvoused", "True", 300), condition("Finishing", status, 200, message, reason)]
+
+
+def states(seen: Look) -> list[str]:
+    return [one.state for one in members_of(seen, {})]
+
+
+def test_containers_that_go_on_after_success_are_told_with_the_time_left() -> None:
+    both = {"finishing": "0/ab.0 1/ab.1"}
+    told = (
+        "torchrun has ended in success in all 2 workers, and the containers of workers 0, 1 go on, until then at most"
+    )
+    seen = formed([0, 1], rendezvous=both, conditions=gone_on(told), spec={"finishSeconds": 500})
+    reply = answer(seen)
+    assert not reply.full
+    assert reply.paragraph.startswith(
+        f"Round 4 of 2 workers has ended in success. It waits for containers: {told}; 5 min of it are left. Their logs "
+    )
+    assert states(seen) == ["finishing", "finishing"]
+    late = formed([0, 1], rendezvous=both, conditions=gone_on(told), spec={"finishSeconds": 100})
+    assert "; that is over. " in answer(late).paragraph
+
+
+def test_a_worker_whose_container_goes_on_while_others_train_is_finishing() -> None:
+    seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"})
+    reply = answer(seen)
+    assert reply.paragraph.startswith("Round 4 trains at full size, with 2 workers, of which 1 has finished; ")
+    assert reply.full
+    assert states(seen) == ["finishing", "trains"]
+
+
+def test_a_container_that_fails_after_success_is_told_while_others_train() -> None:
+    told = "worker 0's container failed after its torchrun had ended in success (exit code 3) and is started again"
+    seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"}, conditions=gone_on(told, "False", "ContainerFailed"))
+    assert causes(seen) == [Cause.CONTAINER_FAILED]
+    assert f"A container fails after success: {told}. See what " in answer(seen).paragraph
+
+
+def test_between_two_stages_who_has_come_to_the_next_one_has_joined() -> None:
+    """A request is of a stage: one that joins the next one has not joined this one."""
+    told = (
+        "stage 2 waits for the next torchrun of each worker, and the container of worker 1 goes on without one, until"
+    )
+    seen = forming(
+        last=[0, 1],
+        rendezvous={"stage": 2, "cause": "NextStage", "reason": "stage 1 is finished"},
+        pods=[pod(0), pod(1)],
+        records=[record(0, joins(1) | {"stage": 2}), record(1, finishes())],
+        conditions=[condition("Rendezvoused", "False", 12), condition("Finishing", "True", 12, told)],
+    )
+    assert [one.index for one in seen.joined] == [0]
+    assert causes(seen) == [Cause.FINISHING, Cause.FINISHING]
+    assert (
+        "It waits for worker 1, whose next torchrun has not begun: that of stage 1 has ended" in answer(seen).paragraph
+    )
+    assert answer(seen).paragraph.endswith(
+        "It goes on with 1 of 2 once each container that goes on has come to its next torchrun, or has ended."
+    )
+    assert states(seen) == ["has joined", "finishing"]
+
+
+def test_who_has_come_to_the_next_stage_before_the_others_waits_for_it() -> None:
+    early = record(0, joins(4) | {"stage": 2})
+    seen = formed([0, 1], rendezvous={"finishing": "0/ab.0"})
+    seen = look(replace(seen.scene, records=[early, seen.scene.records[1]]))
+    assert states(seen) == ["waits for stage 2", "trains"]

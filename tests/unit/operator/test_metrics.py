@@ -74,7 +74,7 @@ def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Job
             "spares": 1,
             "progress": {"step": 40, "metrics": {"loss": 0.5, "queued": 300}},
             "rendezvous": {"round": 7, "worldSize": 3, "waiting": 1},
-            "conditions": [{"type": one, "status": "False"} for one in ("WorkersValid", "Progressing")],
+            "conditions": [{"type": one, "status": "False"} for one in ("WorkersValid", "Progressing", "Connected")],
         }
     }
     jobs.known = lambda: map(figures_of, [one, job()])
@@ -96,6 +96,7 @@ def test_jobs_are_counted_by_phase_and_each_is_shown_if_wanted(jobs: metrics.Job
         "max_restarts": 3,
         "invalid_records": 1,
         "hangs": 1,
+        "network_fault": 1,
     }
     assert samples("elasticjob_job_step") == [({**named}, 40.0)]
     reported = [({**named, "metric": "loss"}, 0.5), ({**named, "metric": "queued"}, 300.0)]

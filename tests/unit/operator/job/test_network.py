@@ -160,6 +160,18 @@ def test_a_new_operator_goes_on_from_what_the_status_says() -> None:
     assert (job.condition, job.news) == (f"False NetworkFault {SENTENCE}", [SENTENCE])
 
 
+def test_while_one_is_cut_off_others_are_once_they_have_been_for_as_long() -> None:
+    job = Job(3)
+    job.part(1)
+    job.live(STANDS_SECONDS + 1)
+    job.part(1, 2)
+    job.live(STANDS_SECONDS - 1)
+    assert job.condition == f"False NetworkFault {SENTENCE}"
+    job.live(2)
+    assert "pods digits-1-0, digits-2-0 do not reach pod digits-0-0" in job.condition
+    assert len(job.news) == 1
+
+
 def test_another_pod_in_the_place_of_one_that_was_cut_off_begins_anew() -> None:
     job = Job()
     job.part(1)

@@ -9,11 +9,12 @@ from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Spec
 from elasticjob_operator.job.finishing import finishing_of
+from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observations import Metric, Observation, Times, observe
 from elasticjob_operator.job.status import Report, status_of
 from support.job_on_paper import JobOnPaper
 from support.operator_objects import job
-from support.statuses import NOW
+from support.statuses import NOW, status
 
 
 class Led(JobOnPaper):
@@ -155,6 +156,15 @@ def test_a_round_whose_processes_start_does_not_train() -> None:
         (Metric.WORKERS_TRAINED, ""): 10,
         (Metric.WORKERS_WANTED, ""): 30,
     }
+
+
+def test_a_round_whose_pods_do_not_reach_each_other_does_not_train() -> None:
+    world = led(2)
+    world.status = status(world.state, world.status, network=Network(sentence="a pod does not reach rank 0's"))
+    world.found.clear()
+    world.now += 10
+    world.step()
+    assert world.sums() == {(Metric.LOST, "NetworkFault"): 10, (Metric.WORKERS_WANTED, ""): 20}
 
 
 def test_what_containers_do_after_success_is_no_training_and_nothing_wanted() -> None:
