@@ -48,6 +48,7 @@ def _between_stages(step: Step) -> dict[Member, Worker]:
     there = [] if step.suspended else current(state, step.workers).values()
     alive = [one for one in there if not one.deleting and one.pod not in ENDED]
     between = [one for one in alive if one.asks(RequestType.FINISH) or (closed and has_succeeded(state, one))]
+    between.sort(key=lambda one: one.index)  # as sentences name them
     return {one.member: one for one in between if one.member and one.index not in state.finished_indices}
 
 

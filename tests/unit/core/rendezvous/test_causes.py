@@ -143,3 +143,12 @@ def test_each_loss_has_its_word(word: str) -> None:
     job = formed(2)
     LOST_BY[word](job)
     assert ("WorkerLost", word) in words(job), job.log
+
+
+def test_the_workers_whose_containers_go_on_are_named_in_order() -> None:
+    """Pods are seen in any order."""
+    job = formed(3, finish=100)
+    job.workers = dict(reversed(job.workers.items()))
+    job.succeed(0, 1, 2)
+    job.wait(150, (0, 1, 2))
+    assert "the containers of workers 0, 1, 2 go on" in job.state.reason
