@@ -59,6 +59,8 @@ def _shows_the_way(step: Step, control: Worker, asked: Asked, of: Worker) -> boo
 
 
 def _able(step: Step, state: State) -> dict[Member, Worker]:
-    """Who could answer a challenge: of the pods that count, those whose sidecar may live."""
-    there = (one for one in step.current(state).values() if one.index not in state.done and not one.deleting)
+    """Who could answer a challenge: of the pods that count, those whose sidecar may live. Who was finishing may be no
+    longer, as its container was started again."""
+    done = state.done & step.after.done
+    there = (one for one in step.current(state).values() if one.index not in done and not one.deleting)
     return {one.member: one for one in there if one.member is not None and one.pod not in ENDED}
