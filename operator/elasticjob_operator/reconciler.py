@@ -25,16 +25,17 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job import bad_nodes, network, quota
 from elasticjob_operator.job.cleanup import cleanup
+from elasticjob_operator.job.conditions import evictions, waits_of
 from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.observations import observe
 from elasticjob_operator.job.outcome import Agreed, Done, LookAgain, Outcome, Retry, look_again
 from elasticjob_operator.job.progress import progress_of, said_by_first
+from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.spares import LOOK_SECONDS, are_held_back
 from elasticjob_operator.job.stalls import hang_of, marked
 from elasticjob_operator.job.starts import start_of
-from elasticjob_operator.job.status import Report, evictions, waits_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.memory import Memories, Memory
 from elasticjob_operator.objects.pods import SidecarImage

@@ -36,14 +36,14 @@ MUTATIONS = mutations(
                 "what is added to a reason is not read", "kind < now or says_more", "kind < now", by="core transcripts"
             ),
         ),
-        "elasticjob.rendezvous.decide:note_finished": (
+        "elasticjob.rendezvous.endings:note_finished": (
             replace(
                 "an exit with code 0 counts as finished while the job is suspended",
                 "[] if step.suspended else current(step.state, step.workers).values()",
                 "current(step.state, step.workers).values()",
             ),
         ),
-        "elasticjob.rendezvous.decide:_has_finished": (
+        "elasticjob.rendezvous.endings:_has_finished": (
             replace(
                 "exit code 0 is a success before the last word has come",
                 "waited >= step.spec.patience and lacks_last_word(step.state, worker)",

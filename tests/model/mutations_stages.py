@@ -4,13 +4,13 @@ from model.mutation import mutations, omit, replace
 
 MUTATIONS = mutations(
     {
-        "elasticjob.rendezvous.decide:_has_finished": (
+        "elasticjob.rendezvous.endings:_has_finished": (
             omit("stages: a worker has finished when its torchrun has", "worker.pod in ENDED_WITH_0"),
             replace(
                 "stages: a container that has failed has finished", "worker.pod in ENDED_WITH_0", "worker.pod in ENDED"
             ),
         ),
-        "elasticjob.rendezvous.decide:note_finished": (
+        "elasticjob.rendezvous.endings:note_finished": (
             omit("stages: who is finishing is lost as it has left its round", "finishing.append(member)"),
         ),
         "elasticjob.rendezvous.decide:RULES": (

@@ -6,7 +6,8 @@ from typing import Any
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, RendezvousStatus
 from elasticjob.rendezvous import Decision, State
-from elasticjob_operator.job.status import Report, status_of
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.status import status_of
 from model.search import Finding
 
 _JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "generation": 1}}

@@ -9,9 +9,10 @@ from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import UNLIMITED
+from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.starts import UNKNOWN
-from elasticjob_operator.job.status import Report, status_of
+from elasticjob_operator.job.status import status_of
 from support.operator_objects import job
 
 NOW = "2026-01-02T03:04:05Z"

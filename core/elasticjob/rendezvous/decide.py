@@ -9,7 +9,6 @@ The workers are read, never the clock: `now` is an argument, in seconds, and onl
 
 from collections.abc import Callable, Iterable
 
-from elasticjob.members import Member
 from elasticjob.rendezvous import barrier, challenges, endings, policy, stages
 from elasticjob.rendezvous.accounts import better_account, is_of, kind_of
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
@@ -18,13 +17,10 @@ from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be
 from elasticjob.rendezvous.model import Beat, Decision, Failed, Spec, State, Worker
 from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
 from elasticjob.rendezvous.roster import (
-    ENDED,
-    ENDED_WITH_0,
     STUCK,
     Roster,
     current,
     has_joined,
-    has_succeeded,
     is_current,
     is_unknown,
     lacks_last_word,
@@ -33,7 +29,7 @@ from elasticjob.rendezvous.roster import (
 from elasticjob.rendezvous.sizes import largest_size
 from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
-from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
+from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 
 FORMING, FORMED, _ = RendezvousPhase
 
@@ -47,28 +43,6 @@ def decide(spec: Spec, state: State, workers: Iterable[Worker], now: float) -> D
         rule(step)
     step.count_waiting()
     return step.decision()
-
-
-def note_finished(step: Step) -> None:
-    """A worker whose torchrun ended in success has finished once its container has ended so, too. Until then it is
-    finishing: neither is lost, awaited or replaced for having left its round (rule 9)."""
-    finishing: list[Member] = []
-    for worker in [] if step.suspended else current(step.state, step.workers).values():
-        member = worker.member
-        if member is None or worker.deleting or member.index in step.state.finished_indices:
-            continue
-        if _has_finished(step, worker):
-            step.set(finished=(*step.state.finished, member))
-            step.announce("WorkerFinished", f"worker {worker.index} finished")
-        elif worker.pod not in ENDED and has_succeeded(step.state, worker):
-            finishing.append(member)
-    step.set(finishing=tuple(sorted(finishing)))
-
-
-def _has_finished(step: Step, worker: Worker) -> bool:
-    waited = step.now - step.state.clocks.invalid.get(worker.pod_key, step.now)
-    last_word_lost = waited >= step.spec.patience and lacks_last_word(step.state, worker)
-    return last_word_lost or (worker.pod in ENDED_WITH_0 and worker.asks(RequestType.FINISH))
 
 
 def note_heartbeats(step: Step) -> None:
@@ -334,7 +308,7 @@ def challenge_doubted(step: Step) -> None:
 
 
 RULES: tuple[Callable[[Step], None], ...] = (
-    note_finished,
+    endings.note_finished,
     endings.refuse_strays,
     note_heartbeats,
     note_answers,

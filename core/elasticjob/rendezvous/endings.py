@@ -4,11 +4,33 @@ does not end, or by a `Close` (rule 9)."""
 from elasticjob.members import Member
 from elasticjob.rendezvous.losses import NOT_TORCHRUN, breaks, never_joined
 from elasticjob.rendezvous.model import Finishing, PodState, Spec, Worker
-from elasticjob.rendezvous.roster import ENDED, current, has_succeeded
+from elasticjob.rendezvous.roster import ENDED, ENDED_WITH_0, current, has_succeeded, lacks_last_word
 from elasticjob.rendezvous.stages import MOST_SCRIPTS, asked_for
 from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import STAGE_FINISHED
 from elasticjob.terms import Outcome, RendezvousPhase, RequestType, RoundCause
+
+
+def note_finished(step: Step) -> None:
+    """A worker whose torchrun ended in success has finished once its container has ended so, too. Until then it is
+    finishing: neither is lost, awaited or replaced for having left its round (rule 9)."""
+    finishing: list[Member] = []
+    for worker in [] if step.suspended else current(step.state, step.workers).values():
+        member = worker.member
+        if member is None or worker.deleting or member.index in step.state.finished_indices:
+            continue
+        if _has_finished(step, worker):
+            step.set(finished=(*step.state.finished, member))
+            step.announce("WorkerFinished", f"worker {worker.index} finished")
+        elif worker.pod not in ENDED and has_succeeded(step.state, worker):
+            finishing.append(member)
+    step.set(finishing=tuple(sorted(finishing)))
+
+
+def _has_finished(step: Step, worker: Worker) -> bool:
+    waited = step.now - step.state.clocks.invalid.get(worker.pod_key, step.now)
+    last_word_lost = waited >= step.spec.patience and lacks_last_word(step.state, worker)
+    return last_word_lost or (worker.pod in ENDED_WITH_0 and worker.asks(RequestType.FINISH))
 
 
 def refuse_strays(step: Step) -> None:

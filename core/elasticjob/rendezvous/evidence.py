@@ -153,50 +153,6 @@ class Step:
         may_join = worker.pod in (PodState.PENDING, PodState.RUNNING) or between_stages
         return may_join or self.is_owed_a_word(state, worker)
 
-    def succeeded(self) -> tuple[set[Member], set[Member]]:
-        """The workers that have finished in this step, as torchrun and container have ended in success, and those that
-        may be taken to have: the last word of one whose container has is missing since an earlier step."""
-        if self.before.ended or self.suspended:
-            return set(), set()
-        alive = [
-            worker
-            for worker in self.current(self.before).values()
-            if worker.index not in self.before.finished_indices and not worker.deleting
-        ]
-        ended = [worker for worker in alive if worker.pod in (PodState.SUCCEEDED, PodState.OOM_KILLED)]
-        said = {worker.member for worker in ended if worker.asks(RequestType.FINISH) and worker.member}
-        missing = [
-            worker
-            for worker in alive
-            if worker.pod_key in self.before.clocks.invalid and self.is_owed_a_word(self.before, worker)
-        ]
-        return said, said | {worker.member for worker in missing if worker.member}
-
-    def finishing(self) -> set[Member]:
-        """The workers whose torchrun has ended in success in the stage that the step ends in, and whose container goes
-        on."""
-        if self.suspended or self.before.ended:
-            return set(self.before.finishing) if self.before.ended else set()
-        found = set()
-        for worker in self.current(self.before).values():
-            if worker.member is None or worker.deleting or worker.pod in ENDED:
-                continue
-            match worker.request:
-                case Request(type=RequestType.FINISH, stage=stage) if stage == self.after.stage:
-                    found.add(worker.member)
-                case Request(type=RequestType.JOIN, stage=stage) if stage > self.after.stage:
-                    found.add(worker.member)
-        return {member for member in found if member.index not in self.after.finished_indices}
-
-    def between_stages(self) -> dict[Member, Worker]:
-        """Those whose last torchrun ended in success, whose container goes on, and in which no other torchrun has
-        begun, or none that a closed rendezvous would let in."""
-        closed = self.before.phase is RendezvousPhase.CLOSED
-        there = [] if self.suspended else self.current(self.before).values()
-        alive = [one for one in there if one.pod not in ENDED and not one.deleting]
-        goes_on = [one for one in alive if one.asks(RequestType.FINISH) or (closed and one.member in self.finishing())]
-        return {one.member: one for one in goes_on if one.member}
-
     def is_owed_a_word(self, state: State, worker: Worker) -> bool:
         """Whether it ended with exit code 0, and its record still says that it trains in the last round of `state`."""
         if worker.pod is not PodState.SUCCEEDED or worker.disrupted or worker.member not in state.participants:

@@ -12,7 +12,7 @@ from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.history import history_violations, newly_formed
 from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_invariants import neighbours_are_near
-from elasticjob.rendezvous.stage_invariants import finished_in_success, stages_follow_each_other
+from elasticjob.rendezvous.stage_invariants import between_stages, finished_in_success, stages_follow_each_other
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType
 
@@ -312,7 +312,7 @@ def _failed(step: Step) -> Iterator[bool]:
     }
     failing |= {index for index, known in after.clocks.failures.items() if known.before_any_round > spec.max_restarts}
     yield joined < step.least and bool(failing) and step.room_with_spares - len(failing) < step.least
-    for member, worker in step.between_stages().items():
+    for member, worker in between_stages(step).items():
         crashes, since = after.clocks.finishing[member]
         known = before.clocks.finishing.get(member)
         yield worker.crashes - crashes > spec.max_restarts

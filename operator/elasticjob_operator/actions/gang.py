@@ -16,7 +16,7 @@ from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share, There
 from elasticjob_operator.job.refusals import LONGEST_SECONDS, Answer, Refusals
-from elasticjob_operator.job.status import Report
+from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.waiting import Reason
 from elasticjob_operator.objects.paths import QUEUES
 from elasticjob_operator.objects.pods import SidecarImage, template_hash

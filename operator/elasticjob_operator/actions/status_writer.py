@@ -8,7 +8,8 @@ from elasticjob_operator.cluster.client import Conflict, Kube
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.outcome import Agreed, Retry, Unchanged, Written
 from elasticjob_operator.job.pace import Due, pace_of
-from elasticjob_operator.job.status import Report, status_of
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.status import status_of
 
 
 class StatusWriter:

@@ -15,7 +15,7 @@ from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_
 from elasticjob.terms import Loss, Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.finishing import is_waiting
 from elasticjob_operator.job.network import FAULT, says_so
-from elasticjob_operator.job.status import Report
+from elasticjob_operator.job.report import Report
 
 FORMING, _, CLOSED = RendezvousPhase
 

@@ -10,7 +10,8 @@ from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.status import Report, status_of
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.status import status_of
 from elasticjob_operator.job.view import JobView
 from support.fuzzing import Json, tried
 from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer

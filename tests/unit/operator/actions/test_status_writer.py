@@ -14,7 +14,7 @@ from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
-from elasticjob_operator.job.status import Report
+from elasticjob_operator.job.report import Report
 from support.operator_objects import Object, job
 from support.statuses import FORMED
 

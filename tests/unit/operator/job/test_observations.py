@@ -11,7 +11,8 @@ from elasticjob.rendezvous import Clocks, Spec
 from elasticjob_operator.job.finishing import finishing_of
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observations import Metric, Observation, Times, observe
-from elasticjob_operator.job.status import Report, status_of
+from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.status import status_of
 from support.job_on_paper import JobOnPaper
 from support.operator_objects import job
 from support.statuses import NOW, status

@@ -9,9 +9,9 @@ from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from elasticjob_operator.job.conditions import waits_of
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import Allowance
-from elasticjob_operator.job.status import waits_of
 from elasticjob_operator.job.waiting import Reason, Wait
 from support.statuses import CLOCKS, FORMED, NOW, status
 

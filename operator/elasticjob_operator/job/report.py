@@ -1,0 +1,59 @@
+"""What the operator has found in one look at a job, of which its status is made."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from elasticjob.agreed import rendezvous_spec
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
+from elasticjob.objects import Object
+from elasticjob.rendezvous import Decision, Spec, Worker
+from elasticjob.rendezvous.model import PodKey
+from elasticjob_operator.job.drain import Budget
+from elasticjob_operator.job.finishing import Finishing
+from elasticjob_operator.job.network import Network
+from elasticjob_operator.job.quota import UNLIMITED, Allowance
+from elasticjob_operator.job.stalls import Hang
+from elasticjob_operator.job.starts import Start
+from elasticjob_operator.job.waiting import Wait
+
+
+class Report(NamedTuple):
+    """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
+    `allowance`: what the quota makes of the spec; `started`: since when trainers run, while the time runs in which
+    their torchruns have to speak."""
+
+    job: Object
+    spec: ElasticJobSpec
+    workers: tuple[Worker, ...]
+    ready: frozenset[PodKey]
+    decision: Decision
+    before: ElasticJobStatus
+    problem: str | None
+    refusal: str | None
+    term: int
+    now: str
+    progress: Progress | None = None
+    waits: Mapping[int, Wait] = MappingProxyType({})
+    hang: Hang = Hang()
+    network: Network = Network()
+    start: Start = Start()
+    finishing: Finishing = Finishing()
+    node_failures: tuple[NodeFailures, ...] = ()
+    allowance: Allowance = UNLIMITED
+    started: Mapping[PodKey, str] = MappingProxyType({})
+    budget: Budget = Budget.CLOSED
+
+    @property
+    def limited(self) -> ElasticJobSpec:
+        """The spec that the rendezvous is held to."""
+        return self.allowance.of(self.spec)
+
+    @property
+    def bounds(self) -> Spec:
+        return rendezvous_spec(self.limited)
+
+    @property
+    def suspended(self) -> bool:
+        """By the user, or as its quota is gone."""
+        return self.spec.suspend or self.allowance.suspends
