@@ -66,6 +66,14 @@ MUTATIONS = mutations(
                 "if began_anew(state, request, state.round): ...",
             ),
         ),
+        "elasticjob.rendezvous.losses:_trains_or_was_told": (
+            replace(
+                "stages: the deletion of who has left hurries those who save",
+                "leaves and request.cause == Cause.POD_STOPPING",
+                "leaves and request.cause == Cause.POD_STOPPING and not worker.deleting",
+                by="core moves",
+            ),
+        ),
         "elasticjob.rendezvous.roster:pods_to_delete": (
             omit("stages: who was told to leave is started again", "worker.asks(RequestType.LEAVE)", by="composed"),
             replace("stages: who goes on as the job has failed stays", "state.finished_indices", "state.done"),

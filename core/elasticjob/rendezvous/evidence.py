@@ -319,11 +319,11 @@ class Step:
             return True
         if told and worker.pod is PodState.SUCCEEDED:
             return False
-        if worker.deleting:
-            return True
         match worker.request:
             case Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING) if told:  # however it ended then
                 return False
+            case _ if worker.deleting:
+                return True
             case Request(type=RequestType.LEAVE):
                 return True
             case _ if worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from torch.distributed import run
+from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
 
 from contract.overload.inside import NODES
 from elasticjob_torch.kubernetes import handler
@@ -12,6 +13,7 @@ from elasticjob_torch.kubernetes.access import Access
 
 
 def main(host: str, port: str, folder: str, node: str, processes: str) -> None:
+    rendezvous_handler_registry.register("kubernetes", handler.create_handler)
     handler.find_access = lambda: Access(host, int(port), Path(folder))  # type: ignore[assignment]
     os.environ.update(FOLDER=folder, NODE=node)
     run.main(

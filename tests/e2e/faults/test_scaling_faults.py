@@ -7,6 +7,7 @@ import pytest
 from e2e.faults.fault import Fault
 from e2e.job import TRAINER, Job, restarts, status_of
 from e2e.kube import Object, wait_until
+from elasticjob_torch.wire import LEFT_EXIT_CODE
 
 
 def scale(fault: Fault, *targets: int) -> None:
@@ -42,7 +43,7 @@ def test_scale_down(fault: Fault) -> None:
     assert new.reason == "scaled from 3 to 2"
     assert [restarts(pod) for pod in fault.job.member_pods()] == [0, 0]
     assert fault.job.status["restarts"] == 0
-    assert exit_code(fault.job, "train-2-0") == 0
+    assert exit_code(fault.job, "train-2-0") == LEFT_EXIT_CODE
     wait_until("the victim's pod to be gone", lambda: "train-2-0" not in fault.job.pod_states.present(), 30)
 
 

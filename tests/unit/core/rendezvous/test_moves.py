@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from elasticjob.rendezvous import Request
 from elasticjob.rendezvous.transitions import MOVES, TABLE, IllegalMove, moved
-from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob.terms import Cause, Outcome, RendezvousPhase, RequestType
+from support.job_on_paper import formed
 from support.rendezvous_transcript import job_after
 
 LAST_MOVES = {
@@ -64,3 +66,13 @@ def test_an_end_by_plan_is_none_once_a_member_has_stopped_untold(ends: str, stop
 def test_a_loss_is_no_plan(stops: str) -> None:
     job = job_after(f"formed 3; {stops}; scale 1")
     assert (job.phase, job.state.planned) == ("2 Forming", False)
+
+
+def test_the_deletion_of_who_has_left_as_told_does_not_hurry_those_who_save() -> None:
+    """The operator deletes such a pod at once, while others still save."""
+    job = formed(3)
+    job.scale(2)
+    left = Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING)
+    job.workers[2, 0] = replace(job.workers[2, 0], deleting=True, request=left)
+    job.step()
+    assert job.state.planned
