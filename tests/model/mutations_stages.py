@@ -75,7 +75,7 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob.rendezvous.roster:pods_to_delete": (
-            omit("stages: who was told to leave is started again", "worker.asks(RequestType.LEAVE)", by="composed"),
+            omit("stages: who was told to leave is started again", "worker.asks(RequestType.LEAVE)"),
             replace("stages: who goes on as the job has failed stays", "state.finished_indices", "state.done"),
         ),
         "elasticjob_sidecar.membership.machine:Membership._next_stage": (

@@ -3,7 +3,6 @@ which ranks its node had."""
 
 import json
 import os
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,14 +13,15 @@ import torch.distributed as dist
 def main() -> None:
     folder, node = Path(os.environ["FOLDER"]), int(os.environ["NODE"])
     dist.init_process_group("gloo", timeout=timedelta(minutes=20))
-    rank = dist.get_rank()
+    rank, weights = dist.get_rank(), torch.eye(64)
     (folder / f"started-{node}-{os.getpid()}").touch()
     while True:
         ends = torch.tensor([int(rank == 0 and (folder / "finish").exists())])
         dist.all_reduce(ends)
         if ends.item():
             break
-        time.sleep(0.5)
+        for _ in range(20):  # as a training does: what is cut off is missing
+            weights = torch.tanh(weights @ weights)
     nodes: list[int] = [0] * dist.get_world_size()
     dist.all_gather_object(nodes, node)
     ranks = [other for other, where in enumerate(nodes) if where == node]
