@@ -1,6 +1,6 @@
 """How the API's types are read and written as JSON, and how CEL rules are added to their schema."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
@@ -26,6 +26,11 @@ class Model(BaseModel):
     def dump(self) -> dict[str, Any]:
         """This object as JSON, absent optional fields left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def is_empty(value: Sized) -> bool:
+    """For a field's `exclude_if`: people who read the object are spared a line that says nothing."""
+    return not len(value)
 
 
 MembersField = Annotated[

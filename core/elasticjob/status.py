@@ -27,7 +27,7 @@ from elasticjob.fields import (
     Word,
 )
 from elasticjob.members import Members
-from elasticjob.schema import MembersField, Model, Replacements
+from elasticjob.schema import MembersField, Model, Replacements, is_empty
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase
 
 
@@ -81,6 +81,7 @@ class RendezvousStatus(Model):
     )
     finishing: MembersField = Field(
         default_factory=Members,
+        exclude_if=is_empty,
         description="Workers whose torchrun ended in success in this stage, and whose container goes on, with an "
         "upload or the next torchrun. Packed as participants are.",
     )
@@ -90,6 +91,7 @@ class RendezvousStatus(Model):
     )
     scripts: tuple[ScriptName, ...] = Field(
         (),
+        exclude_if=is_empty,
         description="The scripts of the last 16 stages; the last is that of this one, empty until its first round.",
         json_schema_extra={"maxItems": MAX_SCRIPTS, "x-kubernetes-list-type": "atomic"},
     )

@@ -46,6 +46,7 @@ class Cause(StrEnum):
     TRAINER_LEFT = "TrainerLeft"
     STORE_NOT_READY = "StoreNotReady"
     POD_STOPPING = "PodStopping"
+    TOLD_TO_LEAVE = "ToldToLeave"
     JOIN_TIMEOUT = "JoinTimeout"
 
 

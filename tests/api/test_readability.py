@@ -12,7 +12,7 @@ from support import ControlPlane
 from support.waiting import in_time, run
 
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
-SIZE, SCREEN_LINES, SCREEN_COLUMNS, ANSWER_SECONDS = 1000, 135, 160, 60
+SIZE, SCREEN_LINES, SCREEN_COLUMNS, ANSWER_SECONDS = 1000, 130, 160, 60
 NOW = "2026-01-02T03:04:05Z"
 
 # made at once; since then every hundredth was replaced, each at another time

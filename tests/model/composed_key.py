@@ -15,7 +15,7 @@ from model.state_key import must_know
 
 must_know(
     Membership,
-    "me store_ready_seconds recalled mode job trainer handed store_port _rank _torchrun _stage _passed _succeeded "
+    "me store_ready_seconds recalled mode job trainer handed store_port _rank _torchruns "
     "_claimed _latest _replaced _stream _waiter _joined_after _request _closing _stopping _timers _answers",
 )
 
@@ -69,9 +69,7 @@ def _sidecar(machine: Membership) -> tuple[Any, ...]:
         machine.trainer,
         handed and (handed.trainer, handed.round, handed.rank, tuple(member.id for member in handed.members)),
         machine.store_port is not None,
-        machine._stage,
-        machine._passed,
-        machine._succeeded,
+        machine._torchruns,
         machine._claimed,
         machine._latest,
         tuple(sorted(machine._replaced)),

@@ -37,8 +37,10 @@ def check_success(before: Pod, pod: Pod) -> None:
 def check_place(pod: Pod) -> None:
     """The n-th torchrun of each container is of stage n."""
     sidecar, trainer = pod.sidecar, pod.trainer
-    if sidecar is not None and trainer is not None and trainer.connected and sidecar._stage != trainer.place:
-        raise Finding(f"trainer {trainer.name} is number {trainer.place} of its container, in stage {sidecar._stage}")
+    if sidecar is not None and trainer is not None and trainer.connected and sidecar._torchruns.stage != trainer.place:
+        raise Finding(
+            f"trainer {trainer.name} is number {trainer.place} of its container, in stage {sidecar._torchruns.stage}"
+        )
 
 
 def check_telling(pod: Pod) -> None:

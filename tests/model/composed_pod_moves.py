@@ -216,6 +216,6 @@ def _answered(pod: Pod, trainer: Trainer, answer: Answer) -> Pod:
 def _departed(pod: Pod, trainer: Trainer) -> Pod:
     """There is no next round for this trainer: it says that it leaves and exits, but not with code 0."""
     assert pod.sidecar is not None
-    pod.sidecar.leave(trainer.name, Cause.POD_STOPPING)
+    pod.sidecar.leave(trainer.name, Cause.TOLD_TO_LEAVE)
     pod.sidecar.detached(pod.sidecar._stream, NOW)
     return pod._replace(output=pod.sidecar.take(), trainer=trainer._replace(state=FAILED, connected=False))

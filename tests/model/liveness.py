@@ -134,11 +134,11 @@ def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:
     if worker.asks(RequestType.FINISH):
         return replace(worker, pod=PodState.SUCCEEDED)
     if worker.member in system.state.leaving:
-        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING))
+        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE))
     if worker.id is None:
         worker = with_record(system, worker)
     if system.state.phase is CLOSED and has_succeeded(system.state, worker):  # its next torchrun is refused
-        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING))
+        return replace(worker, request=Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE))
     if not _owes_a_join(system.state, worker):
         return worker
     state = system.state

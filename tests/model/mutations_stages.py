@@ -69,8 +69,8 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.losses:_trains_or_was_told": (
             replace(
                 "stages: the deletion of who has left hurries those who save",
-                "leaves and request.cause == Cause.POD_STOPPING",
-                "leaves and request.cause == Cause.POD_STOPPING and not worker.deleting",
+                "leaves and request.cause == Cause.TOLD_TO_LEAVE",
+                "leaves and request.cause == Cause.TOLD_TO_LEAVE and not worker.deleting",
                 by="core moves",
             ),
         ),
@@ -78,7 +78,7 @@ MUTATIONS = mutations(
             omit("stages: who was told to leave is started again", "worker.asks(RequestType.LEAVE)"),
             replace("stages: who goes on as the job has failed stays", "state.finished_indices", "state.done"),
         ),
-        "elasticjob_sidecar.membership.machine:Membership._next_stage": (
+        "elasticjob_sidecar.membership.torchruns:Torchruns._next_of": (
             replace("stages: each torchrun is of the first", "passed + 1", "1", by="sidecar membership"),
             replace(
                 "stages: those of an earlier start of the container count",
@@ -90,7 +90,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.machine:Membership._final_answer": (
             replace(
                 "stages: a torchrun waits for a stage that is finished",
-                "self._stage <= max(self._succeeded, job.stage - 1)",
+                "stage <= max(self._torchruns.succeeded, job.stage - 1)",
                 "False",
                 by="sidecar membership",
             ),

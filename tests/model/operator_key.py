@@ -3,7 +3,8 @@
 - Rounds count from the last formed one: a join is for the round after it, or too old. Stages count from the agreed one.
 - A pod's number counts from the oldest that is there or may still be made of its index.
 - Sidecars are named in the order in which they are met, index by index; no two have the same id.
-- Why a worker joins or leaves matters while it is in a formed round, and otherwise only that its store did not come.
+- Why a worker joins or leaves matters while it is in a formed round, and otherwise only that its store did not come, or
+  that it left as it was told to or as its pod stops.
 - Times are ages, and no older than what the rules can tell apart. A heartbeat is one that was seen, or a new one.
 - Of the numbers of challenges only their order matters.
 """
@@ -114,7 +115,8 @@ def _request(request: Request | None, last_formed: int, stage: int, in_round: bo
         return ()
     joins = request.type is RequestType.JOIN
     counts = joins and request.after >= last_formed
-    why = request.cause if request.cause == Cause.STORE_NOT_READY or (in_round and (counts or not joins)) else ""
+    always = (Cause.STORE_NOT_READY, Cause.TOLD_TO_LEAVE, Cause.POD_STOPPING)
+    why = request.cause if request.cause in always or (in_round and (counts or not joins)) else ""
     return (request.type._value_, counts, request.stage - stage, why + "")
 
 

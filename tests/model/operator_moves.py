@@ -161,6 +161,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "killed": ("its trainer was killed", asks(RequestType.LEAVE, Cause.AGENT_LOST)),
     "no store": ("its store did not come", asks(RequestType.LEAVE, Cause.STORE_NOT_READY)),
     "leave": ("its trainer leaves, as the pod stops", asks(RequestType.LEAVE, Cause.POD_STOPPING)),
+    "departs": ("its trainer leaves, as it was told to", asks(RequestType.LEAVE, Cause.TOLD_TO_LEAVE)),
     "finish": ("its torchrun ends in success", asks(RequestType.FINISH)),
     "next": ("its next torchrun joins", asks(RequestType.JOIN, Cause.STARTED, ahead=1)),
     "finish before": ("its torchrun finds the last stage finished", asks(RequestType.FINISH, ahead=-1)),

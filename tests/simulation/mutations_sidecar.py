@@ -7,10 +7,10 @@ from model.mutation import mutations, omit, replace
 
 MUTATIONS = mutations(
     {
-        "elasticjob_sidecar.membership.machine:Membership._recall": (
+        "elasticjob_sidecar.membership.machine:Membership.recall": (
             omit(
                 "a sidecar that is started anew forgets the success that the one before has recorded",
-                "self._move(HAS_FINISHED, round=said.round, stage=stage, container=said.container)",
+                "self._move(HAS_FINISHED, round=said.round, stage=said.stage or 1, container=said.container)",
                 by="unit",
             ),
         ),

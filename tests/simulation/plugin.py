@@ -13,7 +13,8 @@ from typing import Any
 from elasticjob_torch import wire
 from elasticjob_torch.agent.course import Course, Steps
 from elasticjob_torch.sidecar import client
-from elasticjob_torch.sidecar.client import Call, Calls, SidecarUnavailable, Tries, read_answer
+from elasticjob_torch.sidecar.client import Call, Calls, Tries, read_answer
+from elasticjob_torch.sidecar.errors import SidecarUnavailable
 from elasticjob_torch.sidecar.events import Lines, Reopening, Stream
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter

@@ -11,11 +11,11 @@ from typing import Any
 from elasticjob.api import STORE_PORT, Member
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.settings import parse_settings
-from elasticjob_torch.sidecar.client import (
+from elasticjob_torch.sidecar.client import Round
+from elasticjob_torch.sidecar.errors import (
     Closed,
     Leaving,
     NoTrainer,
-    Round,
     RoundBroken,
     SidecarError,
     SidecarUnavailable,

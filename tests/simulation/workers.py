@@ -8,7 +8,8 @@ from elasticjob.api import STORE_PORT
 from elasticjob_torch import wire
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.script.client import HEARD_SECONDS, ScriptStream
-from elasticjob_torch.sidecar.client import Round, SidecarError
+from elasticjob_torch.sidecar.client import Round
+from elasticjob_torch.sidecar.errors import SidecarError
 from simulation.pipes import LOOPBACK
 from simulation.plugin import Reader, VirtualCalls, VirtualStream, Writer, open_connection
 

@@ -66,6 +66,7 @@ class LeaveCause(_Word):
 
     TRAINER_LEFT = "TrainerLeft"
     POD_STOPPING = "PodStopping"
+    TOLD_TO_LEAVE = "ToldToLeave"
 
 
 class Phase(_Word):

@@ -83,12 +83,14 @@ def _why_failing(spec: Spec, worker: Worker, crashes: int) -> str:
     failed = worker.crashes - crashes
     if failed <= spec.max_restarts:
         return ""
-    times = "" if failed == 1 else f" {failed} times"
+    return f"{failed_after_success(worker, failed)}, and maxRestarts is {spec.max_restarts}"
+
+
+def failed_after_success(worker: Worker, times: int) -> str:
+    """In a sentence without its end, for people."""
+    often = "" if times == 1 else f" {times} times"
     detail = f" ({worker.detail})" if worker.detail else ""
-    return (
-        f"worker {worker.index}'s container failed{times} after its torchrun had ended in success{detail}, and "
-        f"maxRestarts is {spec.max_restarts}"
-    )
+    return f"worker {worker.index}'s container failed{often} after its torchrun had ended in success{detail}"
 
 
 def _why_late(spec: Spec, late: list[int]) -> str:

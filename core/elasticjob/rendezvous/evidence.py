@@ -320,10 +320,12 @@ class Step:
         if told and worker.pod is PodState.SUCCEEDED:
             return False
         match worker.request:
-            case Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING) if told:  # however it ended then
+            case Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE) if told:  # its pod is deleted for it
                 return False
             case _ if worker.deleting:
                 return True
+            case Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING) if told:  # however it ended then
+                return False
             case Request(type=RequestType.LEAVE):
                 return True
             case _ if worker.pod in (PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP):

@@ -206,7 +206,9 @@ def _trains_or_was_told(state: State, member: Member, worker: Worker) -> bool:
         return True
     if worker.member != member or request is None:
         return False
-    if leaves and request.cause == Cause.POD_STOPPING:  # its pod is deleted for it, and not before
+    if leaves and request.cause == Cause.TOLD_TO_LEAVE:  # its pod is deleted for it, and not before
+        return True
+    if leaves and request.cause == Cause.POD_STOPPING and not worker.deleting:
         return True
     ended = worker.deleting or worker.pod in (PodState.CRASH_LOOP, PodState.FAILED, PodState.OOM_KILLED)
     if ended or request.type is RequestType.LEAVE or not (leaves or is_current(state, worker)):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus, RoundRecord
 from elasticjob.rendezvous import Event, Member, State, Worker
+from elasticjob.rendezvous.endings import failed_after_success
 from elasticjob.terms import RendezvousPhase
 
 FINISHING, CONTAINERS_RUN, CONTAINER_FAILED = "Finishing", "ContainersRun", "ContainerFailed"
@@ -95,12 +96,8 @@ def _several(waited: list[int]) -> str:
 
 
 def _failure(spec: ElasticJobSpec, worker: Worker, times: int) -> str:
-    often = "" if times == 1 else f" {times} times"
-    detail = f" ({worker.detail})" if worker.detail else ""
     left = spec.max_restarts - times
     may = "with the next such failure the job has failed" if left < 1 else f"it may fail {left} more times"
     may = "it may fail once more" if left == 1 else may
-    return (
-        f"worker {worker.index}'s container failed{often} after its torchrun had ended in success{detail} and is "
-        f"started again: {may} (spec.maxRestarts is {spec.max_restarts})"
-    )
+    failed = failed_after_success(worker, times)
+    return f"{failed} and is started again: {may} (spec.maxRestarts is {spec.max_restarts})"

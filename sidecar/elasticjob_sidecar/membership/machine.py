@@ -8,9 +8,7 @@ Invariants: nobody takes the place of a trainer that lives; a round is handed to
 incarnation of the sidecar only, and only while it is Formed; after a Leave no round is handed that was formed before
 the next Join.
 
-A container may run several torchruns one after the other. The n-th of each container is of stage n: one more than have
-ended in success in it. Where that stage is finished it ends in success at once, as in a container that was started
-again.
+A torchrun whose stage is finished ends in success at once, as in a container that was started again.
 """
 
 from dataclasses import dataclass, field
@@ -21,9 +19,9 @@ from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Ans
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
 from elasticjob_sidecar.membership.refusal import Code, Refused, other_script, superseded, trainer_lives
+from elasticjob_sidecar.membership.torchruns import NO_TORCHRUN, Torchruns
 
 SUCCESSOR_SECONDS = 5.0
-NONE_PASSED = ("", 0)
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
@@ -42,10 +40,7 @@ class Membership:
     handed: Handed | None = None
     store_port: int | None = None
     _rank: int | None = None  # this worker's position among `job.participants`
-    _torchrun: Torchrun = UNKNOWN_TORCHRUN  # what the trainer says of itself
-    _stage: int = 1  # the trainer's
-    _passed: tuple[str, int] = NONE_PASSED  # in which start of the container how many torchruns have ended in success
-    _succeeded: int = 0  # the last stage in which a torchrun of this pod has
+    _torchruns: Torchruns = NO_TORCHRUN
     _claimed: int = 0  # the round that the trainer held when it attached
     _latest: str = ""  # the trainer that attached last
     _replaced: set[str] = field(default_factory=set)  # trainers that attached before it
@@ -75,12 +70,10 @@ class Membership:
         if trainer in self._replaced:
             raise superseded()
         if self.is_taken(trainer):
-            raise trainer_lives(self._torchrun.pid)
-        if trainer != self._latest:
-            self._stage = torchrun.stage or self._next_stage(torchrun)
+            raise trainer_lives(self._torchruns.present.pid)
+        self._torchruns = self._torchruns.attached(torchrun, new=trainer != self._latest)
         self._replaced |= {self._latest} - {trainer}
         self.trainer = self._latest = trainer
-        self._torchrun = torchrun
         self._claimed = round
         self._timers.pop("successor", None)
         self._stream += 1
@@ -150,19 +143,11 @@ class Membership:
         asked for something since."""
         self.recalled = True
         if said is not None:
-            self._recall(said)
+            self._torchruns = self._torchruns.recalled(said, there=bool(self.trainer))
+            silent = self._request is None or self._request.cause == Cause.POD_STOPPING
+            if said.type is RequestType.FINISH and silent:
+                self._move(HAS_FINISHED, round=said.round, stage=said.stage or 1, container=said.container)
         self._settle(now)
-
-    def _recall(self, said: WorkerRequest) -> None:
-        succeeded, stage = said.type is RequestType.FINISH, said.stage or 1
-        before = stage if succeeded else stage - 1
-        self._succeeded = max(self._succeeded, before)
-        if self._passed == NONE_PASSED:
-            self._passed = (said.container or "", before)
-        if self.trainer and self._torchrun.stage == 0:  # it came before this was known
-            self._stage = self._next_stage(self._torchrun)
-        if succeeded and (self._request is None or self._request.cause == Cause.POD_STOPPING):
-            self._move(HAS_FINISHED, round=said.round, stage=stage, container=said.container)
 
     def close(self, trainer: str) -> None:
         """The trainer closes the rendezvous for all."""
@@ -192,7 +177,7 @@ class Membership:
     def _asked(self) -> WorkerRequest | None:
         """A Close is asked until the rendezvous is closed."""
         if self._closing and (self.job is None or self.job.phase is not CLOSED):
-            return WorkerRequest(type=RequestType.CLOSE, **self._of())
+            return WorkerRequest(type=RequestType.CLOSE, **self._torchruns.told())
         return self._request
 
     def _standing(self) -> Standing:
@@ -200,7 +185,8 @@ class Membership:
         if self.handed is not None and self.handed.trainer == self.trainer:
             held = self.handed.round
         stream = self._stream if self.trainer else 0
-        return Standing(self.me, self.mode, self.job, stream, held, self.handed, self.store_port, self._stage)
+        stage = self._torchruns.stage
+        return Standing(self.me, self.mode, self.job, stream, held, self.handed, self.store_port, stage)
 
     # --- rules
 
@@ -235,11 +221,12 @@ class Membership:
         if now.handed and now.in_round(now.handed.round) and waiter.after < now.handed.round == now.held:
             return now.handed  # asked again after an interruption
         if job.phase is not CLOSED or job.outcome is Outcome.CLOSED:
-            if known := other_script(job, self._stage, self._torchrun.script):
+            stage = self._torchruns.stage
+            if known := other_script(job, stage, self._torchruns.present.script):
                 return known
-            if self._stage <= max(self._succeeded, job.stage - 1):
+            if stage <= max(self._torchruns.succeeded, job.stage - 1):
                 self._succeed(max(waiter.after, self.handed.round if self.handed else 0))
-                return Refused(Code.STAGE_FINISHED, f"stage {self._stage} of the job is finished")
+                return Refused(Code.STAGE_FINISHED, f"stage {stage} of the job is finished")
         if job.phase is CLOSED:
             outcome = job.outcome.value if job.outcome else ""
             return Refused(Code.CLOSED, job.reason or "the rendezvous is closed", outcome)
@@ -280,7 +267,7 @@ class Membership:
             members=job.participants,
             store=job.store or "",
             reason=job.reason,
-            stage=self._stage,
+            stage=self._torchruns.stage,
         )
         self.store_port = None
         self._move(HANDED_OUT)
@@ -323,15 +310,10 @@ class Membership:
 
     # --- small things
 
-    def _next_stage(self, torchrun: Torchrun) -> int:
-        container, passed = self._passed
-        return passed + 1 if container == torchrun.container else 1
-
     def _succeed(self, round: int) -> None:
         """The trainer has ended in success, or finds that its stage has."""
         self._timers.clear()
-        self._succeeded = max(self._succeeded, self._stage)
-        self._passed = (self._torchrun.container, self._stage)
+        self._torchruns = self._torchruns.ended()
         self._move(HAS_FINISHED, round=round)
 
     def _move(self, event: str, **asked: Any) -> None:
@@ -339,12 +321,8 @@ class Membership:
         move = move_out_of(self.mode, event)
         self.mode = move.target
         if move.asks is not None:
-            script = self._torchrun.script if move.asks is RequestType.JOIN else None
-            self._request = WorkerRequest(type=move.asks, **self._of() | {"script": script or None} | asked)
-
-    def _of(self) -> dict[str, Any]:
-        """Which of the pod's torchruns a request is of."""
-        return {"stage": self._stage if self._stage > 1 else None, "container": self._torchrun.container or None}
+            script = self._torchruns.present.script if move.asks is RequestType.JOIN else None
+            self._request = WorkerRequest(type=move.asks, **self._torchruns.told() | {"script": script or None} | asked)
 
     def is_replaced(self, trainer: str) -> bool:
         """A newer one has taken its place."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,10 @@ from pathlib import Path
 from contract.overload.inside import NODES
 
 ROOT = Path(__file__).resolve().parents[3]
+LOG = ROOT / "build/overload.log"
 START_SECONDS, END_SECONDS = 300.0, 300.0
 # how many CPUs the container has for how many seconds, once all processes train; at last it has all again
-STALLS = ((0.4, 60.0), (0.12, 90.0))
+STALLS = ((0.4, 60.0), (0.12, 60.0), (0.03, 120.0))
 
 
 def main() -> int:
@@ -25,6 +27,9 @@ def main() -> int:
         (ROOT / "build").mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="overload-", dir=ROOT / "build") as folder:
             wrong = run(Path(folder))
+            if wrong:
+                shutil.copy(Path(folder) / "log", LOG)
+                wrong.append(f"what was printed is in {LOG}")
         verdict = "; ".join(wrong) or "nobody was lost, and nothing was started again"
         print(f"overload: run {number}: {verdict}", flush=True)
         failed += bool(wrong)

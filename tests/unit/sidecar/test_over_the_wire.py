@@ -10,7 +10,7 @@ import pytest
 from elasticjob.api import JOB_LABEL
 from elasticjob_torch import wire
 from elasticjob_torch.agent.course import CannotRunHere
-from elasticjob_torch.sidecar.client import NoTrainer
+from elasticjob_torch.sidecar.errors import NoTrainer
 from simulation.plugin import open_connection
 from support.wire_scene import Pod, Scene
 

@@ -21,8 +21,8 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent import stalls
 from elasticjob_torch.script import api as script
 from elasticjob_torch.script.client import Progress, ScriptStream, ScriptView, Sender
-from elasticjob_torch.sidecar import client as plugin
 from elasticjob_torch.sidecar.client import SidecarClient
+from elasticjob_torch.sidecar.errors import REFUSALS
 from elasticjob_torch.sidecar.events import EventStream, View
 from support.trainer_sidecar import Sidecar, handed
 
@@ -176,8 +176,8 @@ def test_the_sidecar_refuses_with_the_words_of_the_wire() -> None:
 def test_the_plug_in_has_an_error_for_each_refusal() -> None:
     """Those without one of their own end a call as it is: nothing else depends on them."""
     plain = {wire.Code.BAD_REQUEST, wire.Code.TOO_MANY, wire.Code.API_AWAY}
-    assert set(plugin._REFUSALS) | plain == set(wire.Code)
-    assert not set(plugin._REFUSALS) & plain
+    assert set(REFUSALS) | plain == set(wire.Code)
+    assert not set(REFUSALS) & plain
 
 
 def test_a_word_is_what_it_says() -> None:

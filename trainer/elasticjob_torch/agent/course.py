@@ -16,19 +16,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from elasticjob_torch import wire
-from elasticjob_torch.sidecar.client import (
-    Calls,
+from elasticjob_torch.sidecar.client import Calls, Round, StoreAddress
+from elasticjob_torch.sidecar.errors import (
     Closed,
     JoinTimeout,
     Leaving,
     NoTrainer,
     OtherScript,
-    Round,
     RoundBroken,
     SidecarError,
     SidecarUnavailable,
     StageFinished,
-    StoreAddress,
     StoreTimeout,
     Superseded,
 )
@@ -228,7 +226,7 @@ class Course(ABC):
             return True
         if self._used and self._succeeded == self._used:
             return (yield from self.finishing(_FINISH_SECONDS))
-        cause = wire.LeaveCause.POD_STOPPING if self._departed else wire.LeaveCause.TRAINER_LEFT
+        cause = wire.LeaveCause.TOLD_TO_LEAVE if self._departed else wire.LeaveCause.TRAINER_LEFT
         seconds = self._settings.close_timeout
         try:
             yield from self._telling(partial(self._client.leave, cause, seconds, exit_code), seconds)

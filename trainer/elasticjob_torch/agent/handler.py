@@ -49,11 +49,11 @@ from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
-from elasticjob_torch.sidecar.client import (
+from elasticjob_torch.sidecar.client import Round
+from elasticjob_torch.sidecar.errors import (
     Closed,
     Leaving,
     NoTrainer,
-    Round,
     RoundBroken,
     SidecarError,
     SidecarUnavailable,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.command_line import script_of, start_of_container
 from elasticjob_torch.agent.course import Course
-from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarError, SidecarUnavailable, StoreAddress
+from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
+from elasticjob_torch.sidecar.errors import SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import EventStream
 
 if TYPE_CHECKING:

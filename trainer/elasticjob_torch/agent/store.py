@@ -21,7 +21,7 @@ from torch.distributed import DistNetworkError, DistStoreError, Store, TCPStore
 
 from elasticjob_torch.agent.tcp_store import connect_store, serve_store
 from elasticjob_torch.sidecar.calls import CallThread, Interrupted
-from elasticjob_torch.sidecar.client import SidecarError
+from elasticjob_torch.sidecar.errors import SidecarError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from elasticjob_torch import wire
-from elasticjob_torch.sidecar.client import SidecarClient, SidecarError, SidecarUnavailable
+from elasticjob_torch.sidecar.client import SidecarClient
+from elasticjob_torch.sidecar.errors import SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import Stream
 
 if TYPE_CHECKING:

@@ -4,20 +4,6 @@ Blocking and free of threads, so that a signal interrupts any call; it knows nei
 round means. Each call may be repeated without harm, and is repeated here when the sidecar restarts. Each has
 a deadline, repetitions included. What is asked, how an answer is read and when a call is made again is pure
 (`Calls`, `Tries`); `SidecarClient` sends and waits.
-
-Errors::
-
-    SidecarError
-    ├── SidecarUnavailable      nothing answers, or no sense in the answer
-    └── SidecarRefusal          the sidecar answered with an error; .code names it
-        ├── RoundBroken         the round asked about is no longer the current one
-        ├── NoTrainer           this trainer's event stream is not open
-        ├── Superseded          a newer torchrun of this pod has taken this one's place
-        ├── TrainerLives        another torchrun of this pod takes part in the job
-        ├── Closed              the rendezvous is closed; .outcome says how
-        ├── Leaving             this worker is scaled away and has to end
-        ├── JoinTimeout         no round was formed in the time given
-        └── StoreTimeout        the round's store did not serve in the time given
 """
 
 from __future__ import annotations
@@ -34,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from elasticjob_torch import wire
+from elasticjob_torch.sidecar.errors import REFUSALS, SidecarRefusal, SidecarUnavailable
 
 if TYPE_CHECKING:
     import socket
@@ -46,81 +33,6 @@ _SERVED_SECONDS = 1.0  # after a call of this length the sidecar was there
 _LOG_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
-
-
-class SidecarError(Exception):
-    """Base of what a call to the sidecar can raise."""
-
-
-class SidecarUnavailable(SidecarError):
-    """Nothing answers at the sidecar's address, or not in its language."""
-
-    def __init__(self, message: str, *, passing: bool = True) -> None:
-        super().__init__(message)
-        self.passing = passing
-
-
-class SidecarRefusal(SidecarError):
-    """The sidecar answered with an error."""
-
-    def __init__(self, code: str, message: str, outcome: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.outcome = outcome
-
-
-class RoundBroken(SidecarRefusal):
-    """The round asked about is no longer the current one."""
-
-
-class NoTrainer(SidecarRefusal):
-    """The event stream of this trainer is not open."""
-
-
-class Superseded(SidecarRefusal):
-    """A newer torchrun of this pod has taken this one's place."""
-
-
-class TrainerLives(SidecarRefusal):
-    """Another torchrun of this pod takes part in the job."""
-
-
-class Closed(SidecarRefusal):
-    """The rendezvous is closed."""
-
-
-class Leaving(SidecarRefusal):
-    """This worker is scaled away."""
-
-
-class StageFinished(SidecarRefusal):
-    """This torchrun's stage is finished: there is nothing left to do for it."""
-
-
-class OtherScript(SidecarRefusal):
-    """The others run another script at this place."""
-
-
-class JoinTimeout(SidecarRefusal):
-    """No round was formed in the time given."""
-
-
-class StoreTimeout(SidecarRefusal):
-    """The round's store did not serve in the time given."""
-
-
-_REFUSALS: dict[str, type[SidecarRefusal]] = {
-    wire.Code.ROUND_BROKEN: RoundBroken,
-    wire.Code.NO_TRAINER: NoTrainer,
-    wire.Code.SUPERSEDED: Superseded,
-    wire.Code.TRAINER_LIVES: TrainerLives,
-    wire.Code.CLOSED: Closed,
-    wire.Code.LEAVING: Leaving,
-    wire.Code.STAGE_FINISHED: StageFinished,
-    wire.Code.OTHER_SCRIPT: OtherScript,
-    wire.Code.JOIN_TIMEOUT: JoinTimeout,
-    wire.Code.STORE_TIMEOUT: StoreTimeout,
-}
 
 
 @dataclass(frozen=True)
@@ -388,7 +300,7 @@ def read_answer(status: int, payload: bytes) -> dict[str, Any]:
     if isinstance(error, dict) and status not in (500, 502, 503):
         code = str(error.get("code", ""))
         message = str(error.get("message", "")) or f"the sidecar refused with {status} {code}"
-        kind = _REFUSALS.get(code, SidecarRefusal)
+        kind = REFUSALS.get(code, SidecarRefusal)
         raise kind(code, message, str(error.get("outcome", "")))
     # A sidecar that cannot serve yet, or fails inside, is asked again; any other stranger is not.
     said = payload[:200].decode("utf-8", "replace").strip()

@@ -324,6 +324,7 @@ STEPS = {
         (step(planned, replace(planned, replacements={1: 1}), a, b), STOPPED),
         (step(b_told, b_told, a, failing), STOPPED),
         (step(b_told, b_told, a, worker(B, LEAVE, Cause.AGENT_LOST)), STOPPED),
+        (step(b_told, b_told, a, worker(B, LEAVE, Cause.POD_STOPPING, deleting=True)), STOPPED),
         (step(formed, forming, a, b, c, told="RoundReopened", replicas=3), NO_MORE),
         (step(formed, replace(b_told, planned=False), a, b), NO_MORE),
         (step(planned, forming, joins(A), b), NO_MORE),

@@ -72,7 +72,7 @@ def test_the_deletion_of_who_has_left_as_told_does_not_hurry_those_who_save() ->
     """The operator deletes such a pod at once, while others still save."""
     job = formed(3)
     job.scale(2)
-    left = Request(type=RequestType.LEAVE, cause=Cause.POD_STOPPING)
+    left = Request(type=RequestType.LEAVE, cause=Cause.TOLD_TO_LEAVE)
     job.workers[2, 0] = replace(job.workers[2, 0], deleting=True, request=left)
     job.step()
     assert job.state.planned

@@ -24,7 +24,7 @@ from elasticjob.pods import NOTHING_LEFT
 from elasticjob_torch import wire
 from elasticjob_torch.agent import orphans, processes
 from elasticjob_torch.environment import endpoint_of
-from elasticjob_torch.sidecar.client import RoundBroken
+from elasticjob_torch.sidecar.errors import RoundBroken
 from elasticjob_torch.sidecar.events import View
 from support.trainer_sidecar import RUN_ID, handed, refusal
 from support.waiting import happened, in_time, joined, run, wait_until

@@ -11,7 +11,7 @@ from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar import client
-from elasticjob_torch.sidecar.client import Closed, Leaving, RoundBroken, SidecarUnavailable
+from elasticjob_torch.sidecar.errors import Closed, Leaving, RoundBroken, SidecarUnavailable
 from support.trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 from support.waiting import wait_until
 
@@ -107,7 +107,7 @@ def test_a_victim_leaves_without_blame(sidecar, member):
     with pytest.raises(Leaving):
         member.join()
     assert member.end()
-    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["PodStopping"]
+    assert [body["cause"] for body in sidecar.said("POST /v1/leave")] == ["ToldToLeave"]
 
 
 def test_a_close_is_only_asked_once_the_sidecar_knows_this_trainer(sidecar):

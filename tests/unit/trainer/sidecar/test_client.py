@@ -9,7 +9,9 @@ import pytest
 
 from elasticjob_torch import wire
 from elasticjob_torch.sidecar import client as api
-from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarRefusal, SidecarUnavailable, StoreAddress
+from elasticjob_torch.sidecar import errors
+from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
+from elasticjob_torch.sidecar.errors import SidecarRefusal, SidecarUnavailable
 from support.trainer_sidecar import handed, refusal
 from support.waiting import in_time
 
@@ -50,14 +52,16 @@ def test_ends(sidecar, client):
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [
-        (409, "RoundBroken", api.RoundBroken),
-        (409, "NoTrainer", api.NoTrainer),
-        (409, "Superseded", api.Superseded),
-        (409, "TrainerLives", api.TrainerLives),
-        (410, "Closed", api.Closed),
-        (410, "Leaving", api.Leaving),
-        (504, "JoinTimeout", api.JoinTimeout),
-        (504, "StoreTimeout", api.StoreTimeout),
+        (409, "RoundBroken", errors.RoundBroken),
+        (409, "NoTrainer", errors.NoTrainer),
+        (409, "Superseded", errors.Superseded),
+        (409, "TrainerLives", errors.TrainerLives),
+        (410, "Closed", errors.Closed),
+        (410, "Leaving", errors.Leaving),
+        (410, "StageFinished", errors.StageFinished),
+        (409, "OtherScript", errors.OtherScript),
+        (504, "JoinTimeout", errors.JoinTimeout),
+        (504, "StoreTimeout", errors.StoreTimeout),
         (400, "BadRequest", SidecarRefusal),
         (418, "Unheard", SidecarRefusal),
     ],

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elasticjob_torch.sidecar import events
-from elasticjob_torch.sidecar.client import Round, SidecarClient, SidecarError, StoreAddress
+from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
+from elasticjob_torch.sidecar.errors import SidecarError
 from support.fuzzing import encoded, numbers, spoiled, texts, tried, values
 from support.waiting import in_time
 
