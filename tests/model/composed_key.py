@@ -61,15 +61,17 @@ def _trainer(trainer: Trainer) -> tuple[Any, ...]:
 
 
 def _sidecar(machine: Membership) -> tuple[Any, ...]:
-    """But for what the pod's key holds, what follows from it, and the number of the stream, which is always the
-    last."""
+    """But for what the pod's key holds, what follows from it, the number of the stream, which is always the
+    last, and what a torchrun says of itself, which follows from its place in its container."""
     handed, waiter = machine.handed, machine._waiter
     return (
         machine.mode._value_,
         machine.trainer,
         handed and (handed.trainer, handed.round, handed.rank, tuple(member.id for member in handed.members)),
         machine.store_port is not None,
-        machine._torchruns,
+        machine._torchruns.stage,
+        machine._torchruns.passed,
+        machine._torchruns.succeeded,
         machine._claimed,
         machine._latest,
         tuple(sorted(machine._replaced)),
