@@ -62,8 +62,8 @@ api:  ## tests against an API server without a cluster (K=expression selects, KU
 	@$(cluster) $(venv) pytest tests/api $(if $(K),$(select),-n 4 --dist loadfile)
 contract:  ## what torch promises, with the oldest, a middle and the newest torch (TORCH="2.6.0 2.10.0" takes these; K=expression)
 	@hack/contract.sh $(select)
-overload:  ## seven torchruns of the kubernetes backend with 0.4 and then 0.12 CPUs together: nobody is lost (RUNS=3)
-	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python -m contract.overload --runs $(or $(RUNS),3)
+overload:  ## seven torchruns of the kubernetes backend with 0.4 and then 0.12 CPUs together: nobody is lost (RUNS=3, STALLS="0.4:60 0.12:90" is CPUs:SECONDS)
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python -m contract.overload --runs $(or $(RUNS),3) $(if $(STALLS),--stalls '$(STALLS)')
 explore:  ## every state of two models of the rendezvous, deep; a quarter of an hour or more
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python -m model.explore
 explore-quick:  ## the same to a depth that takes some seconds

@@ -83,7 +83,7 @@ class RendezvousStatus(Model):
         default_factory=Members,
         exclude_if=is_empty,
         description="Workers whose torchrun ended in success in this stage, and whose container goes on, with an "
-        "upload or the next torchrun. Packed as participants are.",
+        "upload or the next torchrun. Packed as participants are; absent where there are none.",
     )
     stage: Stage = Field(
         1,
@@ -92,7 +92,8 @@ class RendezvousStatus(Model):
     scripts: tuple[ScriptName, ...] = Field(
         (),
         exclude_if=is_empty,
-        description="The scripts of the last 16 stages; the last is that of this one, empty until its first round.",
+        description="The scripts of the last 16 stages; the last is that of this one, empty until its first round. "
+        "Absent where no torchrun has named one.",
         json_schema_extra={"maxItems": MAX_SCRIPTS, "x-kubernetes-list-type": "atomic"},
     )
     failure: Sentence = Field(

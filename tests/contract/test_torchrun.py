@@ -204,7 +204,7 @@ def test_a_finished_agent_beside_a_restarting_one(new_job: NewJob, tmp_path: Pat
     with trainers(job, tmp_path) as runs:
         one, other = runs.group(2)
         runs.order(f"finish-{one}")
-        job.wait(lambda view: rendezvous(view)["finishing"], "the first to succeed")
+        job.wait(lambda view: rendezvous(view).get("finishing"), "the first to succeed")
         runs.order(f"fail-{other}")
         with in_time("the other's next round, without the 300 s", 100):
             assert runs.group(1) == [other]

@@ -1,4 +1,4 @@
-"""Runs the container, cuts its CPUs, and judges: `python -m contract.overload [--runs 3]`; 1 if a run fails."""
+"""Runs the container, cuts its CPUs, and judges. Exits with 1 if a run fails."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from contract.overload.inside import NODES
@@ -15,18 +15,20 @@ from contract.overload.inside import NODES
 ROOT = Path(__file__).resolve().parents[3]
 LOG = ROOT / "build/overload.log"
 START_SECONDS, END_SECONDS = 300.0, 300.0
-# how many CPUs the container has for how many seconds, once all processes train; at last it has all again
-STALLS = ((0.4, 60.0), (0.12, 60.0), (0.03, 120.0))
+# how many CPUs the container has for how many seconds, once all processes train; in the end it has all again
+STALLS = "0.4:60 0.12:90"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="contract.overload")
     parser.add_argument("--runs", type=int, default=3)
-    failed = 0
-    for number in range(1, parser.parse_args().runs + 1):
+    parser.add_argument("--stalls", default=STALLS, help="CPUs:SECONDS of each stall, one after the other")
+    asked, failed = parser.parse_args(), 0
+    stalls = [tuple(map(float, one.split(":"))) for one in asked.stalls.split()]
+    for number in range(1, asked.runs + 1):
         (ROOT / "build").mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="overload-", dir=ROOT / "build") as folder:
-            wrong = run(Path(folder))
+            wrong = run(Path(folder), stalls)
             if wrong:
                 shutil.copy(Path(folder) / "log", LOG)
                 wrong.append(f"what was printed is in {LOG}")
@@ -36,13 +38,13 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def run(folder: Path) -> list[str]:
+def run(folder: Path, stalls: Iterable[tuple[float, ...]]) -> list[str]:
     """What went wrong; empty if nothing did."""
     command = [ROOT / "hack/with-torch.sh", "digits", "python", "-m", "contract.overload.inside", folder]
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as inside:
         try:
             _wait("all processes to train", lambda: len(_started(folder)) >= sum(NODES), inside, START_SECONDS)
-            for cpus, seconds in STALLS:
+            for cpus, seconds in stalls:
                 _limit(folder, cpus)
                 time.sleep(seconds)
             _limit(folder, 0)
