@@ -228,7 +228,7 @@ def test_the_end_of_all_closes(new_job: Callable[..., Job], start: Start) -> Non
     assert not agents[1].handler.is_closed()
     assert agents[1].waiting() == 0
     assert result_of(agents[1].succeed(), SECONDS)
-    job.wait(lambda view: len(Members.read(rendezvous(view).get("finishing", ""))) == 2, "both containers to be waited for")
+    job.wait(lambda view: len(Members.read(rendezvous(view).get("finishing", ""))) == 2, "both to be waited for")
     assert rendezvous(job.view())["phase"] == "Formed"
     for agent in agents:
         job.exited(agent.pod["name"], 0)
