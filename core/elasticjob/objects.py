@@ -3,3 +3,13 @@
 from typing import Any, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
+
+
+def without_nulls(value: Any) -> Any:
+    """`value` without the fields that are null, which are as good as left out, as the API server has it in a pod. In a
+    list null takes a place, and stays."""
+    if isinstance(value, dict):
+        return {name: without_nulls(field) for name, field in value.items() if field is not None}
+    if isinstance(value, list):
+        return [without_nulls(one) for one in value]
+    return value

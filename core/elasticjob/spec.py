@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from elasticjob.admission import POD_TEMPLATE
 from elasticjob.failure_policy import PodFailurePolicy
@@ -18,6 +18,7 @@ from elasticjob.fields import (
     UpToAWeek,
     WorkerLost,
 )
+from elasticjob.objects import without_nulls
 from elasticjob.schema import Model, rule, validations
 
 
@@ -336,7 +337,7 @@ class ElasticJobSpec(Model):
         "process that fails is started again where it is.",
     )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
-    template: dict[str, Any] = Field(
+    template: Annotated[dict[str, Any], BeforeValidator(without_nulls)] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
         json_schema_extra=POD_TEMPLATE,
     )

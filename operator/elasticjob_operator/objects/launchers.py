@@ -60,7 +60,8 @@ def hint(container: Object) -> str | None:
 
 
 def _words(container: Object) -> Words:
-    words = [str(word) for word in [*(container.get("command") or ()), *(container.get("args") or ())]]
+    given = [*(container.get("command") or ()), *(container.get("args") or ())]
+    words = ["" if word is None else str(word) for word in given]
     return words if sum(map(len, words)) + len(words) <= LONGEST else ()
 
 

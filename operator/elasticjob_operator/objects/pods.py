@@ -306,7 +306,7 @@ def _keep_off(pod: Object, nodes: list[str]) -> None:
     of_nodes = affinity.get("nodeAffinity") or {}
     required = of_nodes.get(REQUIRED) or {}
     terms = [
-        {**term, "matchFields": [*(term.get("matchFields") or ()), *elsewhere]} if any(term.values()) else term
+        {**term, "matchFields": [*(term.get("matchFields") or ()), *elsewhere]} if term and any(term.values()) else term
         for term in required.get("nodeSelectorTerms") or ()
     ]
     required = {**required, "nodeSelectorTerms": terms or [{"matchFields": elsewhere}]}

@@ -76,6 +76,50 @@ def test_a_problem_says_what_to_change(given: dict[str, Any], words: str) -> Non
     assert words in found
 
 
+# what a chart renders of values that are not set, wherever the operator looks
+NULLS = dict.fromkeys(
+    (
+        *("affinity", "annotations", "args", "automountServiceAccountToken", "creationTimestamp", "env", "envFrom"),
+        *("hostNetwork", "initContainers", "key", "labels", "lifecycle", "matchFields", "nodeName", "ports"),
+        *("nodeSelectorTerms", "podAntiAffinity", "resources", "restartPolicy", "securityContext"),
+        *("serviceAccountName", "terminationMessagePolicy", "tolerations", "valueFrom", "volumeMounts", "volumes"),
+    )
+)
+
+
+def with_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [with_nulls(one) for one in value]
+    return NULLS | {name: with_nulls(field) for name, field in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize(
+    ("trainer", "pod"),
+    [
+        ({}, {}),
+        ({"env": [{"name": "PYTHONPATH", "value": "/mine"}]}, {"affinity": {"nodeAffinity": {}}}),
+        ({"ports": [{"containerPort": 80}]}, {"initContainers": [{"name": "fetch"}], "volumes": [{"name": "data"}]}),
+        ({"command": None, "args": ["train.py"]}, {"tolerations": [{"operator": "Exists"}]}),
+    ],
+)
+def test_null_is_as_good_as_left_out(trainer: Object, pod: Object) -> None:
+    plain = spec(trainer, pod)
+    nulls = plain.parse({**plain.dump(), "template": with_nulls(plain.template)})
+    assert problem(nulls) is None
+    made = (
+        render_pod(job(), one, 2, 1, IMAGE, batch="9f3c01d2", keep_off=["node-a"], spare=True) for one in (plain, nulls)
+    )
+    assert next(made) == next(made)
+
+
+def test_null_in_a_list_is_what_the_api_server_makes_of_it() -> None:
+    """An empty word, and a term that matches no node."""
+    terms = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [None]}}}
+    given = spec({"command": ["torchrun", None]}, {"affinity": terms})
+    assert problem(given) is None
+    assert render_pod(job(), given, 0, 0, IMAGE, batch="9f3c01d2", keep_off=["node-a"])["spec"]["affinity"] == terms
+
+
 def render(wanted: ElasticJobSpec, index: int = 2, number: int = 1) -> dict[str, Any]:
     return render_pod(job(), wanted, index, number, IMAGE, batch="9f3c01d2")
 
@@ -265,7 +309,7 @@ def test_the_command_stays_the_containers_first_process(tmp_path: Path) -> None:
 
 def test_without_a_command_the_images_entry_point_finds_the_plugin() -> None:
     trainer = render(spec({"command": None}))["spec"]["containers"][0]
-    assert trainer["command"] is None
+    assert trainer.get("command") is None
     assert environment(trainer)["PYTHONPATH"] == "/elasticjob/trainer"
 
 
