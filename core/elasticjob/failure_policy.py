@@ -51,7 +51,10 @@ class OnPodCondition(Model):
     """Matches a condition of a lost worker's pod."""
 
     type: ConditionType = Field(description="The type of the pod's condition, such as DisruptionTarget.")
-    status: Literal["True", "False", "Unknown"] = Field("True", description="The status that it has to have.")
+    # no default of the schema's: in a list, tools that compare it with a manifest would see a change that lasts
+    status: Literal["True", "False", "Unknown"] | None = Field(
+        None, description="The status that it has to have; without it True."
+    )
 
 
 class PolicyRule(Model):

@@ -187,6 +187,10 @@ def _is_a_size(of: str) -> str:
     return f"has(self.sizes.step) ? {of} % self.sizes.step == 0 : {of} in self.sizes.allowed"
 
 
+# in CEL: who left replicas out has to know where the number is from
+_BY_DEFAULT = "self.replicas == 1 ? ': set spec.replicas, whose default is 1' : ''"
+
+
 class ElasticJobSpec(Model):
     """What the user wants to run: a pod template and the bounds of its size."""
 
@@ -194,7 +198,7 @@ class ElasticJobSpec(Model):
         json_schema_extra=validations(
             rule(
                 "self.minReplicas <= self.replicas",
-                "'replicas %d is below minReplicas %d'.format([self.replicas, self.minReplicas])",
+                f"'replicas %d is below minReplicas %d%s'.format([self.replicas, self.minReplicas, {_BY_DEFAULT}])",
                 ".replicas",
             ),
             rule(
@@ -215,7 +219,7 @@ class ElasticJobSpec(Model):
             ),
             rule(
                 f"!has(self.sizes) || ({_is_a_size('self.replicas')})",
-                "'replicas %d is none of the sizes that spec.sizes allows'.format([self.replicas])",
+                f"'replicas %d is none of the sizes that spec.sizes allows%s'.format([self.replicas, {_BY_DEFAULT}])",
                 ".replicas",
             ),
             rule(
@@ -237,7 +241,9 @@ class ElasticJobSpec(Model):
     )
 
     replicas: Replicas = Field(
-        description="How many workers to run now; `kubectl scale` changes it. Each is one pod with one torchrun agent."
+        1,
+        description="How many workers to run now; `kubectl scale` changes it. Each is one pod with one torchrun agent. "
+        "Leave it out of a manifest that is applied again and again where an autoscaler or `kubectl scale` sets it.",
     )
     min_replicas: Replicas = Field(
         1, description="The smallest group that may train; with fewer workers the job waits."

@@ -104,7 +104,8 @@ def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, Failed]) -> 
 def _of_conditions(rule: PolicyRule, pod: Object) -> str:
     for wanted in rule.on_pod_conditions or ():
         found = condition(pod, wanted.type)
-        if found.get("status") == wanted.status:
+        status = wanted.status or "True"
+        if found.get("status") == status:
             said = joined(found.get("reason"), found.get("message"))
-            return f"pod has the condition {wanted.type}={wanted.status}" + (f" ({said})" if said else "")
+            return f"pod has the condition {wanted.type}={status}" + (f" ({said})" if said else "")
     return ""

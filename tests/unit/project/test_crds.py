@@ -111,6 +111,13 @@ def test_the_schema_is_structural_and_sets_no_status(path: Path) -> None:
         assert not (name.startswith(".status") and "default" in field), name
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_list_has_defaults_in_it(path: Path) -> None:
+    """Tools that compare an object with its manifest take a list as a whole, and would see a change that lasts."""
+    lists = [(name, field["items"]) for name, field in fields(schema_of(path)) if "items" in field]
+    assert [name for name, items in lists for _, field in [("", items), *fields(items)] if "default" in field] == []
+
+
 def test_the_operators_folder_does_not_shadow_the_standard_library() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists()
     code = "import operator, collections; print(operator.add(1, 2))"
