@@ -102,9 +102,12 @@ def _passes_over(given: dict[str, str]) -> Iterator[str]:
     backend, endpoint = given.get("rdzv-backend", BACKEND), given.get("rdzv-endpoint", ENDPOINT)
     wrong.append(("rdzv-backend", backend != BACKEND and "$" not in backend))
     wrong.append(("rdzv-endpoint", endpoint != ENDPOINT and "PET_RDZV_ENDPOINT" not in endpoint))
-    for name, is_wrong in wrong:
-        if is_wrong:
-            yield f"spec.template: remove --{name} from the trainer's command: it passes over the job's own rendezvous"
+    wrong.append(("rdzv-id", "$" not in given.get("rdzv-id", "$")))  # it is the job's uid, which no manifest knows
+    if names := [f"--{name}" for name, is_wrong in wrong if is_wrong]:
+        passes = "it passes" if len(names) == 1 else "they pass"
+        yield (
+            f"spec.template: remove {', '.join(names)} from the trainer's command: {passes} over the job's own rendezvous"
+        )
 
 
 def _of_accelerate(words: Words) -> Iterator[str]:

@@ -10,8 +10,8 @@ from elasticjob_operator.objects.pods import RESERVED_ENVIRONMENT, VOLUMES
 
 
 def problem(spec: ElasticJobSpec) -> str | None:
-    """The first thing in `spec.template` that has to be changed, or None."""
-    return next(_problems(spec), None)
+    """All that has to be changed in `spec.template`, or None."""
+    return "; ".join(_problems(spec)) or None
 
 
 def hint(spec: ElasticJobSpec) -> str | None:

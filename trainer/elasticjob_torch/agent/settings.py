@@ -31,6 +31,15 @@ _WITHOUT_EFFECT = {
     "read_timeout": "",
     "is_host": "",
     "store_type": "",
+    # of torch's etcd backends
+    "etcd_prefix": "",
+    "protocol": "",
+    "cacert": "",
+    "cert": "",
+    "key": "",
+    "ca_cert": "",
+    "ssl_cert": "",
+    "ssl_cert_key": "",
     # how long to wait after somebody else's write of the state was faster
     "cas_backoff_max_seconds": ": the operator alone writes the state of the rendezvous",
 }

@@ -18,8 +18,6 @@ def in_shell(script: str) -> str:
     return found("bash", "-c", script)
 
 
-FOREIGN = "passes over the job's own rendezvous"
-
 
 @pytest.mark.parametrize(
     ("command", "words"),
@@ -29,6 +27,12 @@ FOREIGN = "passes over the job's own rendezvous"
         ("torchrun --rdzv_backend c10d train.py", "remove --rdzv-backend"),
         ("torchrun --nnodes 2 --rdzv-endpoint=head:29500 train.py", "remove --rdzv-endpoint"),
         ("torchrun --nnodes 2 --rdzv_endpoint $HEAD:29500 train.py", "remove --rdzv-endpoint"),
+        ("torchrun --rdzv-id=train train.py", "remove --rdzv-id from"),
+        ("torchrun --rdzv_id 17 --rdzv-backend elasticjob train.py", "remove --rdzv-id from"),
+        (
+            "torchrun --standalone --rdzv-id=1 --rdzv-backend=c10d --rdzv-endpoint=head:29500 train.py",
+            "remove --standalone, --rdzv-backend, --rdzv-endpoint, --rdzv-id from the trainer's command: they pass over",
+        ),
         ("/opt/conda/bin/torchrun --standalone -m train", "remove --standalone"),
         ("python -m torch.distributed.run --rdzv-backend static train.py", "remove --rdzv-backend"),
         ("python3.12 -u -m torch.distributed.launch --standalone train.py", "remove --standalone"),
@@ -69,6 +73,7 @@ def test_what_cannot_work_is_refused_in_words_and_in_a_shell(command: str, words
         "torchrun --rdzv-backend=elasticjob train.py",
         "torchrun --rdzv_backend elasticjob --rdzv_endpoint 127.0.0.1:27600 train.py",
         "torchrun --rdzv-backend $BACKEND --rdzv-endpoint $PET_RDZV_ENDPOINT train.py",
+        "torchrun --rdzv-id=$PET_RDZV_ID train.py",
         "torchrun train.py --standalone --rdzv-backend c10d",
         "torchrun --tee 3 -m train --standalone",
         "torchrun -t3 --no_python train.sh --standalone",

@@ -76,6 +76,13 @@ def test_a_problem_says_what_to_change(given: dict[str, Any], words: str) -> Non
     assert words in found
 
 
+def test_all_problems_are_told_at_once() -> None:
+    trainer = {"env": [{"name": "PET_NNODES", "value": "4"}], "command": ["torchrun", "--rdzv-id=1", "train.py"]}
+    found = problem(spec(trainer, {"hostNetwork": True, "nodeName": "node-a"})) or ""
+    for words in ("hostNetwork must be", "nodeName must be", "PET_NNODES is set by", "remove --rdzv-id from"):
+        assert words in found
+
+
 # what a chart renders of values that are not set, wherever the operator looks
 NULLS = dict.fromkeys(
     (

@@ -124,6 +124,13 @@ def test_the_time_for_a_join_is_the_jobs_alone():
     assert said.startswith("--rdzv-conf join_timeout has no effect with this backend: spec.rendezvous.")
 
 
+@pytest.mark.parametrize(
+    "key", ["etcd_prefix", "protocol", "cacert", "cert", "key", "ca_cert", "ssl_cert", "ssl_cert_key", "read_timeout"]
+)
+def test_keys_of_torchs_etcd_backends_are_accepted(key):
+    assert parse_settings("", "uid", {key: "https"}).ignored == (f"--rdzv-conf {key} has no effect with this backend",)
+
+
 def test_keys_of_torchs_own_backends_are_accepted_and_explained():
     config = {"heartbeat": "5", "heartbeat_timeout": 5, "is_host": "1", "cas_backoff_max_seconds": "2", "timeout": 900}
     settings = parse_settings("", "uid", config)
