@@ -144,6 +144,7 @@ class Reconciler:
             finishing=finishing_of(spec, before, decision.state, workers, memory.crashes, wall_clock),
             node_failures=failures,
             allowance=allowance,
+            budget_problem=memory.grants.budget_problem,
             budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, ended=ended),
         )
 
@@ -217,9 +218,11 @@ class Reconciler:
         if isinstance(given, Retry):
             return given
         made = await memory.pods.create(job, spec, new, imports, spares, bad_nodes.avoided(report.node_failures))
-        return LookAgain(LOOK_SECONDS) if held_back and isinstance(made, Done) else made
+        if isinstance(made, Done):
+            return LookAgain(LOOK_SECONDS) if held_back else given
+        return made
 
-    async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry:
+    async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """The workers' access and budget; `soon`: pods are to be made."""
         if not (soon or memory.settled or memory.going):  # an option may have changed with the operator
             return Done()

@@ -61,4 +61,5 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         allowance=changes.pop("allowance", UNLIMITED),
         budget=changes.pop("budget", Budget.CLOSED),
         started=changes.pop("started", {}),
+        budget_problem=changes.pop("budget_problem", None),
     )

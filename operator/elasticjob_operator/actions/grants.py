@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
 from elasticjob.objects import Object
@@ -9,15 +10,19 @@ from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, N
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.observe import is_owned_by
-from elasticjob_operator.job.outcome import Done, Retry
+from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.objects.access import change_of, render_access
-from elasticjob_operator.objects.budget import render_budget
+from elasticjob_operator.objects.budget import BUDGET, render_budget
 from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import access_name, service_account
 
 SOON_SECONDS = 1.0  # until it is tried again: what is on its way
 REFUSED_SECONDS = 10.0  # what somebody has to mend
 GOING_SECONDS = 5.0  # an object of an earlier job takes less to go, unless a finalizer holds it
+WITHOUT_BUDGET = (
+    "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget set "
+    "spec.drain.graceSeconds to 0"
+)
 
 
 class Obstacle(Exception):
@@ -25,52 +30,68 @@ class Obstacle(Exception):
 
 
 class Grants:
-    """The access and the budget of one job's workers, as far as this operator knows. `problem`: what is in the way."""
+    """The access and the budget of one job's workers, as far as this operator knows. `problem`: why they have not the
+    access, without which no pod is made; `budget_problem`: why the budget is not as it should be, and what follows."""
 
     def __init__(self, kube: Kube, announcer: Announcer, *, network_policy: bool) -> None:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
         self._asked: tuple[str, Budget | None] = ("", None)  # the account, and the budget
         self._looked_at, self._going_since = -math.inf, math.inf
-        self._came: Done | Retry = Done()  # of the last look
+        self._came: Done | Retry | LookAgain = Done()  # of the last look
         self.problem: str | None = None
+        self.budget_problem: str | None = None
 
     async def give(
         self, job: Object, spec: ElasticJobSpec, *, within: float, budget: Budget, access: bool = True
-    ) -> Done | Retry:
-        """Make what is missing, and mend what is the job's own and differs; done once the workers have their access.
+    ) -> Done | Retry | LookAgain:
+        """Make what is missing, and mend what is the job's own and differs. A `Retry` is for the access, without which
+        there can be no pods; the budget is looked at again, and training goes on without it.
 
         To be called before pods are made: they are refused, even in a dry run, before their service account is there.
         What was found in order less than `within` seconds ago is not looked at again. Without `access` only the budget
         is looked at: of a job that has ended.
         """
         asked, now = (service_account(job["metadata"]["name"], spec), budget), time.monotonic()
-        left = self._looked_at + (self._came.seconds if isinstance(self._came, Retry) else within) - now
+        left = self._looked_at + (within if isinstance(self._came, Done) else self._came.seconds) - now
         if asked == self._asked and left > 0:
-            return Retry(left) if isinstance(self._came, Retry) else Done()
+            return self._came if isinstance(self._came, Done) else replace(self._came, seconds=left)
         self._asked, self._looked_at = asked, -math.inf  # until it is known, whatever is raised
+        told = {self.problem, self.budget_problem}
         try:
-            given, problem = await self._all_given(job, spec, access=access), None
+            given = await self._is_access_given(job, spec) if access else True
+            self.problem = None
         except Obstacle as obstacle:
-            given, problem = False, str(obstacle)
-        is_news = problem is not None and problem != self.problem
-        self._looked_at, self.problem = time.monotonic(), problem
-        self._came = Done() if given else Retry(REFUSED_SECONDS if problem and not is_news else SOON_SECONDS)
-        if problem and is_news:
-            self._announcer.announce(job, "AccessRefused", problem, warning=True)
+            given, self.problem = False, str(obstacle)
+        if given:
+            given = await self._is_budget_given(job, budget)
+        news = {self.problem, self.budget_problem} - told - {None}
+        self._looked_at = time.monotonic()
+        problem = self.budget_problem if given else self.problem
+        seconds = SOON_SECONDS if problem is None or problem in news else REFUSED_SECONDS
+        self._came = Retry(seconds) if not given else LookAgain(seconds) if self.budget_problem else Done()
+        for reason, one in (("AccessRefused", self.problem), ("BudgetRefused", self.budget_problem)):
+            if one in news:
+                self._announcer.announce(job, reason, str(one), warning=True)
         return self._came
 
-    async def _all_given(self, job: Object, spec: ElasticJobSpec, *, access: bool) -> bool:
-        account, budget = self._asked
-        wanted = await self._access(job, spec, account) if access else []
-        of_evictions = render_budget(job, is_open=budget is Budget.OPEN)
-        if budget is not Budget.NONE:
-            wanted.append(of_evictions)
-        for path, body in wanted:  # one after the other: a binding is refused before its role is there
-            if not await self._is_given(path, body, job):
+    async def _is_access_given(self, job: Object, spec: ElasticJobSpec) -> bool:
+        for path, body in await self._access(job, spec, self._asked[0]):
+            if not await self._is_given(path, body, job):  # a binding is refused before its role is there
                 return False
-        self._going_since = math.inf
-        if budget is Budget.NONE:
-            await self._drop(*of_evictions, job)
+        return True
+
+    async def _is_budget_given(self, job: Object, budget: Budget) -> bool:
+        """False while it is on its way; what is in its way keeps no pod from being made."""
+        path, body = render_budget(job, is_open=budget is Budget.OPEN)
+        try:
+            if budget is Budget.NONE:
+                await self._drop(path, body, job)
+            elif not await self._is_given(path, body, job):
+                return False
+        except Obstacle as obstacle:
+            self.budget_problem = str(obstacle) if budget is Budget.NONE else f"{obstacle}; {WITHOUT_BUDGET}"
+            return True
+        self._going_since, self.budget_problem = math.inf, None
         return True
 
     async def _access(self, job: Object, spec: ElasticJobSpec, account: str) -> list[tuple[str, Object]]:
@@ -112,7 +133,8 @@ class Grants:
         except Busy:  # no object is at fault
             raise
         except ApiError as error:
-            raise Obstacle(f"{what}, which the workers need, cannot be had: {error}") from error
+            need = "" if body["kind"] == BUDGET else ", which the workers need,"
+            raise Obstacle(f"{what}{need} cannot be had: {error}") from error
 
     async def _ensure(self, collection: str, path: str, body: Object, job: Object, what: str) -> bool:
         try:

@@ -173,7 +173,8 @@ def _obstacles(report: Report) -> list[str]:
         if wait.is_news or report.decision.state.phase is RendezvousPhase.FORMING:
             kept.setdefault(wait._replace(crashes=0), []).append(index)
     shown = islice(kept.items(), MISSING_SHOWN)
-    return found + [f"{_who(report.spec, wait, indices)}: {wait.sentence}" for wait, indices in shown]
+    found += [f"{_who(report.spec, wait, indices)}: {wait.sentence}" for wait, indices in shown]
+    return found + ([report.budget_problem] if report.budget_problem else [])
 
 
 def evictions(spec: ElasticJobSpec) -> str:

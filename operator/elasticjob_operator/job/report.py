@@ -20,7 +20,8 @@ from elasticjob_operator.job.waiting import Wait
 
 class Report(NamedTuple):
     """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
-    `allowance`: what the quota makes of the spec; `started`: since when trainers run, while the time runs in which
+    `budget_problem`: why their PodDisruptionBudget is not as it should be; `allowance`: what the quota makes of the
+    spec; `started`: since when trainers run, while the time runs in which
     their torchruns have to speak."""
 
     job: Object
@@ -43,6 +44,7 @@ class Report(NamedTuple):
     allowance: Allowance = UNLIMITED
     started: Mapping[PodKey, str] = MappingProxyType({})
     budget: Budget = Budget.CLOSED
+    budget_problem: str | None = None
 
     @property
     def limited(self) -> ElasticJobSpec:

@@ -6,6 +6,8 @@ from elasticjob.objects import Object
 from elasticjob_operator.objects.paths import POLICY
 from elasticjob_operator.objects.pods import access_name, owner_reference
 
+BUDGET = "PodDisruptionBudget"
+
 
 def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
     """Collection path and body of a budget that lets all of the job's pods be evicted, or none.
@@ -16,7 +18,7 @@ def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     return f"{POLICY}/namespaces/{namespace}/poddisruptionbudgets", {
         "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
+        "kind": BUDGET,
         "metadata": {
             "name": access_name(name),
             "namespace": namespace,

@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 from elasticjob.api import ElasticJobStatus
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
+from elasticjob_operator.actions.grants import SOON_SECONDS
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
@@ -519,6 +520,19 @@ async def test_nobody_waits_for_a_drain_that_is_not_seen_or_may_be_at_once(spec:
     await made.reconcile(KEY)
     assert "pod" in recorded.done
     assert recorded.budget is None
+
+
+async def test_a_job_whose_budget_is_refused_trains_without_it_and_says_so() -> None:
+    recorded = there(1)
+    recorded.budget = {"metadata": {"name": "digits-worker", "uid": "theirs", "annotations": {}}}
+    recorded.body["spec"]["replicas"] = 2
+    made = reconciler(recorded)
+    again = await made.reconcile(KEY)
+    assert again is not None
+    assert again <= SOON_SECONDS
+    assert "pod" in recorded.done
+    assert recorded.done.count("announce BudgetRefused") == 1
+    assert made._memories._known[KEY].grants.budget_problem
 
 
 async def test_a_container_that_fails_after_success_is_announced_once() -> None:

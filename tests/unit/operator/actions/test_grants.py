@@ -8,10 +8,10 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob_operator.actions import grants as grants_module
-from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, Grants
+from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, WITHOUT_BUDGET, Grants
 from elasticjob_operator.cluster.client import ApiError
 from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.outcome import Done, Retry
+from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from simulation.validity import Refusal
 from support.operator_objects import JOB_UID, Object, job
 from support.recording_server import Announcements, RecordingServer
@@ -60,6 +60,20 @@ async def given(server: RecordingServer, uid: str = JOB_UID) -> Grants:
     return made
 
 
+def waits(kind: str, seconds: float) -> Retry | LookAgain:
+    """For what a pod needs, and for what it can do without."""
+    return LookAgain(seconds) if kind == "poddisruptionbudgets" else Retry(seconds)
+
+
+def problem_of(made: Grants, kind: str) -> str:
+    if kind != "poddisruptionbudgets":
+        assert made.problem is not None
+        return made.problem
+    assert made.budget_problem is not None
+    assert made.budget_problem.endswith(WITHOUT_BUDGET)
+    return made.budget_problem.removesuffix(f"; {WITHOUT_BUDGET}")
+
+
 async def test_it_makes_what_is_missing_and_looks_no_more_for_a_while(server: RecordingServer) -> None:
     made = await given(server)
     assert sorted(server.objects) == sorted(f"{kind}/digits-worker" for kind in KINDS)
@@ -98,8 +112,28 @@ async def test_a_users_own_budget_of_that_name_stays_where_there_is_to_be_none(s
 async def test_a_budget_that_cannot_be_deleted_is_told(server: RecordingServer) -> None:
     made = grants(server)
     server.refuses["GET poddisruptionbudgets"] = Refusal(403, "Forbidden", "no right")
-    await made.give(job(), spec(), within=WELL, budget=Budget.NONE)
-    assert made.problem == "the PodDisruptionBudget digits-worker, which is not to be, cannot be deleted: no right"
+    assert await made.give(job(), spec(), within=WELL, budget=Budget.NONE) == LookAgain(SOON_SECONDS)
+    sentence = "the PodDisruptionBudget digits-worker, which is not to be, cannot be deleted: no right"
+    assert (made.budget_problem, made.problem) == (sentence, None)
+
+
+async def test_a_budget_that_is_refused_keeps_no_pod_from_being_made_and_is_told_once(server: RecordingServer) -> None:
+    server.refuses["POST poddisruptionbudgets"] = Refusal(403, "Forbidden", "exceeded quota: no-budgets")
+    events = Announcements()
+    made = grants(server, events)
+    looks = [await made.give(job(), spec(), within=WELL, budget=CLOSED)]
+    await asyncio.sleep(SOON_SECONDS)
+    looks.append(await made.give(job(), spec(), within=WELL, budget=CLOSED))
+    assert looks == [LookAgain(SOON_SECONDS), LookAgain(REFUSED_SECONDS)]
+    why = f"the PodDisruptionBudget digits-worker cannot be had: exceeded quota: no-budgets; {WITHOUT_BUDGET}"
+    assert (made.problem, made.budget_problem) == (None, why)
+    assert events == [f"Warning BudgetRefused: {why}"]
+
+    server.refuses.clear()
+    await asyncio.sleep(REFUSED_SECONDS)
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Done()
+    assert BUDGET in server.objects
+    assert made.budget_problem is None
 
 
 async def test_what_an_earlier_job_of_the_name_left_is_replaced(server: RecordingServer) -> None:
@@ -197,10 +231,9 @@ async def test_what_is_nobodys_and_has_not_the_jobs_label_stays_and_is_told(serv
     server.objects[f"{kind}/digits-worker"] |= {"metadata": {"annotations": {"example.com/identity": "train"}}}
     before = server.objects[f"{kind}/digits-worker"]
     made = grants(server)
-    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Retry(SOON_SECONDS)
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == waits(kind, SOON_SECONDS)
     assert server.objects[f"{kind}/digits-worker"] == before
-    assert made.problem is not None
-    assert made.problem.endswith("exists and is not this job's: delete it, or give the job another name")
+    assert problem_of(made, kind).endswith("exists and is not this job's: delete it, or give the job another name")
 
 
 async def test_what_an_earlier_version_made_without_the_label_gets_it_once(server: RecordingServer) -> None:
@@ -227,18 +260,18 @@ async def test_what_is_not_the_jobs_stays_and_is_told_once(server: RecordingServ
     foreign, events = server.objects[f"{kind}/digits-worker"], Announcements()
     made = grants(server, events)
     # until then the status has told it
-    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Retry(SOON_SECONDS)
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == waits(kind, SOON_SECONDS)
     await asyncio.sleep(SOON_SECONDS)
-    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Retry(REFUSED_SECONDS)
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == waits(kind, REFUSED_SECONDS)
     assert server.objects[f"{kind}/digits-worker"] == foreign
-    assert made.problem is not None
-    assert made.problem.endswith("exists and is not this job's: delete it, or give the job another name")
-    assert events == [f"Warning AccessRefused: {made.problem}"]
+    assert problem_of(made, kind).endswith("exists and is not this job's: delete it, or give the job another name")
+    reason = "AccessRefused" if made.problem else "BudgetRefused"
+    assert events == [f"Warning {reason}: {made.problem or made.budget_problem}"]
 
     del server.objects[f"{kind}/digits-worker"]
     await asyncio.sleep(REFUSED_SECONDS)
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Done()
-    assert made.problem is None
+    assert (made.problem, made.budget_problem) == (None, None)
 
 
 async def test_a_refusal_of_the_api_server_is_told(server: RecordingServer) -> None:

@@ -49,6 +49,13 @@ def test_a_formed_round_is_running_and_rendezvoused() -> None:
     assert found.selector == "elasticjob.io/job=digits"
 
 
+def test_that_the_budget_is_refused_is_told_and_holds_nobody_up() -> None:
+    found = status(FORMED, budget_problem="the PodDisruptionBudget is refused")
+    told = condition(found, "Rendezvoused")
+    assert (found.phase, found.reason, told.status) == ("Running", "", "True")
+    assert told.message.endswith("; the PodDisruptionBudget is refused")
+
+
 NO_IMAGE = Wait(Reason.IMAGE_PULL, "ErrImagePull: no such image: nowhere/x")
 STARTING = Wait(Reason.POD_STARTING, "no scheduler has placed its pod yet")
 
