@@ -16,6 +16,7 @@ from elasticjob.fields import (
     TaintKey,
     TopologyKey,
     UpToAWeek,
+    UserId,
     WorkerLost,
 )
 from elasticjob.objects import without_nulls
@@ -187,6 +188,23 @@ def _is_a_size(of: str) -> str:
     return f"has(self.sizes.step) ? {of} % self.sizes.step == 0 : {of} in self.sizes.allowed"
 
 
+class SidecarSecurity(Model):
+    """User and group of the sidecar's container, where the cluster allows only some."""
+
+    run_as_user: UserId | None = Field(
+        None, description="The user id; without it what the chart's value sidecar.securityContext says."
+    )
+    run_as_group: UserId | None = Field(
+        None, description="The group id; without it what the chart's value sidecar.securityContext says."
+    )
+
+
+class SidecarSpec(Model):
+    """The sidecar that the operator puts into the job's pods. A change counts for pods made later."""
+
+    security_context: SidecarSecurity = Field(default_factory=SidecarSecurity)
+
+
 # in CEL: who left replicas out has to know where the number is from
 _BY_DEFAULT = "self.replicas == 1 ? ': set spec.replicas, whose default is 1' : ''"
 
@@ -343,6 +361,7 @@ class ElasticJobSpec(Model):
         "process that fails is started again where it is.",
     )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
+    sidecar: SidecarSpec | None = None
     template: Annotated[dict[str, Any], BeforeValidator(without_nulls)] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
         json_schema_extra=POD_TEMPLATE,

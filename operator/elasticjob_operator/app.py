@@ -102,7 +102,13 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
     cache = Cache()
     metrics.JOBS.known = lambda: map(figures_of, cache.jobs())
     environment = {"ELASTICJOB_LOG_FORMAT": options.log_format}
-    image = SidecarImage(options.sidecar_image, options.sidecar_pull_policy, options.sidecar_resources, environment)
+    image = SidecarImage(
+        options.sidecar_image,
+        options.sidecar_pull_policy,
+        options.sidecar_resources,
+        options.sidecar_security_context,
+        environment,
+    )
     nodes = options.watch_nodes and await may_watch_nodes(kube)
     reconciler = Reconciler(
         kube,

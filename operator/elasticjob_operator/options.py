@@ -8,11 +8,12 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from elasticjob.logs import FORMATS, Format
+from elasticjob.objects import without_nulls
 from elasticjob_operator.cluster.leader import DURATION_SECONDS, LONGEST_SECONDS, SHORTEST_SECONDS
-from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
+from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -24,6 +25,7 @@ class Options:
     sidecar_image: str
     sidecar_pull_policy: str
     sidecar_resources: dict[str, Any]
+    sidecar_security_context: dict[str, Any]
     worker_network_policy: bool
     namespaces: tuple[str, ...]
     watch_nodes: bool
@@ -62,6 +64,11 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         "sidecar-resources",
         "its requests and limits, as a container's resources in JSON",
         json.dumps(SIDECAR_RESOURCES),
+    )
+    flag(
+        "sidecar-security-context",
+        "its security context, as a container's securityContext in JSON",
+        json.dumps(SIDECAR_SECURITY),
     )
     flag(
         "worker-network-policy",
@@ -112,6 +119,10 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         resources = _resources(given.sidecar_resources)
     except ValueError as error:
         parser.error(f"--sidecar-resources {given.sidecar_resources!r}: {error}")
+    try:
+        security = _object(given.sidecar_security_context)
+    except ValueError as error:
+        parser.error(f"--sidecar-security-context {given.sidecar_security_context!r}: {error}")
     namespace = given.lease_namespace or (OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "")
     if not namespace:
         parser.error("--lease-namespace is missing, and this process runs in no pod from which to take it")
@@ -119,6 +130,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
         sidecar_image=given.sidecar_image,
         sidecar_pull_policy=given.sidecar_pull_policy,
         sidecar_resources=resources,
+        sidecar_security_context=security,
         worker_network_policy=given.worker_network_policy == "true",
         namespaces=tuple(name.strip() for name in given.namespaces.split(",") if name.strip()),
         watch_nodes=given.watch_nodes == "true",
@@ -135,14 +147,23 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str] = os.e
     )
 
 
-def _resources(text: str) -> dict[str, Any]:
-    """Raises ValueError, with what is wrong."""
+def _object(text: str, kind: str = "an object") -> dict[str, Any]:
+    """Raises ValueError, with what is wrong. What is null in it is left out."""
     try:
         found = json.loads(text)
     except ValueError as error:
         raise ValueError(f"is no JSON: {error}") from None
-    if not isinstance(found, dict) or not set(found) <= {"requests", "limits"}:
-        raise ValueError('must be an object of "requests" and "limits"')
+    if isinstance(found, dict):
+        return cast("dict[str, Any]", without_nulls(found))
+    raise ValueError(f"must be {kind}")
+
+
+def _resources(text: str) -> dict[str, Any]:
+    """Raises ValueError, with what is wrong."""
+    kind = 'an object of "requests" and "limits"'
+    found = _object(text, kind)
+    if not set(found) <= {"requests", "limits"}:
+        raise ValueError(f"must be {kind}")
     for kind, amounts in found.items():
         if not (isinstance(amounts, dict) and all(QUANTITY.fullmatch(str(amount)) for amount in amounts.values())):
             raise ValueError(f'{kind} must be quantities such as {{"cpu": "50m", "memory": "96Mi"}}, and is {amounts}')

@@ -10,6 +10,7 @@ import pytest
 from api.operators import JOBS, Leader, Operators, new_job
 from elasticjob.objects import Object
 from elasticjob_operator.job import refusals as refusals_module
+from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
 from support import ControlPlane
 from support.control_plane import Refused
 from support.waiting import until
@@ -32,12 +33,23 @@ def limit_range(limits: Object) -> Obstacle:
     return make
 
 
-def quota(plane: ControlPlane) -> str:
-    hard = {"pods": "0"}
+def quota(plane: ControlPlane, resource: str = "pods", most: str = "0") -> str:
+    hard = {resource: most}
     path = f"{CORE}/resourcequotas"
     made = plane.request("POST", path, {"metadata": {"name": "full"}, "spec": {"hard": hard}})
-    plane.request("PUT", f"{path}/full/status", {**made, "status": {"hard": hard, "used": {"pods": "0"}}})
+    plane.request("PUT", f"{path}/full/status", {**made, "status": {"hard": hard, "used": {resource: "0"}}})
     return f"{path}/full"
+
+
+def quota_of_limits(plane: ControlPlane) -> str:
+    return quota(plane, "limits.cpu", "8")
+
+
+def user_ids(plane: ControlPlane) -> str:
+    """As clusters have it that assign them."""
+    assigned = "!has(one.securityContext.runAsUser) || one.securityContext.runAsUser >= 1000660000"
+    expression = f"!has(object.spec.initContainers) || object.spec.initContainers.all(one, {assigned})"
+    return policy(plane, "ids", expression, "runAsUser must be in the ranges: [1000660000, 1000669999]")
 
 
 def broken_webhook(plane: ControlPlane) -> str:
@@ -53,15 +65,15 @@ def broken_webhook(plane: ControlPlane) -> str:
     return f"{path}/broken"
 
 
-def policy(plane: ControlPlane) -> str:
+def policy(plane: ControlPlane, name: str = "days", expression: str = "false", message: str = "not on Sundays") -> str:
     rules = {"resourceRules": [CREATION_OF_PODS]}
-    spec = {"matchConstraints": rules, "validations": [{"expression": "false", "message": "not on Sundays"}]}
+    spec = {"matchConstraints": rules, "validations": [{"expression": expression, "message": message}]}
     with suppress(Refused):
-        plane.request("POST", f"{ADMISSION}/validatingadmissionpolicies", {"metadata": {"name": "days"}, "spec": spec})
+        plane.request("POST", f"{ADMISSION}/validatingadmissionpolicies", {"metadata": {"name": name}, "spec": spec})
     path = f"{ADMISSION}/validatingadmissionpolicybindings"
-    binding = {"policyName": "days", "validationActions": ["Deny"]}
-    plane.request("POST", path, {"metadata": {"name": "days"}, "spec": binding})
-    return f"{path}/days"
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    plane.request("POST", path, {"metadata": {"name": name}, "spec": binding})
+    return f"{path}/{name}"
 
 
 def containers(**resources: Any) -> list[Object]:
@@ -69,9 +81,10 @@ def containers(**resources: Any) -> list[Object]:
     return [{"name": "trainer", "image": "train:1", "command": command, "resources": resources}]
 
 
-def is_refused(plane: ControlPlane, pod_containers: list[Object]) -> bool:
+def is_refused(plane: ControlPlane, pod_containers: list[Object], *of_init: Object) -> bool:
     try:
-        body = {"metadata": {"name": "tried"}, "spec": {"containers": pod_containers}}
+        spec = {"containers": pod_containers, "initContainers": of_init}
+        body = {"metadata": {"name": "tried"}, "spec": spec}
         plane.request("POST", f"{PODS}?dryRun=All", body)
     except Refused:
         return True
@@ -145,6 +158,51 @@ async def test_what_this_cluster_refuses_now_is_no_fault_of_the_template(
     await leader.see(name)
     assert plane.request("GET", f"{PODS}/{name}-0-0")["metadata"]["ownerReferences"]
     await seen(leader, name, "its end in the condition", lambda message: "cannot be made" not in message)
+
+
+LIMITED: Object = {"limits": {"cpu": "1", "memory": "1Gi"}}
+AS_THE_SIDECAR = {
+    "name": "elasticjob-sidecar",
+    "image": "sidecar:1",
+    "restartPolicy": "Always",
+    "resources": SIDECAR_RESOURCES,
+    "securityContext": SIDECAR_SECURITY,
+}
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "remedy"),
+    [
+        (quota_of_limits, "set limits.cpu of the container elasticjob-sidecar by the chart's value"),
+        (limit_range({"min": {"memory": "100Mi"}}), "that is requests.memory of the container elasticjob-sidecar"),
+        (limit_range({"default": {"cpu": "20m"}}), "spec.initContainers[0] is the container elasticjob-sidecar; set"),
+    ],
+    ids=["quota", "least limit", "limit by default"],
+    indirect=["obstacle"],
+)
+async def test_what_is_refused_for_the_sidecar_says_where_to_set_it(
+    operators: Operators, plane: ControlPlane, at_once: None, obstacle: str, remedy: str
+) -> None:
+    given = containers(**LIMITED)
+    await until(lambda: is_refused(plane, given, AS_THE_SIDECAR), "the refusal")
+    name, leader = new_job(plane, containers=given), await operators.lead()
+    await seen(leader, name, "the remedy", lambda message: remedy in message)
+
+
+@pytest.mark.parametrize("obstacle", [user_ids], indirect=True)
+async def test_where_the_cluster_assigns_user_ids_the_job_may_name_the_sidecars(
+    operators: Operators, plane: ControlPlane, at_once: None, obstacle: str
+) -> None:
+    given = containers(**LIMITED)
+    await until(lambda: is_refused(plane, given, AS_THE_SIDECAR), "the refusal")
+    name, leader = new_job(plane, containers=given), await operators.lead()
+    remedy = "has the user id 65532 and the group id 65532: set spec.sidecar.securityContext"
+    await seen(leader, name, "the remedy", lambda message: remedy in message)
+    ids = {"spec": {"sidecar": {"securityContext": {"runAsUser": 1000660000}}}}
+    plane.request("PATCH", f"{JOBS}/{name}", ids, content_type="application/merge-patch+json")
+    await seen(leader, name, "its end in the condition", lambda message: "cannot be made" not in message)
+    sidecar = plane.request("GET", f"{PODS}/{name}-0-0")["spec"]["initContainers"][-1]
+    assert sidecar["securityContext"]["runAsUser"] == 1000660000
 
 
 async def test_what_is_wrong_anywhere_is_the_templates_fault_whatever_the_cluster_says(

@@ -87,6 +87,18 @@ def test_the_sidecars_resources_are_handed_to_the_operator() -> None:
     assert json.loads(given.partition("=")[2]) == wanted
 
 
+def test_user_ids_are_left_to_the_cluster_where_the_values_are_null() -> None:
+    def given(*arguments: str) -> Object:
+        (container,) = one(render(*arguments), "Deployment")["spec"]["template"]["spec"]["containers"]
+        (found,) = [arg for arg in container["args"] if arg.startswith("--sidecar-security-context=")]
+        context: Object = json.loads(found.partition("=")[2])
+        return context
+
+    ids = ("runAsUser", "runAsGroup")
+    nulls = ",".join(f"sidecar.securityContext.{name}=null" for name in ids)
+    assert given("--set", nulls) == {name: value for name, value in given().items() if name not in ids}
+
+
 def test_it_can_be_confined_to_namespaces() -> None:
     confined = ("--no-hooks", "--set", "namespaces={team-a,team-b}")
     objects = render(*confined)

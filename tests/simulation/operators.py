@@ -60,6 +60,7 @@ class Operator:
             sidecar_image="sidecar",
             sidecar_pull_policy="IfNotPresent",
             sidecar_resources={},
+            sidecar_security_context={},
             worker_network_policy=network_policy,
             namespaces=(),
             watch_nodes=True,

@@ -20,8 +20,8 @@ SOON_SECONDS = 1.0  # until it is tried again: what is on its way
 REFUSED_SECONDS = 10.0  # what somebody has to mend
 GOING_SECONDS = 5.0  # an object of an earlier job takes less to go, unless a finalizer holds it
 WITHOUT_BUDGET = (
-    "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget set "
-    "spec.drain.graceSeconds to 0"
+    "the job trains without it, and a drain does not wait for the replacements of its workers; to do without a budget "
+    "set spec.drain.graceSeconds to 0"
 )
 
 

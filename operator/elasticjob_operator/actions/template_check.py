@@ -3,10 +3,11 @@
 It judges the form only: this cluster may allow later what it refuses now, and `worker_pods` tries that again.
 """
 
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, PodFailurePolicy
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
+from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.objects import template, workloads
 from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
 from elasticjob_operator.objects.workloads import NO_BATCH
@@ -20,12 +21,12 @@ class TemplateCheck:
 
     def __init__(self, kube: Kube, announcer: Announcer, image: SidecarImage) -> None:
         self._kube, self._announcer, self._image = kube, announcer, image
-        self._checked: tuple[str, PodFailurePolicy | None, str | None] | None = None
+        self._checked: tuple[object, ...] | None = None  # what was judged
         self.problem: str | None = None
 
     async def check(self, job: Object, spec: ElasticJobSpec, before: ElasticJobStatus) -> None:
         """Does nothing for a template that this operator has judged, or that another leader has found valid."""
-        given = (template_hash(spec), spec.pod_failure_policy, workloads.problem(job, spec))
+        given = (template_hash(spec), spec.sidecar, spec.pod_failure_policy, workloads.problem(job, spec))
         if given == self._checked:
             return
         if self._checked is None and _was_valid(job, before):
@@ -46,7 +47,7 @@ class TemplateCheck:
             return found
         whole = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
         if refusal := await self._kube.try_template(namespace, whole):
-            return f"spec.template with the sidecar's part is not valid: {_essence(refusal)}"
+            return f"spec.template with the sidecar's part is not valid: {explained(_essence(refusal), pod)}"
         return None
 
     def _own_rules(self, job: Object, spec: ElasticJobSpec) -> tuple[Object, str | None]:

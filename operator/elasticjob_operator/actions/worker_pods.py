@@ -20,6 +20,7 @@ from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
+from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
 
@@ -110,7 +111,7 @@ class WorkerPods:
             except Busy:
                 raise
             except ApiError as error:
-                return Answer(why=NAMED.sub("", str(error)))
+                return Answer(why=explained(NAMED.sub("", str(error)), pod))
             except TimeoutError as error:
                 return Answer(why=f"{error}, as with a webhook that is slow")
         return Answer(made=True)

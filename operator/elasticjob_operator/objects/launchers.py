@@ -104,10 +104,8 @@ def _passes_over(given: dict[str, str]) -> Iterator[str]:
     wrong.append(("rdzv-endpoint", endpoint != ENDPOINT and "PET_RDZV_ENDPOINT" not in endpoint))
     wrong.append(("rdzv-id", "$" not in given.get("rdzv-id", "$")))  # it is the job's uid, which no manifest knows
     if names := [f"--{name}" for name, is_wrong in wrong if is_wrong]:
-        passes = "it passes" if len(names) == 1 else "they pass"
-        yield (
-            f"spec.template: remove {', '.join(names)} from the trainer's command: {passes} over the job's own rendezvous"
-        )
+        passes = f"{'it passes' if len(names) == 1 else 'they pass'} over the job's own rendezvous"
+        yield f"spec.template: remove {', '.join(names)} from the trainer's command: {passes}"
 
 
 def _of_accelerate(words: Words) -> Iterator[str]:

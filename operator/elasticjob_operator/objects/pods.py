@@ -31,6 +31,16 @@ TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+# for the strictest of Kubernetes' own Pod Security Standards
+SIDECAR_SECURITY = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "readOnlyRootFilesystem": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 # The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
 # process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
 AWAIT_PLUGIN = (
@@ -61,11 +71,12 @@ RESERVED_ENVIRONMENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SidecarImage:
-    """The image, and the resources of the container that runs it."""
+    """The image, and the resources and the security context of the container that runs it."""
 
     name: str
     pull_policy: str
     resources: Object = field(default_factory=lambda: SIDECAR_RESOURCES)
+    security: Object = field(default_factory=lambda: SIDECAR_SECURITY)
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -263,15 +274,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
             "failureThreshold": 6,
         },
         "resources": image.resources,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "runAsGroup": 65532,
-            "readOnlyRootFilesystem": True,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": image.security | (spec.sidecar.security_context.dump() if spec.sidecar else {}),
         "volumeMounts": [
             {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH},
             {"name": STATE_VOLUME, "mountPath": STATE_PATH},

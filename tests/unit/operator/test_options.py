@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
+from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
 from elasticjob_operator.options import parse
 
 WITH_IMAGE = ["--sidecar-image", "x", "--lease-namespace", "ops"]
@@ -56,6 +56,20 @@ def test_the_sidecars_resources_have_a_default() -> None:
     assert parse(WITH_IMAGE, {}).sidecar_resources == SIDECAR_RESOURCES
     given = '{"requests": {"cpu": 1, "memory": "1.5Gi"}, "limits": {}}'
     assert parse([*WITH_IMAGE, "--sidecar-resources", given], {}).sidecar_resources == json.loads(given)
+
+
+def test_the_sidecars_security_context_has_a_default_and_null_in_it_is_left_out() -> None:
+    assert parse(WITH_IMAGE, {}).sidecar_security_context == SIDECAR_SECURITY
+    given = '{"runAsUser": null, "runAsNonRoot": true}'
+    found = parse([*WITH_IMAGE, "--sidecar-security-context", given], {}).sidecar_security_context
+    assert found == {"runAsNonRoot": True}
+
+
+@pytest.mark.parametrize(("given", "sentence"), [("{", "is no JSON"), ("null", "must be an object")])
+def test_a_wrong_security_context_is_named(given: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([*WITH_IMAGE, "--sidecar-security-context", given], {})
+    assert f"--sidecar-security-context {given!r}: {sentence}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

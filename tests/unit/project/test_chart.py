@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import REGISTRY, Metric
 
 from elasticjob_operator.metrics import JOBS
-from elasticjob_operator.objects.pods import SIDECAR_RESOURCES
+from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
 from elasticjob_sidecar.metrics import Metrics
 from support.waiting import run
 
@@ -69,6 +69,10 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
 
 def test_the_sidecars_resources_are_the_operators_own_default() -> None:
     assert VALUES["sidecar"]["resources"] == SIDECAR_RESOURCES
+
+
+def test_the_sidecars_security_context_is_the_operators_own_default() -> None:
+    assert VALUES["sidecar"]["securityContext"] == SIDECAR_SECURITY
 
 
 def test_the_images_have_the_version_of_the_project() -> None:

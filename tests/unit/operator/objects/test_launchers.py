@@ -18,7 +18,6 @@ def in_shell(script: str) -> str:
     return found("bash", "-c", script)
 
 
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -31,7 +30,7 @@ def in_shell(script: str) -> str:
         ("torchrun --rdzv_id 17 --rdzv-backend elasticjob train.py", "remove --rdzv-id from"),
         (
             "torchrun --standalone --rdzv-id=1 --rdzv-backend=c10d --rdzv-endpoint=head:29500 train.py",
-            "remove --standalone, --rdzv-backend, --rdzv-endpoint, --rdzv-id from the trainer's command: they pass over",
+            "remove --standalone, --rdzv-backend, --rdzv-endpoint, --rdzv-id from the trainer's command: they pass",
         ),
         ("/opt/conda/bin/torchrun --standalone -m train", "remove --standalone"),
         ("python -m torch.distributed.run --rdzv-backend static train.py", "remove --rdzv-backend"),

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import select
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from elasticjob.pods import KEPT_OFF, kept_off, pod_key_of, pod_name
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import (
+    PLUGIN_PATH,
     SIDECAR,
     SidecarImage,
     hash_of,
@@ -184,6 +186,17 @@ def test_the_sidecar_has_the_resources_that_the_operator_was_given() -> None:
     assert sidecar["resources"] == whole
 
 
+def test_the_sidecar_has_the_user_ids_of_the_chart_and_before_those_of_the_job() -> None:
+    assigned = SidecarImage("sidecar:1", "Always", security={"runAsNonRoot": True, "runAsGroup": 7})
+    for ids, expected in (
+        ({}, {"runAsGroup": 7}),
+        ({"runAsUser": 5, "runAsGroup": 6}, {"runAsUser": 5, "runAsGroup": 6}),
+    ):
+        given = spec(sidecar={"securityContext": ids})
+        sidecar = render_pod(job(), given, 0, 0, assigned, batch="9f3c01d2")["spec"]["initContainers"][-1]
+        assert sidecar["securityContext"] == {"runAsNonRoot": True, **expected}
+
+
 def test_the_trainer_keeps_its_image_and_gets_its_rendezvous_by_environment() -> None:
     trainer = render(spec(nprocPerNode=2, maxReplicas=8))["spec"]["containers"][0]
     assert trainer["image"] == "busybox"
@@ -304,6 +317,16 @@ def test_the_sidecar_holds_back_a_trainer_that_does_not_wait_itself(trainer: Obj
         look = sidecar["lifecycle"]["postStart"]["exec"]["command"]
         assert look[:2] == ["timeout", "10"]
         assert f"{environment(sidecar)['ELASTICJOB_PLUGIN_DIR']}/.complete" in look[-1]
+
+
+@pytest.mark.parametrize(("images", "expected"), [(None, ""), ("/mine", ":/mine")])
+def test_kubectl_exec_has_the_plugin_by_the_line_of_the_documents(images: str | None, expected: str) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "scripts.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith("    kubectl exec ")]
+    shell, option, script = shlex.split(line.partition(" -- ")[2])
+    given = {"PATH": os.environ["PATH"]} | ({} if images is None else {"PYTHONPATH": images})
+    done = run([shell, option, script.replace("exec torchrun train.py", 'echo "$PYTHONPATH"')], env=given, check=True)
+    assert done.stdout == f"{PLUGIN_PATH}{expected}\n"
 
 
 def test_the_command_stays_the_containers_first_process(tmp_path: Path) -> None:
