@@ -1,18 +1,25 @@
 """Manifests as charts, GitOps tools and autoscalers leave them, with a real API server and kubectl."""
 
+import ast
+import inspect
 import json
 import os
+import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from elasticjob_operator.job import status
 from support import ControlPlane
 from support.control_plane import Refused
 from support.waiting import run
 
-CRDS = Path(__file__).parents[2] / "crds"
+ROOT = Path(__file__).parents[2]
+CRDS = ROOT / "crds"
 COLLECTION = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
 TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}]}}
 
@@ -82,3 +89,93 @@ def test_lists_are_stored_as_they_are_written(with_crds: ControlPlane) -> None:
     given = manifest("listed", podFailurePolicy={"rules": rules})
     kubectl(with_crds, "apply", "--filename=-", given=given)
     assert spec_of(with_crds, "listed")["podFailurePolicy"] == {"rules": rules}
+
+
+NAMES = ("config", "secret", "data", "account", "urgent", "claim", "sized")
+REFERENCES = [
+    {"configMapRef": {"name": "config"}},
+    {"secretRef": {"name": "secret"}},
+]
+VALUES = [
+    {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "config", "key": "a"}}},
+    {"name": "B", "valueFrom": {"secretKeyRef": {"name": "secret", "key": "a"}}},
+]
+POD = {
+    "containers": [{"name": "trainer", "image": "train:1", "env": VALUES, "envFrom": REFERENCES}],
+    "initContainers": [{"name": "fetch", "image": "train:1", "env": VALUES, "envFrom": REFERENCES}],
+    "serviceAccountName": "account",
+    "priorityClassName": "urgent",
+    "imagePullSecrets": [{"name": "secret"}],
+    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "claim"}],
+    "volumes": [
+        {"name": "a", "configMap": {"name": "config"}},
+        {"name": "b", "secret": {"secretName": "secret"}},
+        {"name": "c", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "d", "projected": {"sources": [{"configMap": {"name": "config"}}, {"secret": {"name": "secret"}}]}},
+        {"name": "e", "csi": {"driver": "csi.example.com", "nodePublishSecretRef": {"name": "secret"}}},
+    ],
+}
+SCALER = {
+    "scaleTargetRef": {"apiVersion": "elasticjob.io/v1alpha1", "kind": "ElasticJob", "name": "sized"},
+    "maxReplicas": 4,
+}
+OTHERS = [
+    {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}},
+    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "account"}},
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1},
+    {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "claim"}, "spec": {}},
+    {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "scaler"},
+        "spec": SCALER,
+    },
+]
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    for one in value if isinstance(value, list) else ():
+        yield from strings(one)
+    if isinstance(value, str):
+        yield value
+
+
+def test_kustomize_follows_every_name_in_a_job_by_the_configuration_of_the_project(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "gitops", tmp_path / "gitops")
+    (tmp_path / "app").mkdir()
+    objects = [manifest("sized", template={"spec": POD}), *OTHERS]
+    (tmp_path / "app" / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+    literals = {"literals": ["a=b"]}
+    kustomization = {
+        "namePrefix": "dev-",
+        "resources": ["objects.yaml"],
+        "components": ["../gitops/kustomize"],
+        "configMapGenerator": [{"name": "config", **literals}],
+        "secretGenerator": [{"name": "secret", **literals}],
+        "images": [{"name": "train", "newTag": "2"}],
+        "replicas": [{"name": "sized", "count": 3}],
+        "labels": [{"pairs": {"team": "ml"}, "includeTemplates": True}],
+    }
+    (tmp_path / "app" / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    made = list(yaml.safe_load_all(run(["kubectl", "kustomize", str(tmp_path / "app")], 60, check=True).stdout))
+    of_tools = [one for one in made if one["kind"] in ("ElasticJob", "HorizontalPodAutoscaler")]
+    assert len(of_tools) == 2
+    assert set(strings(of_tools)).isdisjoint(NAMES)
+    (job,) = (one for one in made if one["kind"] == "ElasticJob")
+    assert job["spec"]["replicas"] == 3
+    assert job["spec"]["template"]["metadata"]["labels"] == {"team": "ml"}
+    pod = job["spec"]["template"]["spec"]
+    assert {one["image"] for one in (*pod["containers"], *pod["initContainers"])} == {"train:2"}
+
+
+def test_argo_cd_is_told_of_every_phase() -> None:
+    told = yaml.safe_load((ROOT / "gitops" / "argocd" / "argocd-cm.yaml").read_text())["data"]
+    health = told["resource.customizations.health.elasticjob.io_ElasticJob"]
+    source = ast.parse(inspect.getsource(status._phase))
+    phases = {one.value for one in ast.walk(source) if isinstance(one, ast.Constant)}
+    assert len(phases) == 6
+    assert set(re.findall(r'([A-Z]\w+) = "(?:Progressing|Healthy|Suspended|Degraded)",', health)) == phases
+    differences = yaml.safe_load(told["resource.customizations.ignoreDifferences.elasticjob.io_ElasticJob"])
+    assert differences == {"jsonPointers": ["/spec/replicas"]}
