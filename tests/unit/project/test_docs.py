@@ -106,8 +106,13 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     assert list(nowhere(tmp_path / "a.md")) == ["a.md#b", "b.md", "../c.svg"]
 
 
-IMAGE_AND_SCRIPT = (ROOT / "docs" / "image-and-script.md").read_text()
-ROWS = [row for row in IMAGE_AND_SCRIPT.splitlines() if row.startswith("| ") and not row.endswith("| tested by |")]
+WHAT_MAY_BE = [(ROOT / "docs" / name).read_text() for name in ("image-and-script.md", "manifest-and-cluster.md")]
+ROWS = [
+    row
+    for page in WHAT_MAY_BE
+    for row in page.splitlines()
+    if row.startswith("| ") and not row.endswith("| tested by |")
+]
 TEST = re.compile(r"`(test_\w+)(?:\[([\w-]+)\])?`")
 QUOTE = re.compile(r'"([^"]+)"')
 
@@ -126,7 +131,7 @@ def said() -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
-def test_what_may_be_in_an_image_and_a_script_is_tested_and_says_so(row: str, tests: str, said: str) -> None:
+def test_what_may_be_there_is_tested_and_says_so(row: str, tests: str, said: str) -> None:
     *_, claim, shown, _ = row.split("|")
     assert TEST.findall(shown)
     for name, case in TEST.findall(shown):
