@@ -14,7 +14,7 @@ from elasticjob_torch.kubernetes import keep_alive as keep_alive_module
 from elasticjob_torch.kubernetes.api import NotFound, Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.heartbeats import KEPT, Pace, judged, key_of, read_times, write_times
-from elasticjob_torch.kubernetes.keep_alive import Heartbeats, KeepAlive
+from elasticjob_torch.kubernetes.keep_alive import ANSWER_SECONDS, Heartbeats, KeepAlive
 from support.waiting import acquired, joined
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -181,16 +181,19 @@ def test_heartbeats_end(end: str) -> None:
 
 
 WORK = 0.5
+HANDSHAKE = 0.25
 Speed = Callable[[int, float], float]
 
 
-def simulated(speed: Speed, seconds: float) -> set[int]:
+def simulated(speed: Speed, seconds: float, limit: float = ANSWER_SECONDS) -> set[int]:
     """Seven nodes write for some time, at a `speed` that may be 0; return who was ever lost to anyone.
 
     As `keep_alive` does it: the next write is due five seconds after the start of the last, or at its end if that is
-    later. At full speed a write takes half a second, and all see it when it ends.
+    later. At full speed a write takes half a second, and all see it when it ends. One that takes longer than the limit
+    is given up with its connection, and the next has the work of a new one, too.
     """
     due = {node: node / 4 for node in range(7)}
+    connected = set(due)
     under_way: dict[int, tuple[float, float]] = {}  # when it began, and the work that is left
     seen: dict[int, list[datetime]] = {node: [NOW] for node in due}
     ever: set[int] = set()
@@ -198,13 +201,18 @@ def simulated(speed: Speed, seconds: float) -> set[int]:
         at = step / 4
         for node in due:
             if node not in under_way and due[node] <= at:
-                due[node], under_way[node] = max(due[node] + PACE.interval_seconds, at), (at, WORK)
+                work = WORK if node in connected else WORK + HANDSHAKE
+                due[node], under_way[node] = max(due[node] + PACE.interval_seconds, at), (at, work)
             if node in under_way:
                 began, left = under_way[node]
                 under_way[node] = (began, left - speed(node, at) / 4)
                 if under_way[node][1] <= 0:
                     del under_way[node]
+                    connected.add(node)
                     seen[node] = [*seen[node], NOW + timedelta(seconds=began)][-KEPT:]
+                elif at - began >= limit:
+                    del under_way[node]
+                    connected.discard(node)
         told = judged(seen, NOW + timedelta(seconds=at), PACE)
         ever |= {node for node, last in told.items() if at - (last - NOW).total_seconds() > PACE.expiry_seconds}
     return ever
@@ -240,6 +248,16 @@ def test_a_node_that_is_held_up_together_with_all_others_is_never_lost(
         return share[node]
 
     assert simulated(speed, 20 + sum(lasts for _, lasts in stalls) + 100) == set()
+
+
+def test_a_short_limit_would_lose_nodes_whose_writes_are_given_up_beside_others() -> None:
+    """Which is why a heartbeat's is longer than a server's own: six finish their writes in 4.5 s, one in 5.5 s."""
+
+    def speed(node: int, at: float) -> float:
+        return 1 if at < 20 else WORK / (5.5 if node == 3 else 4.5)
+
+    assert simulated(speed, 100, limit=5) == {3}
+    assert simulated(speed, 100) == set()
 
 
 @given(st.floats(0.5, 30))
