@@ -4,6 +4,7 @@ import gc
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def test_all_who_are_silent_are_lost() -> None:
     ("attempts", "silent", "is_lost"), [(1, 15, True), (1, 14, False), (10, 49, False), (10, 51, True)]
 )
 def test_other_limits(attempts: int, silent: float, is_lost: bool) -> None:
-    found = lost(Pace(5, attempts), a=ago(silent), b=ago(37, 32, 27, 22, 17, 12, 7, 2))
+    found = lost(Pace(5, attempts), a=ago(silent), b=ago(*range(57, 0, -5)))
     assert found == ({"a"} if is_lost else set())
 
 
@@ -98,7 +99,7 @@ def test_whoever_wrote_last_is_never_lost(heard: dict[str, list[datetime]]) -> N
 
 
 def test_heartbeats_survive_the_way_through_the_config_map() -> None:
-    assert read_times(write_times(ago(*range(50, 0, -5)))) == ago(*range(40, 0, -5))
+    assert read_times(write_times(ago(*range(70, 0, -5)))) == ago(*range(5 * KEPT, 0, -5))
     assert key_of("10.0.0.1/7/0") == "heartbeat.10.0.0.1_2F7_2F0"
 
 
@@ -185,12 +186,19 @@ HANDSHAKE = 0.25
 Speed = Callable[[int, float], float]
 
 
-def simulated(speed: Speed, seconds: float, limit: float = ANSWER_SECONDS) -> set[int]:
+def simulated(
+    speed: Speed,
+    seconds: float,
+    limit: float = ANSWER_SECONDS,
+    work: Callable[[], float] = lambda: WORK,
+    slow: bool = False,
+) -> set[int]:
     """Seven nodes write for some time, at a `speed` that may be 0; return who was ever lost to anyone.
 
     As `keep_alive` does it: the next write is due five seconds after the start of the last, or at its end if that is
-    later. At full speed a write takes half a second, and all see it when it ends. One that takes longer than the limit
-    is given up with its connection, and the next has the work of a new one, too.
+    later. At full speed a write takes half a second, or what is its `work`, and all see it when it ends. One that takes
+    longer than the limit is given up with its connection, and the next has the work of a new one, too. All get their
+    own answers slowly if `slow` says so.
     """
     due = {node: node / 4 for node in range(7)}
     connected = set(due)
@@ -201,8 +209,8 @@ def simulated(speed: Speed, seconds: float, limit: float = ANSWER_SECONDS) -> se
         at = step / 4
         for node in due:
             if node not in under_way and due[node] <= at:
-                work = WORK if node in connected else WORK + HANDSHAKE
-                due[node], under_way[node] = max(due[node] + PACE.interval_seconds, at), (at, work)
+                whole = work() + HANDSHAKE * (node not in connected)
+                due[node], under_way[node] = max(due[node] + PACE.interval_seconds, at), (at, whole)
             if node in under_way:
                 began, left = under_way[node]
                 under_way[node] = (began, left - speed(node, at) / 4)
@@ -213,7 +221,8 @@ def simulated(speed: Speed, seconds: float, limit: float = ANSWER_SECONDS) -> se
                 elif at - began >= limit:
                     del under_way[node]
                     connected.discard(node)
-        told = judged(seen, NOW + timedelta(seconds=at), PACE)
+        now = NOW + timedelta(seconds=at)
+        told = judged(seen, now, PACE, now if slow else None)
         ever |= {node for node, last in told.items() if at - (last - NOW).total_seconds() > PACE.expiry_seconds}
     return ever
 
@@ -258,6 +267,30 @@ def test_a_short_limit_would_lose_nodes_whose_writes_are_given_up_beside_others(
 
     assert simulated(speed, 100, limit=5) == {3}
     assert simulated(speed, 100) == set()
+
+
+@given(st.randoms(use_true_random=False))
+def test_where_answers_are_slow_nobody_is_lost_whose_writes_take_longer_than_the_others(chance: Random) -> None:
+    assert simulated(lambda node, at: 1, 300, work=lambda: chance.choice([0.5, 5, 25]), slow=True) == set()
+
+
+@pytest.mark.parametrize("took", [0.5, 5, 30])
+def test_a_node_that_stops_where_answers_are_slow_is_lost_once_another_has_written_all_that_are_kept(
+    took: float,
+) -> None:
+    within = (KEPT + 3) * max(PACE.interval_seconds, took)
+
+    def ends(node: int, at: float) -> float:
+        return 0.0 if node == 3 and at > 100 else 1.0
+
+    assert simulated(ends, 100 + within, work=lambda: took, slow=True) == {3}
+    assert simulated(ends, 100 + 4 * PACE.interval_seconds, work=lambda: took, slow=True) == set()
+
+
+def test_an_answer_was_slow_for_as_long_as_a_node_may_be_silent() -> None:
+    heard = {"a": ago(26, 21, 16), "b": ago(10, 5, 0)}
+    assert judged(heard, NOW, PACE, *ago(14))["a"] > ago(16)[0]
+    assert judged(heard, NOW, PACE, *ago(15))["a"] == ago(16)[0]
 
 
 @given(st.floats(0.5, 30))
