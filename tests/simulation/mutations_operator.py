@@ -176,7 +176,9 @@ MUTATIONS = mutations(
             replace("pods that were refused are not tried again", "return again", "return None"),
         ),
         "elasticjob_operator.actions.worker_pods:WorkerPods._create": (
-            replace("a pod that was refused counts as made", 'why=explained(NAMED.sub("", str(error)), pod)', "made=True"),
+            replace(
+                "a pod that was refused counts as made", 'why=explained(NAMED.sub("", str(error)), pod)', "made=True"
+            ),
         ),
         "elasticjob_operator.actions.template_check:TemplateCheck.check": (
             replace(

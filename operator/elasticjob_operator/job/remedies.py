@@ -1,6 +1,6 @@
 """What to change where the cluster refuses a pod for what the operator has put into it. Pure.
 
-The API server names a container by its place or not at all, and whoever reads that has not written the sidecar.
+The API server names a container by its place or not at all, and who reads that has not written the sidecar.
 """
 
 import re
@@ -17,6 +17,7 @@ LIMIT = re.compile(
     r"(?:minimum|maximum) (?P<resource>\S+) usage per (?P<kind>Container|Pod) is [^,\s]+"
     r"(?:, but (?P<amount>limit|request) is (?P<given>[^\s,;\]]+)|\. +No (?P<absent>limit|request) is specified)"
 )
+CONTAINER = re.compile(r"spec\.(?:initC|c)ontainers\[")
 RATIO = re.compile(r"\S+ max limit to request ratio per (?:Container|Pod)")
 EXCEEDED = re.compile(r"exceeded quota: .*?requested: \S*(?:cpu|memory)")
 # the words of security context constraints, of the policies that stand in for them, and of the API server's own check
@@ -28,6 +29,8 @@ USERS = re.compile(
 def explained(refusal: str, pod: Object) -> str:
     """`refusal`, of the API server for `pod`, and what to change if it may be the sidecar that is at fault."""
     sidecar, place = _sidecar_of(pod)
+    if place not in refusal and CONTAINER.search(refusal):  # it names others
+        return refusal
     told = list(_remedies(refusal, sidecar))
     if place in refusal:
         told = [f"{place} is the container {SIDECAR}", *(told or [f"set {_where(refusal)}"])]

@@ -71,6 +71,7 @@ def test_what_may_be_the_sidecars_fault_says_where_to_set_it(refusal: str, remed
         "failed quota: limits: must specify limits.cpu for: trainer",
         "maximum cpu usage per Container is 200m, but limit is 1",
         'violates PodSecurity "restricted:latest": runAsNonRoot != true (container "trainer" must set securityContext)',
+        f"unable to validate against any security context constraint: spec.containers[0].securityContext.{RANGES}",
         "not on Sundays",
     ],
 )
