@@ -187,6 +187,7 @@ async def test_what_is_refused_for_the_sidecar_says_where_to_set_it(
     await until(lambda: is_refused(plane, given, AS_THE_SIDECAR), "the refusal")
     name, leader = new_job(plane, containers=given), await operators.lead()
     await seen(leader, name, "the remedy", lambda message: remedy in message)
+    await forgotten(plane, obstacle, given)
 
 
 @pytest.mark.parametrize("obstacle", [user_ids], indirect=True)
@@ -203,6 +204,13 @@ async def test_where_the_cluster_assigns_user_ids_the_job_may_name_the_sidecars(
     await seen(leader, name, "its end in the condition", lambda message: "cannot be made" not in message)
     sidecar = plane.request("GET", f"{PODS}/{name}-0-0")["spec"]["initContainers"][-1]
     assert sidecar["securityContext"]["runAsUser"] == 1000660000
+    await forgotten(plane, obstacle, given)
+
+
+async def forgotten(plane: ControlPlane, obstacle: str, given: list[Object]) -> None:
+    """Deleted, and not in the way of the next test."""
+    plane.request("DELETE", obstacle)
+    await until(lambda: not is_refused(plane, given, AS_THE_SIDECAR), "its end", seconds=SECONDS)
 
 
 async def test_what_is_wrong_anywhere_is_the_templates_fault_whatever_the_cluster_says(
