@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -158,6 +159,25 @@ def test_a_config_map_that_is_not_made_yet_is_no_trouble_and_one_that_is_gone_is
     assert [record.getMessage() for record in caplog.records] == ["a heartbeat was not written: no such ConfigMap"]
 
 
+def test_after_a_write_that_took_long_the_next_two_are_an_interval_apart() -> None:
+    there: Any = InMemory()
+    began, patch = list[float](), there.patch
+
+    def slow_at_first(**arguments: Any) -> None:
+        began.append(time.monotonic())
+        if len(began) == 1:
+            time.sleep(0.5)
+        patch(**arguments)
+
+    there.patch = slow_at_first
+    keep_alive = KeepAlive(there, SharedClock(), "a/1/0", 0.2)
+    keep_alive.start()
+    for _ in range(3):
+        acquired(there.wrote, "a heartbeat")
+    keep_alive.stop()
+    assert began[2] - began[1] > 0.1
+
+
 def running() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "elasticjob-keep-alive"}
 
@@ -210,7 +230,7 @@ def simulated(
         for node in due:
             if node not in under_way and due[node] <= at:
                 whole = work() + HANDSHAKE * (node not in connected)
-                due[node], under_way[node] = max(due[node] + PACE.interval_seconds, at), (at, whole)
+                due[node], under_way[node] = at + PACE.interval_seconds, (at, whole)
             if node in under_way:
                 began, left = under_way[node]
                 under_way[node] = (began, left - speed(node, at) / 4)
