@@ -18,7 +18,7 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
+from elasticjob.pods import BATCH, JOB_UID, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
@@ -226,7 +226,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
     """A native sidecar: an init container that stays, and is stopped after the trainer."""
     values = {
         "ELASTICJOB_JOB": meta["name"],
-        "ELASTICJOB_JOB_UID": meta["uid"],
+        JOB_UID: meta["uid"],
         "ELASTICJOB_INDEX": str(index),
         BATCH: batch,
         "ELASTICJOB_STATE_DIR": STATE_PATH,

@@ -166,6 +166,21 @@ def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
     assert [worker.index for worker in Observer("trainer").observe(view)[0]] == [1]
 
 
+@pytest.mark.parametrize(
+    "lacks",
+    [{"labels": {"elasticjob.io/index": "0"}}, {"ownerReferences": []}, {"initContainers": []}],
+    ids=["label", "owner", "sidecar"],
+)
+def test_a_pod_that_lacks_what_the_operator_gives_is_no_worker(lacks: Object) -> None:
+    claimed = pod(0)
+    claimed = {
+        part: {**claimed[part], **{name: lacks[name] for name in lacks if name in claimed[part]}} for part in claimed
+    }
+    assert (
+        Observer("trainer").observe(JobView(job(), {"digits-0-0": claimed, "digits-1-0": pod(1)}, {}))[0][0].index == 1
+    )
+
+
 def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
     relabelled, stranger = pod(2, 1), pod(0)
     relabelled["metadata"]["labels"]["elasticjob.io/index"] = "many"
