@@ -8,6 +8,7 @@ import click
 from elasticjob_cli import completion
 from elasticjob_cli.commands import changing, looking
 from elasticjob_cli.errors import CliError, Exit
+from elasticjob_cli.output.console import say
 
 
 class Sentences(click.Group):
@@ -17,7 +18,7 @@ class Sentences(click.Group):
         try:
             return super().invoke(ctx)
         except CliError as error:
-            click.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
             ctx.exit(error.code)
         except KeyboardInterrupt:
             ctx.exit(Exit.INTERRUPTED)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from elasticjob.objects import Object
+from elasticjob.text import printable
 
 SIDECAR = "elasticjob-sidecar"
 BATCH = "ELASTICJOB_BATCH"  # the sidecar's variable: what the ids of pods that were made at once begin with
@@ -143,8 +144,8 @@ def crash_before(status: Object) -> Object | None:
 
 def how_it_ended(end: Object) -> str:
     """`exit code 1: the last line of its message`, with the reason where it says more than `Error`."""
-    reason, message = end.get("reason", "Error"), end.get("message", "")
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    reason, message = printable(end.get("reason", "Error")), end.get("message", "")
+    lines = [shown for line in message.splitlines() if (shown := printable(line).strip())]
     if lines and lines[-1].startswith(NOTHING_LEFT):
         lines = []
     code = f"exit code {end['exitCode']}" + ("" if reason in ("Error", "Completed") else f", {reason}")

@@ -252,7 +252,7 @@ def _failure(said: WorkerRequest, node: str) -> str:
     detail = plain(said.detail or "", DETAIL_LENGTH)
     if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
         return ""
-    where = f"on {node}" if node else ""
+    where = f"on {plain(node, WORD_LENGTH)}" if node else ""
     return ": ".join(part for part in (where, detail) if part)
 
 

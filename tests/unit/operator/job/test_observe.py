@@ -120,7 +120,7 @@ def test_what_failed_is_told_with_its_node_on_one_line() -> None:
     failed = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": "rank 3, exit code 1:\n\x1b[31mValueError"}
     request = seen(pod(0), record(0, node="node-b", request=failed)).request
     assert request is not None
-    assert request.detail == "on node-b: rank 3, exit code 1: [31mValueError"
+    assert request.detail == "on node-b: rank 3, exit code 1: ValueError"
 
 
 @pytest.mark.parametrize(
@@ -252,3 +252,40 @@ def test_since_when_trainers_run() -> None:
     observer = Observer("trainer")
     observer.observe(JobView(job(), {one["metadata"]["name"]: one for one in (running, pod(1))}))
     assert observer.started == {(0, 0): since}
+
+
+CRASHES = "CrashLoopBackOff"
+BAD = "\x1b]0;mine\x07\x1b[2Jbroken\n2026-01-01 INFO all is well"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Failed", "reason": BAD, "message": BAD},
+        {"containerStatuses": [trainer(terminated={"exitCode": 1, "reason": "Error", "message": BAD})]},
+        {"containerStatuses": [trainer(terminated={"exitCode": 1, "reason": BAD})]},
+        {"containerStatuses": [trainer(waiting={"reason": "ErrImagePull", "message": BAD})]},
+        {
+            "containerStatuses": [
+                trainer(3, waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1, "message": BAD})
+            ]
+        },
+        {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": BAD}]},
+        {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "Evicted", "message": BAD}]},
+    ],
+)
+def test_what_a_pod_says_is_printable_wherever_it_goes(status: Object) -> None:
+    observer, one = Observer("trainer"), pod(0, **status)
+    ((worker,), _) = observer.observe(JobView(job(), {"digits-0-0": one}, {}))
+    said = [worker.detail, *(wait.sentence for wait in observer.waits.values())]
+    assert any("well" in text for text in said)
+    assert all(text.isprintable() for text in said)
+
+
+@pytest.mark.parametrize("field", ["job", "id", "address", "certificate", "node"])
+def test_what_a_record_says_is_printable_wherever_it_goes(field: str) -> None:
+    asked = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": BAD}
+    worker = seen(pod(0), record(0, request=asked, **{field: BAD}))
+    said = [worker.invalid, worker.detail, worker.request.detail if worker.request else ""]
+    assert any(said)
+    assert all(text.isprintable() for text in said)
