@@ -49,8 +49,8 @@ class Memory:
     seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
     rounds by joining again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the
-    round's start. `network`: what was last found of it, None before the first look. `crashes`: how often containers that
-    go on after success have failed."""
+    round's start. `network`: what was last found of it, None before the first look. `crashes`: how often containers
+    that go on after success have failed."""
 
     uid: str
     epoch: int
