@@ -31,6 +31,9 @@ TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+# How long a sidecar may take to start on a node that is overloaded. A startup probe would say the same, and hold back the
+# trainer until the kubelet has looked: 0.7 s more for each pod.
+START_SECONDS = 240
 # The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
 # process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
 AWAIT_PLUGIN = (
@@ -258,6 +261,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": HEALTH_PORT}, "periodSeconds": 5},
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": HEALTH_PORT},
+            "initialDelaySeconds": START_SECONDS,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
             "failureThreshold": 6,
