@@ -31,8 +31,8 @@ TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
-# How long a sidecar may take to start on an overloaded node. A startup probe would say the same, and hold back the trainer
-# until the kubelet has looked: 0.7 s more for each pod.
+# How long a sidecar may take to start on an overloaded node. A startup probe would say the same, and hold back the
+# trainer until the kubelet has looked: 0.7 s more for each pod.
 START_SECONDS = 240
 # The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
 # process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
