@@ -7,17 +7,25 @@ import click
 
 from elasticjob_cli import completion
 from elasticjob_cli.commands import changing, looking
+from elasticjob_cli.commands.options import placed
 from elasticjob_cli.errors import CliError, Exit
+from elasticjob_cli.output.console import say
 
 
 class Sentences(click.Group):
-    """Says what went wrong in a sentence and exits with its code."""
+    """Says what went wrong in a sentence and exits with its code. Cluster and namespace may stand before the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        left = super().parse_args(ctx, args)
+        given = {name: text for name, text in ctx.params.items() if text}
+        ctx.default_map = dict.fromkeys(self.commands, given)  # which may name others itself
+        return left
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except CliError as error:
-            click.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
             ctx.exit(error.code)
         except KeyboardInterrupt:
             ctx.exit(Exit.INTERRUPTED)
@@ -25,7 +33,8 @@ class Sentences(click.Group):
 
 @click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="elasticjob-cli", message="%(version)s")
-def cli() -> None:
+@placed
+def cli(**_: str | None) -> None:
     """What ElasticJobs do, why they wait, and changes to them that are waited for."""
 
 

@@ -1,7 +1,7 @@
 """The bounds of what the API's fields hold, and the types of fields that have them.
 
-A number beyond its bounds is refused. Text that only people read is cut: what others wrote goes into it, and a status
-that is refused for a long sentence would stop its job.
+A number beyond its bounds is refused. Text that only people read is cut and made printable: what others wrote goes into
+it, and a status that is refused for a long sentence would stop its job.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, FiniteFloat, WithJsonSchema
 
 from elasticjob.schema import rule, validations
 from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
-from elasticjob.text import cut
+from elasticjob.text import cut, printable
 
 MAX_REPLICAS = 4096
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
@@ -69,7 +69,7 @@ Spares = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
 
 
 def _cut(length: int) -> Callable[[Any], Any]:
-    return lambda text: cut(text, length) if isinstance(text, str) else text
+    return lambda text: cut(printable(text), length) if isinstance(text, str) else text
 
 
 # sentences for people, of which no more than so much is kept

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
+
+from elasticjob.text import escaped
 
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
@@ -22,7 +24,7 @@ _fields: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default
 def set_up(level: str, format: Format) -> None:
     """Log what is at least `level` to stderr. To be called once, by the process's main function."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if format == "json" else logging.Formatter(TEXT))
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
@@ -36,6 +38,17 @@ def note(**fields: object) -> None:
     noted = _fields.get()
     if noted is not None:
         noted.update(fields)
+
+
+class TextFormatter(logging.Formatter):
+    """One line for one message, and an indented traceback: what others wrote into them forges no line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = escaped(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        return "\n  ".join(map(escaped, super().formatException(ei).split("\n")))
 
 
 class JsonFormatter(logging.Formatter):

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 
 from elasticjob.objects import Object
+from elasticjob.text import printable
 
 SIDECAR = "elasticjob-sidecar"
 BATCH = "ELASTICJOB_BATCH"  # the sidecar's variable: what the ids of pods that were made at once begin with
+JOB_UID = "ELASTICJOB_JOB_UID"  # the sidecar's variable: the job that it belongs to
 
 # why the kubelet does not start a container; only a change by the user helps
 IMAGE_WORDS = frozenset(
@@ -49,9 +51,14 @@ def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
 
 def batch_of(pod: Object) -> str | None:
     """With what the operator has begun the ids of the pod's sidecar; None for a pod that it did not make."""
+    return set_in_sidecar(pod, BATCH)
+
+
+def set_in_sidecar(pod: Object, variable: str) -> str | None:
+    """What the operator has set in the environment of the sidecar, which nobody can change in a pod that is there."""
     containers = pod.get("spec", {}).get("initContainers") or ()
     variables = next((one.get("env") or () for one in containers if one["name"] == SIDECAR), ())
-    return next((one.get("value") for one in variables if one["name"] == BATCH), None)
+    return next((one.get("value") for one in variables if one["name"] == variable), None)
 
 
 def kept_off(pod: Object) -> frozenset[str]:
@@ -137,8 +144,8 @@ def crash_before(status: Object) -> Object | None:
 
 def how_it_ended(end: Object) -> str:
     """`exit code 1: the last line of its message`, with the reason where it says more than `Error`."""
-    reason, message = end.get("reason", "Error"), end.get("message", "")
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    reason, message = printable(end.get("reason", "Error")), end.get("message", "")
+    lines = [shown for line in message.splitlines() if (shown := printable(line).strip())]
     if lines and lines[-1].startswith(NOTHING_LEFT):
         lines = []
     code = f"exit code {end['exitCode']}" + ("" if reason in ("Error", "Completed") else f", {reason}")

@@ -23,6 +23,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.cluster.workloads import Workloads
+from elasticjob_operator.job.false_alarms import FalseAlarms
 from elasticjob_operator.job.finishing import Crashes
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observations import Times
@@ -47,8 +48,9 @@ class Memory:
     all others at a take-over. `heard`: when the first news came in that no status has answered yet, in monotonic
     seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
-    rounds by joining again. `start`: what was last found of the round's start. `network`: what was last found of
-    it, None before the first look. `crashes`: how often containers that go on after success have failed."""
+    rounds by joining again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the
+    round's start. `network`: what was last found of it, None before the first look. `crashes`: how often containers
+    that go on after success have failed."""
 
     uid: str
     epoch: int
@@ -71,6 +73,7 @@ class Memory:
     network: Network | None = None
     crashes: Crashes = field(default_factory=lambda: MappingProxyType({}))
     restless: Restless = field(default_factory=Restless)
+    false_alarms: FalseAlarms = field(default_factory=FalseAlarms)
     start: Start = UNKNOWN
 
     def fresh_for(self) -> float:

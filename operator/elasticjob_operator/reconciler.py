@@ -116,6 +116,7 @@ class Reconciler:
         state = state_of(before, clocks, answered=answered)
         reach = network.network_of(name, before, state, workers, memory.network, clock.now())
         workers = network.marked(reach, workers)
+        workers = memory.false_alarms.marked(state, workers, clock.now())
         workers = memory.restless.marked(state, workers, lambda: observer.said, clock.now())
         allowance = memory.gang.allowance(spec, state, workers)
         bounds = memory.bounds_of(allowance.of(spec), workers)

@@ -143,7 +143,7 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def test_kustomize_follows_every_name_in_a_job_by_the_configuration_of_the_project(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "gitops", tmp_path / "gitops")
+    shutil.copytree(ROOT / "examples/gitops", tmp_path / "gitops")
     (tmp_path / "app").mkdir()
     objects = [manifest("sized", template={"spec": POD}), *OTHERS]
     (tmp_path / "app" / "objects.yaml").write_text(yaml.safe_dump_all(objects))
@@ -171,7 +171,7 @@ def test_kustomize_follows_every_name_in_a_job_by_the_configuration_of_the_proje
 
 
 def test_argo_cd_is_told_of_every_phase() -> None:
-    told = yaml.safe_load((ROOT / "gitops" / "argocd" / "argocd-cm.yaml").read_text())["data"]
+    told = yaml.safe_load((ROOT / "examples/gitops/argocd/argocd-cm.yaml").read_text())["data"]
     health = told["resource.customizations.health.elasticjob.io_ElasticJob"]
     source = ast.parse(inspect.getsource(status._phase))
     phases = {one.value for one in ast.walk(source) if isinstance(one, ast.Constant)}

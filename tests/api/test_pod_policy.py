@@ -5,16 +5,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import chart
+from api.pod_policy import LABELS, PODS, enforce, may, pod, user
 from support import ControlPlane
-from support.control_plane import Refused
-from support.waiting import wait_until
-
-PODS = "/api/v1/namespaces/default/pods"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-MERGE = "application/merge-patch+json"
-LABELS = {"elasticjob.io/job": "digits", "elasticjob.io/index": "1"}
-SAID = "mark the workers of an ElasticJob, and only who may write its status"
 
 
 class People(NamedTuple):
@@ -23,15 +15,7 @@ class People(NamedTuple):
     user: str
 
     def may(self, token: str, method: str, path: str, body: Any) -> bool:
-        """Whether it gets through; a refusal has to be the policy's."""
-        kind = MERGE if method == "PATCH" else "application/json"
-        try:
-            self.plane.request(method, path, body, content_type=kind, token=token)
-        except Refused as refused:
-            if refused.code != 403 or SAID not in str(refused):
-                raise
-            return False
-        return True
+        return may(self.plane, token, method, path, body)
 
     def create(self, token: str, name: str, labels: dict[str, str], **spec: Any) -> bool:
         return self.may(token, "POST", PODS, pod(name, labels, **spec))
@@ -40,31 +24,11 @@ class People(NamedTuple):
         return self.may(token, "PATCH", f"{PODS}/{name}{part}", {"metadata": {"labels": labels}})
 
 
-def pod(name: str, labels: dict[str, str], **spec: Any) -> Any:
-    containers = [{"name": "trainer", "image": "none"}]
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"containers": containers, **spec}}
-
-
 @pytest.fixture(scope="module")
 def people(with_crds: ControlPlane) -> People:
-    """The operator, and a user who may do anything with pods; the policy is in force."""
-    plane, user = with_crds, f"user-{secrets.token_hex(3)}"
-    policy = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    chart.install(plane, "ClusterRole", "ClusterRoleBinding", *policy)
-    chart.ensure(plane, "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": user}})
-    rule = {"apiGroups": [""], "resources": ["pods", "pods/status", "pods/ephemeralcontainers"], "verbs": ["*"]}
-    subject = {"kind": "ServiceAccount", "name": user, "namespace": "default"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
-    there = f"{RBAC}/namespaces/default"
-    plane.request("POST", f"{there}/roles", {"metadata": {"name": user}, "rules": [rule]})
-    plane.request("POST", f"{there}/rolebindings", {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]})
-    made = People(plane, chart.token(plane, chart.NAMESPACE, chart.OPERATOR), chart.token(plane, "default", user))
-    wait_until(
-        "the policy to come into force",
-        lambda: not made.create(made.user, f"early-{secrets.token_hex(3)}", LABELS),
-        pause=0.1,
-    )
-    return made
+    """The operator, and a user who may do anything with pods; the policies are in force."""
+    operator = enforce(with_crds)
+    return People(with_crds, operator, user(with_crds, ["pods", "pods/status", "pods/ephemeralcontainers"], ["*"]))
 
 
 @pytest.fixture

@@ -29,9 +29,13 @@ def pod(index: int = 0, number: int = 0, owner: str = JOB_UID, version: int = 1,
             "labels": {"elasticjob.io/job": "digits", "elasticjob.io/index": str(index)},
             "ownerReferences": [{"uid": owner}],
         },
-        "spec": {},
+        "spec": {"initContainers": [sidecar(owner)]},
         "status": status,
     }
+
+
+def sidecar(job_uid: str = JOB_UID) -> Object:
+    return {"name": "elasticjob-sidecar", "env": [{"name": "ELASTICJOB_JOB_UID", "value": job_uid}]}
 
 
 def record(index: int = 0, number: int = 0, owner: str | None = None, /, **spec: Any) -> Object:

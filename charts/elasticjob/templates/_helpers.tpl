@@ -118,3 +118,37 @@ To remove them as well, with their pods:
     kubectl delete crd elasticjobs.elasticjob.io elasticworkers.elasticjob.io
     kubectl delete configmap --namespace {{ .Release.Namespace }} {{ include "elasticjob.fullname" . }}-crds-and-jobs-are-kept
 {{- end -}}
+
+{{/* The namespaces in which a policy holds: those that the operator serves. */}}
+{{- define "elasticjob.policyScope" -}}
+{{- with .Values.namespaces -}}
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: In
+      values:
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- end }}
+
+{{/* A policy's variable: who may write an ElasticJob's status, as the operator and an administrator may. */}}
+{{- define "elasticjob.writesStatus" -}}
+- name: writesStatus
+  expression: >-
+    authorizer.group('elasticjob.io').resource('elasticjobs').subresource('status').namespace(request.namespace)
+    .check('update').allowed()
+{{- end }}
+
+{{/* What puts a policy in force: (list . "pods") */}}
+{{- define "elasticjob.policyBinding" -}}
+{{- $policy := printf "%s-%s" (include "elasticjob.fullname" (first .)) (last .) -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ $policy }}
+  labels:
+    {{- include "elasticjob.labels" (first .) | nindent 4 }}
+spec:
+  policyName: {{ $policy }}
+  validationActions: [Deny]
+{{- end }}

@@ -14,6 +14,7 @@ from kubernetes import client, config
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob.objects import Object
+from elasticjob.text import printable
 from elasticjob_cli.cluster import kubeconfig
 from elasticjob_cli.errors import CliError, Exit
 
@@ -212,9 +213,9 @@ def _sentences() -> Iterator[None]:
 def _sentence(error: client.ApiException) -> str:
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or ""
     try:
-        message = str(json.loads(body)["message"])
+        message = printable(str(json.loads(body)["message"]))
     except (ValueError, KeyError, TypeError):
-        message = f"{error.status} {error.reason} {body[:256]}".strip()
+        message = f"{error.status} {error.reason} {printable(body[:256])}".strip()
     if error.status == 401:
         return f"the API server does not know who you are ({message}): log in anew"
     if error.status == 404 and "the server could not find the requested resource" in message + body:

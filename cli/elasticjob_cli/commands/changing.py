@@ -14,7 +14,7 @@ from elasticjob_cli.cluster.logs import see
 from elasticjob_cli.cluster.waits import Late, glance, wait_until
 from elasticjob_cli.commands.options import Session, connected, job_argument
 from elasticjob_cli.errors import CliError, Exit
-from elasticjob_cli.output.console import show_json
+from elasticjob_cli.output.console import say, show_json
 from elasticjob_cli.plans.manifest import Wish, command, manifest
 from elasticjob_cli.plans.scaling import check, forms_no_round, plan
 from elasticjob_cli.reading.look import Look, look
@@ -141,9 +141,9 @@ def run(
     if dry_run == "server" or dry_run is None:
         made = session.cluster.create_job(body, dry_run=dry_run == "server")
     if dry_run or output:
-        show_json(body) if output == "json" else click.echo(yaml.safe_dump(body, sort_keys=False), nl=False)
+        show_json(body) if output == "json" else say(yaml.safe_dump(body, sort_keys=False).rstrip("\n"))
         return
-    click.echo(f"elasticjob.elasticjob.io/{made['metadata']['name']} created")
+    say(f"elasticjob.elasticjob.io/{made['metadata']['name']} created")
 
 
 def wish_of(
@@ -241,7 +241,7 @@ def _refuse(seen: Look) -> None:
 
 def _say(session: Session, sentence: str) -> None:
     if not session.as_json:
-        click.echo(sentence)
+        say(sentence)
 
 
 def _result(session: Session, body: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ import time
 from contextlib import nullcontext
 
 import click
-from rich.console import Group
 from rich.live import Live
 
 from elasticjob_cli.cluster import logs as reading_logs
@@ -13,7 +12,7 @@ from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.commands.options import Session, complete_job, connected, job_argument
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.output import views
-from elasticjob_cli.output.console import console, is_terminal, plain, show, show_json
+from elasticjob_cli.output.console import console, group, is_terminal, plain, say, say_line, show, show_json
 from elasticjob_cli.reading.look import look
 from elasticjob_cli.reading.members import Rates, steps_of
 from elasticjob_cli.reading.scene import Leader, Scene
@@ -91,7 +90,7 @@ def logs(
 
 def _print(line: reading_logs.Line, *, prefix: bool) -> None:
     who = f"[{'-' if line.rank is None else line.rank} {line.pod}] " if prefix else ""
-    click.echo(f"{who}{line.text}")
+    say_line(who, line.text)
 
 
 def _list(session: Session, everywhere: bool) -> None:
@@ -104,7 +103,7 @@ def _list(session: Session, everywhere: bool) -> None:
         show(*views.list_view(looks, everywhere=everywhere))
     else:
         where = "in any namespace" if everywhere else f"in the namespace {session.cluster.namespace}; -A looks in all"
-        click.echo(f"There is no ElasticJob {where}.", err=True)
+        say(f"There is no ElasticJob {where}.", err=True)
 
 
 def _watch(session: Session, job: str) -> None:
@@ -119,8 +118,8 @@ def _watch(session: Session, job: str) -> None:
             known = rates.rates(seen.scene.now)
             parts = views.status_view(seen, known)
             if live:
-                live.update(Group(*parts), refresh=True)
+                live.update(group(*parts), refresh=True)
             elif (text := plain(*parts)) != shown:
                 shown = text
-                click.echo(json.dumps(views.status_json(seen, known)) if session.as_json else f"{text}\n")
+                say(json.dumps(views.status_json(seen, known)) if session.as_json else f"{text}\n")
             time.sleep(WATCH_SECONDS)

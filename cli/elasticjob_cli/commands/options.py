@@ -68,11 +68,24 @@ def complete_context(context: click.Context, parameter: click.Parameter, incompl
     return [name for name in known.namespaces if name.startswith(incomplete)]
 
 
+# as kubectl takes them, before the command's name and after it
+PLACE: tuple[Callable[[Any], Any], ...] = (
+    click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; else KUBECONFIG, or ~/.kube/config."),
+    click.option("--context", metavar="NAME", shell_complete=complete_context, help="The kubeconfig's context."),
+    click.option("-n", "--namespace", metavar="NAME", help="The namespace; else that of the context."),
+)
+
+
+def placed(command: F) -> F:
+    """The group of all commands takes the options of `PLACE` too."""
+    for option in reversed(PLACE):
+        command = option(command)
+    return command
+
+
 def _options(output: bool) -> list[Callable[[Any], Any]]:
     found = [
-        click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; else KUBECONFIG, or ~/.kube/config."),
-        click.option("--context", metavar="NAME", shell_complete=complete_context, help="The kubeconfig's context."),
-        click.option("-n", "--namespace", metavar="NAME", help="The namespace; else that of the context."),
+        *PLACE,
         click.option(
             "--operator",
             metavar="NAMESPACE/LEASE",

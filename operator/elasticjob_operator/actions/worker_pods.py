@@ -5,6 +5,7 @@ import logging
 import re
 import secrets
 from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
@@ -17,7 +18,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
-from elasticjob_operator.job.observe import is_owned_by, nodes_of_indices
+from elasticjob_operator.job.observe import is_made_for, nodes_of_indices
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.job.remedies import explained
@@ -26,6 +27,8 @@ from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_
 
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
+
+OVERDUE_SECONDS = 60.0  # after which a pod that is being deleted is told of
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +125,9 @@ class WorkerPods:
             pod = await self._kube.pod(job["metadata"]["namespace"], name)
         except NotFound:
             return ""
-        if "deletionTimestamp" in pod["metadata"] or is_owned_by(pod, job["metadata"]["uid"]):
+        if since := pod["metadata"].get("deletionTimestamp"):
+            return _overdue(pod, since)
+        if is_made_for(pod, job):
             return ""
         return f"there is a pod {name} that is not of this job: delete it, or wait until it is gone"
 
@@ -152,6 +157,17 @@ class WorkerPods:
 
     def _view(self, job: Object) -> JobView:
         return self._cache.view(_key(job))
+
+
+def _overdue(pod: Object, since: str) -> str:
+    """That a pod is there long after the end of its grace, `since`, in a sentence; empty until then."""
+    if (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds() < OVERDUE_SECONDS:
+        return ""
+    meta = pod["metadata"]
+    by = (
+        f"its finalizers keep it: {', '.join(held)}" if (held := meta.get("finalizers")) else "its node does not end it"
+    )
+    return f"the pod {meta['name']} that has this name should be gone since {since}, and {by}"
 
 
 def _key(job: Object) -> Key:

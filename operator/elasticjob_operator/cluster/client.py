@@ -14,6 +14,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob.api import API_VERSION, JOB_LABEL, JOBS, WORKERS
 from elasticjob.objects import Object
+from elasticjob.text import printable
 from elasticjob_operator.objects.paths import COORDINATION, CORE, CUSTOM, QUEUES
 
 log = logging.getLogger(__name__)
@@ -253,8 +254,8 @@ def error_of(status: int, message: str) -> ApiError:
 
 
 def message_of(text: bytes) -> str:
-    """The sentence in an answer of the API server; the beginning of anything else."""
+    """The sentence in an answer of the API server, which may be a webhook's; the beginning of anything else."""
     try:
-        return str(json.loads(text)["message"])
+        return printable(str(json.loads(text)["message"]))
     except (ValueError, KeyError, TypeError):
-        return text[:256].decode(errors="replace")
+        return printable(text[:256].decode(errors="replace"))

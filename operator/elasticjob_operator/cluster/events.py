@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from elasticjob.api import API_VERSION, CAUSE_ANNOTATION
 from elasticjob.objects import Object
+from elasticjob.text import printable
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.objects.paths import CORE
 
@@ -112,7 +113,7 @@ class Announcer:
                 "uid": meta["uid"],
             },
             "reason": reason,
-            "message": message[:LONGEST_MESSAGE],
+            "message": printable(message)[:LONGEST_MESSAGE],
             "type": kind,
             "action": reason,
             "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),

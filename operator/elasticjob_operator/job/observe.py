@@ -8,6 +8,7 @@ from typing import NamedTuple
 from elasticjob.api import (
     DETAIL_LENGTH,
     INDEX_LABEL,
+    JOB_LABEL,
     ElasticWorkerSpec,
     ElasticWorkerStatus,
     PodFailurePolicy,
@@ -17,6 +18,7 @@ from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.fields import WORD_LENGTH
 from elasticjob.objects import Object
 from elasticjob.pods import (
+    JOB_UID,
     condition,
     container,
     crash_before,
@@ -25,6 +27,7 @@ from elasticjob.pods import (
     has_started,
     pod_key_of,
     running_since,
+    set_in_sidecar,
 )
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -138,7 +141,7 @@ class Observer:
         assert view.job is not None
         job = view.job["metadata"]
         pod_key = pod_key_of(job["name"], name)
-        if pod_key is None or not is_owned_by(pod, job["uid"]):
+        if pod_key is None or not is_made_for(pod, view.job):
             return ObservedPod(pod, record, node, Reading(), None, False)
         reading = read_record(record, pod, pod_key[0], job["name"])
         asked = reading.record is not None and reading.record.spec.request is not None
@@ -155,6 +158,13 @@ class Observer:
 
 def is_owned_by(body: Object, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
+
+
+def is_made_for(pod: Object, job: Object) -> bool:
+    """Whether the pod is one of the job's, by all that the operator gives it: one alone can be claimed."""
+    meta, uid = pod["metadata"], job["metadata"]["uid"]
+    labelled = (meta.get("labels") or {}).get(JOB_LABEL) == job["metadata"]["name"]
+    return labelled and is_owned_by(pod, uid) and set_in_sidecar(pod, JOB_UID) == uid
 
 
 def nodes_of_indices(view: JobView) -> dict[str, set[str]]:
@@ -242,7 +252,7 @@ def _failure(said: WorkerRequest, node: str) -> str:
     detail = plain(said.detail or "", DETAIL_LENGTH)
     if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
         return ""
-    where = f"on {node}" if node else ""
+    where = f"on {plain(node, WORD_LENGTH)}" if node else ""
     return ": ".join(part for part in (where, detail) if part)
 
 

@@ -16,6 +16,7 @@ from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.roster import ENDED
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
+from elasticjob.text import printable
 from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.pods import hash_of
 from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
@@ -122,7 +123,7 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
         held=_held(status, ask.workers) if "Admitted" in is_true else 0,
         lost=bool(ended) or hash_of(workload) != made_from,
         going="deletionTimestamp" in meta,
-        said=told.get("message") or UNSEEN,
+        said=printable(told.get("message") or UNSEEN),
         reserved=reserved,
         ended=bool(ended) and told.get("reason") != PREEMPTED,
     )

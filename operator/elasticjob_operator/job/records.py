@@ -16,7 +16,7 @@ from elasticjob.certificates import check_certificate, der_of
 from elasticjob.objects import Object
 from elasticjob.pods import batch_of
 from elasticjob.terms import RequestType
-from elasticjob.text import cut
+from elasticjob.text import plain
 
 PROBLEM_LENGTH = 300
 MOST_CHALLENGES = 2**31 - 1  # that a job can have had
@@ -48,7 +48,7 @@ def read_record(body: Object | None, pod: Object, index: int, job_name: str) -> 
         problem = _problem_of(record, pod, index, job_name) or ""
         if not problem:
             return Reading(record, signs=(record.status.heartbeat or 0) + body["metadata"].get("generation", 0))
-    return Reading(problem=cut(problem, PROBLEM_LENGTH))
+    return Reading(problem=plain(problem, PROBLEM_LENGTH))
 
 
 def problems_among(job: Object, records: Mapping[str, ElasticWorker]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from elasticjob.pods import (
     waits_for,
 )
 from elasticjob.rendezvous import PodState
-from elasticjob.text import cut
+from elasticjob.text import cut, printable
 
 TEXT_LENGTH = 300
 
@@ -173,7 +173,7 @@ def exit_of(end: Object | None) -> str:
 
 
 def joined(*parts: str | None) -> str:
-    return cut(": ".join(part for part in parts if part), TEXT_LENGTH)
+    return cut(printable(": ".join(part for part in parts if part)), TEXT_LENGTH)
 
 
 def _trainer_wait(pod: Object, trainer: str, asked: bool) -> Wait | None:

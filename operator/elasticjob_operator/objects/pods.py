@@ -18,7 +18,7 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
+from elasticjob.pods import BATCH, JOB_UID, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
@@ -41,6 +41,9 @@ SIDECAR_SECURITY = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+# How long a sidecar may take to start on an overloaded node. A startup probe would say the same, and hold back the
+# trainer until the kubelet has looked: 0.7 s more for each pod.
+START_SECONDS = 240
 # The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
 # process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
 AWAIT_PLUGIN = (
@@ -237,7 +240,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
     """A native sidecar: an init container that stays, and is stopped after the trainer."""
     values = {
         "ELASTICJOB_JOB": meta["name"],
-        "ELASTICJOB_JOB_UID": meta["uid"],
+        JOB_UID: meta["uid"],
         "ELASTICJOB_INDEX": str(index),
         BATCH: batch,
         "ELASTICJOB_STATE_DIR": STATE_PATH,
@@ -269,6 +272,7 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": HEALTH_PORT}, "periodSeconds": 5},
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": HEALTH_PORT},
+            "initialDelaySeconds": START_SECONDS,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
             "failureThreshold": 6,

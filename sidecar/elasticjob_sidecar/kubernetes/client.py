@@ -21,6 +21,7 @@ import aiohttp
 
 from elasticjob.api import GROUP, INDEX_LABEL, JOB_LABEL, JOBS, VERSION, WORKERS
 from elasticjob.objects import Object
+from elasticjob.text import printable
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster, Token
 from elasticjob_sidecar.sockets import keep_alive
 
@@ -168,9 +169,9 @@ class Kube:
         if status == 401:
             self._token.refused()
         try:
-            message = str(json.loads(body)["message"])
+            message = printable(str(json.loads(body)["message"]))
         except (ValueError, KeyError, TypeError):
-            message = body[:256].decode(errors="replace")
+            message = printable(body[:256].decode(errors="replace"))
         return BY_STATUS.get(status, Unreachable)(f"the API server answered {status}: {message}", status)
 
 

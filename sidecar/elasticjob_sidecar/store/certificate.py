@@ -3,8 +3,10 @@
 `cryptography` would take 9 MiB of memory for the sidecar's whole life, and is needed once.
 """
 
+import os
 import secrets
 import sys
+from contextlib import suppress
 from datetime import datetime
 
 from cryptography import x509
@@ -37,4 +39,5 @@ def make() -> bytes:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(make())
+    with suppress(BrokenPipeError):  # the sidecar has been stopped meanwhile
+        os.write(sys.stdout.fileno(), make())

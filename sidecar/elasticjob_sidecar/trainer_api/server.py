@@ -1,10 +1,16 @@
 """The trainer API's port on loopback: only this pod's processes come here, and none of them can exhaust the sidecar."""
 
 import asyncio
+import logging
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
+from elasticjob.text import printable
+from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_torch import wire
+
+log = logging.getLogger(__name__)
 
 
 class TrainerServer:
@@ -13,6 +19,8 @@ class TrainerServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=_logger(),
+            auto_decompress=False,  # a body is JSON as it comes
             handler_cancellation=True,
             shutdown_timeout=0.1,
             keepalive_timeout=wire.IDLE_SECONDS,
@@ -38,6 +46,22 @@ class TrainerServer:
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
+
+
+def _logger() -> logging.Logger:
+    """What aiohttp logs: of what is no request one line and no traceback, and of many the first."""
+    logger, limited = logging.Logger(f"{__name__}.http"), LimitedLog(log, "that were no requests")
+    logger.parent = log
+
+    def tell(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        limited.info("a caller of the trainer API sent no request: %s", printable(str(error)))
+        return False
+
+    logger.addFilter(tell)
+    return logger
 
 
 class _TurnedAway(asyncio.Protocol):

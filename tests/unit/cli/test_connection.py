@@ -13,7 +13,7 @@ from elasticjob_cli import completion
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import connection
 from elasticjob_cli.cluster.connection import Cluster, Place
-from elasticjob_cli.errors import Exit
+from elasticjob_cli.errors import CliError, Exit
 
 
 @pytest.fixture
@@ -109,3 +109,27 @@ def test_a_kubeconfig_that_cannot_be_used_is_told(home: Path, body: bytes | None
     done = CliRunner().invoke(cli, ["why", "a", *([f"--kubeconfig={path}"] if named else [])])
     assert done.exit_code == Exit.REFUSED
     assert re.fullmatch("error: the kubeconfig cannot be used: .+; see --kubeconfig and --context\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "namespace"),
+    [
+        (["-n", "ml", "why", "a"], "ml"),
+        (["--namespace=ml", "why", "a"], "ml"),
+        (["why", "a", "-n", "ml"], "ml"),
+        (["-n", "other", "why", "a", "-n", "ml"], "ml"),
+        (["why", "a"], None),
+    ],
+)
+def test_the_place_may_be_said_before_the_command_as_to_kubectl(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], namespace: str | None
+) -> None:
+    places: list[Place] = []
+
+    def connect(place: Place) -> Cluster:
+        places.append(place)
+        raise CliError("no cluster")
+
+    monkeypatch.setattr(Cluster, "connect", connect)
+    assert CliRunner().invoke(cli, ["--context", "c", *words]).stderr == "error: no cluster\n"
+    assert places == [Place(None, "c", namespace)]

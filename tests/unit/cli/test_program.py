@@ -1,14 +1,20 @@
 """The program around the commands: completion, help, and that its distribution fits the others."""
 
+import io
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import RenderableType
+from rich.text import Text
 
 from elasticjob_cli import completion
 from elasticjob_cli.app import cli
 from elasticjob_cli.errors import Exit
+from elasticjob_cli.output import console
+from elasticjob_cli.output.console import table
 
 ROOT = Path(__file__).parents[3]
 OWN = tomllib.loads((ROOT / "cli" / "pyproject.toml").read_text())["project"]
@@ -80,3 +86,43 @@ def test_a_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["why", "a", "--kubeconfig", str(tmp_path / "nothing")])
     assert done.exit_code == Exit.REFUSED
     assert done.stderr.startswith("error: the kubeconfig cannot be used: ")
+
+
+BAD = "\x1b]0;mine\x07\x1b[2Jred\u202e"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [Text(f"{BAD}\nnext"), table(["WHAT"], [[BAD]]), Text.assemble("a ", (BAD, "bold"))],
+    ids=["text", "table", "styled"],
+)
+def test_what_old_statuses_hold_gets_to_no_terminal(part: RenderableType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the output is one, by which colours are shown."""
+    for terminal in ("", "1"):
+        monkeypatch.setenv("FORCE_COLOR", terminal)
+        out = io.StringIO()
+        monkeypatch.setattr("sys.stdout", out)
+        console.show(part)
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+        assert "red" in shown
+        assert all(line.isprintable() for line in shown.splitlines())
+
+
+def test_a_sentence_is_printable_too(capsys: pytest.CaptureFixture[str]) -> None:
+    console.say(f"error: {BAD}", err=True)
+    assert capsys.readouterr().err == "error: red \n"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "shown"),
+    [
+        (True, "[0 a] \x1b[31m100 %\x1b[0m a    b red \x1b[0m\n"),
+        (False, "[0 a] 1 %\r100 % a\tb \x1b]0;mine\x07red\u202e\n"),
+    ],
+)
+def test_a_line_of_a_log_keeps_its_colours_and_nothing_else_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool, shown: str
+) -> None:
+    monkeypatch.setattr(console, "is_terminal", lambda: terminal)
+    console.say_line("[0 a] ", f"1 %\r\x1b[31m100 %\x1b[0m a\tb {BAD}")
+    assert capsys.readouterr().out == shown

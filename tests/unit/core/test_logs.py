@@ -96,3 +96,13 @@ def test_a_process_logs_in_the_format_that_it_was_told(format: str) -> None:
     code = f"from elasticjob import logs; logs.set_up('info', '{format}'); import logging; logging.info('it is %d', 7)"
     said = run([sys.executable, "-c", code], check=True).stderr
     assert said.endswith(" INFO root: it is 7\n") if format == "text" else json.loads(said)["message"] == "it is 7"
+
+
+def test_no_text_forges_a_line_or_moves_the_terminal() -> None:
+    formatter = logs.TextFormatter(logs.TEXT)
+    said = "lost\n2026-01-01 00:00:00,000 INFO root: all is well\x1b[2J"
+    error = ValueError(said)
+    record = log.makeRecord(log.name, logging.ERROR, "", 0, "worker 0: %s", (said,), (type(error), error, None))
+    first, *others = formatter.format(record).split("\n")
+    assert first.endswith(r"worker 0: lost\n2026-01-01 00:00:00,000 INFO root: all is well\x1b[2J")
+    assert others == [r"ValueError: lost", r"  2026-01-01 00:00:00,000 INFO root: all is well\x1b[2J"]

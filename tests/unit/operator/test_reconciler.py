@@ -343,7 +343,7 @@ def failing(**avoid: Any) -> RecordedJob:
     recorded = RecordedJob(job(avoidNodes={"failures": 1, **avoid}) | {"status": {"rendezvous": standing}})
     recorded.there = [pod(0, containerStatuses=[trainer(running={})]), pod(1, phase="Failed")]
     for index, one in enumerate(recorded.there):
-        one["spec"] = {"nodeName": f"node-{index}"}
+        one["spec"]["nodeName"] = f"node-{index}"
     join = {"type": "Join", "after": 4, "cause": "Started"}
     recorded.records = [record(index, id=id, request=join) for index, id in ((0, ID), (1, OTHER_ID))]
     return recorded

@@ -120,7 +120,7 @@ def test_what_failed_is_told_with_its_node_on_one_line() -> None:
     failed = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": "rank 3, exit code 1:\n\x1b[31mValueError"}
     request = seen(pod(0), record(0, node="node-b", request=failed)).request
     assert request is not None
-    assert request.detail == "on node-b: rank 3, exit code 1: [31mValueError"
+    assert request.detail == "on node-b: rank 3, exit code 1: ValueError"
 
 
 @pytest.mark.parametrize(
@@ -164,6 +164,21 @@ def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
 def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
     view = JobView(job(), {"digits-0-0": pod(0, owner="an-earlier-job"), "digits-1-0": pod(1)}, {})
     assert [worker.index for worker in Observer("trainer").observe(view)[0]] == [1]
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [{"labels": {"elasticjob.io/index": "0"}}, {"ownerReferences": []}, {"initContainers": []}],
+    ids=["label", "owner", "sidecar"],
+)
+def test_a_pod_that_lacks_what_the_operator_gives_is_no_worker(lacks: Object) -> None:
+    claimed = pod(0)
+    claimed = {
+        part: {**claimed[part], **{name: lacks[name] for name in lacks if name in claimed[part]}} for part in claimed
+    }
+    assert (
+        Observer("trainer").observe(JobView(job(), {"digits-0-0": claimed, "digits-1-0": pod(1)}, {}))[0][0].index == 1
+    )
 
 
 def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
@@ -237,3 +252,40 @@ def test_since_when_trainers_run() -> None:
     observer = Observer("trainer")
     observer.observe(JobView(job(), {one["metadata"]["name"]: one for one in (running, pod(1))}))
     assert observer.started == {(0, 0): since}
+
+
+CRASHES = "CrashLoopBackOff"
+BAD = "\x1b]0;mine\x07\x1b[2Jbroken\n2026-01-01 INFO all is well"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Failed", "reason": BAD, "message": BAD},
+        {"containerStatuses": [trainer(terminated={"exitCode": 1, "reason": "Error", "message": BAD})]},
+        {"containerStatuses": [trainer(terminated={"exitCode": 1, "reason": BAD})]},
+        {"containerStatuses": [trainer(waiting={"reason": "ErrImagePull", "message": BAD})]},
+        {
+            "containerStatuses": [
+                trainer(3, waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1, "message": BAD})
+            ]
+        },
+        {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": BAD}]},
+        {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "Evicted", "message": BAD}]},
+    ],
+)
+def test_what_a_pod_says_is_printable_wherever_it_goes(status: Object) -> None:
+    observer, one = Observer("trainer"), pod(0, **status)
+    ((worker,), _) = observer.observe(JobView(job(), {"digits-0-0": one}, {}))
+    said = [worker.detail, *(wait.sentence for wait in observer.waits.values())]
+    assert any("well" in text for text in said)
+    assert all(text.isprintable() for text in said)
+
+
+@pytest.mark.parametrize("field", ["job", "id", "address", "certificate", "node"])
+def test_what_a_record_says_is_printable_wherever_it_goes(field: str) -> None:
+    asked = {"type": "Join", "after": 0, "cause": "WorkerFailed", "detail": BAD}
+    worker = seen(pod(0), record(0, request=asked, **{field: BAD}))
+    said = [worker.invalid, worker.detail, worker.request.detail if worker.request else ""]
+    assert any(said)
+    assert all(text.isprintable() for text in said)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
 from elasticjob_operator.job.refusals import FIRST_SECONDS, Answer, Refusals
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
-from support.operator_objects import JOB_UID, Object, job, pod
+from support.operator_objects import Object, job, pod, sidecar
 from support.recording_server import Announcements, RecordingServer
 
 IMAGE = SidecarImage("sidecar:1", "IfNotPresent")
@@ -144,20 +145,40 @@ class TestWorkerPods:
         assert pods.refusal is None
 
     @pytest.mark.parametrize(
-        ("owner", "going", "announced"), [("another", False, True), ("another", True, False), (JOB_UID, False, False)]
+        ("changes", "words"),
+        [
+            ({"ownerReferences": [{"uid": "another"}]}, "is not of this job: delete it"),
+            ({"labels": {}}, "is not of this job: delete it"),
+            ({"labels": {"elasticjob.io/job": "other"}}, "is not of this job: delete it"),
+            ({"ownerReferences": [{"uid": "another"}], "deletionTimestamp": "now"}, ""),
+            (
+                {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+                "gone since 2026-01-01T00:00:00Z, and its node does not end",
+            ),
+            (
+                {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.io/held"]},
+                "gone since 2026-01-01T00:00:00Z, and its finalizers keep it: a.io/held",
+            ),
+            ({}, ""),
+        ],
+        ids=["another owner", "no label", "another label", "on its way out", "overdue", "kept", "ours"],
     )
-    async def test_a_name_is_taken_by_a_pod_that_is_not_ours_and_stays(
-        self, owner: str, going: bool, announced: bool
-    ) -> None:
+    async def test_who_has_taken_a_name_is_told_at_the_first_refusal(self, changes: Object, words: str) -> None:
         pods = self.pods()
-        other = pod(owner=owner)
-        if going:
-            other["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        other = pod()
+        other["metadata"] |= changes
+        if changes.get("deletionTimestamp") == "now":
+            other["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.server.objects["pods/digits-0-0"] = other
         await self.create(pods, 0)
-        assert [("delete it" in one, "digits-0-0" in one) for one in self.announced] == (
-            [(True, True)] if announced else []
-        )
+        assert [(words in one, "digits-0-0" in one) for one in self.announced] == ([(True, True)] if words else [])
+
+    async def test_a_pod_without_the_sidecar_of_the_job_is_not_ours_whatever_it_claims(self) -> None:
+        pods, other = self.pods(), pod()
+        other["spec"] = {"initContainers": [sidecar("another job's")]}
+        self.server.objects["pods/digits-0-0"] = other
+        await self.create(pods, 0)
+        assert "is not of this job" in self.announced[0]
 
     async def test_a_conflict_over_something_else_is_no_name(self) -> None:
         pods = self.pods(refusal(409, "Operation cannot be fulfilled on resourcequotas"))

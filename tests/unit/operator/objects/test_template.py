@@ -368,6 +368,13 @@ def test_the_sidecar_starts_last_of_the_init_containers_and_stays() -> None:
     assert pod["initContainers"][-1]["restartPolicy"] == "Always"
 
 
+def test_a_sidecar_has_five_minutes_to_start_and_holds_back_no_trainer_meanwhile() -> None:
+    sidecar = render(spec())["spec"]["initContainers"][-1]
+    probe = sidecar["livenessProbe"]
+    assert probe["initialDelaySeconds"] + probe["periodSeconds"] * probe["failureThreshold"] >= 300
+    assert "startupProbe" not in sidecar
+
+
 def test_whichever_container_fails_the_end_of_its_log_is_kept() -> None:
     own = {"name": "fetch", "terminationMessagePolicy": "File"}
     pod = render(spec(pod={"initContainers": [{"name": "move"}, own]}))["spec"]

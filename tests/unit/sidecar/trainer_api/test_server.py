@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
 
+from elasticjob_sidecar.log_limits import LOGGED_A_MINUTE
 from elasticjob_torch import wire
 from elasticjob_torch.wire import HEAD_BYTES, HEADERS
 from support.two_sidecars import TwoSidecars, two_workers
@@ -50,3 +52,29 @@ async def test_headers_are_few_and_small(pair: TwoSidecars, headers: bytes) -> N
     async with within("an answer"):
         assert b" 400 " in await reader.readline()
     writer.close()
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"Content-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip",
+        b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\nxx",
+        b"Content-Length: many\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["gzip", "brotli", "length", "chunks"],
+)
+async def test_what_is_no_request_is_refused_without_a_traceback_and_fills_no_log(
+    pair: TwoSidecars, caplog: pytest.LogCaptureFixture, says: bytes
+) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in range(LOGGED_A_MINUTE + 5):
+        reader, writer = await asyncio.open_connection("127.0.0.1", pair.workers[0].ports.trainer_api)
+        writer.write(b"POST /v1/progress HTTP/1.1\r\nHost: sidecar\r\n" + says)
+        async with within("an answer"):
+            assert b" 400 " in await reader.readline()
+        writer.close()
+    assert not [record for record in caplog.records if record.exc_info]
+    told = [record.getMessage() for record in caplog.records if "trainer API" in record.getMessage()]
+    assert len(told) <= LOGGED_A_MINUTE
+    assert all(message.isprintable() for message in told)
