@@ -41,7 +41,7 @@ class Shell:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self._folder = folder
-        for name in ("charts", "crds", "examples", "gitops"):
+        for name in ("charts", "crds", "examples"):
             shutil.copytree(ROOT / name, folder / name)
         programs = folder / "bin"
         programs.mkdir()
