@@ -712,6 +712,7 @@ SHORTEST = [
     {"keep_alive_interval": "1", "keep_alive_max_attempt": "10"},
     {"heartbeat_timeout": "1", "heartbeat": "1", "read_timeout": "1", "cas_backoff_max_seconds": "1"},
     {"is_host": "1", "store_type": "file", "timeout": "1"},
+    dict.fromkeys(["etcd_prefix", "protocol", "cacert", "cert", "key", "ca_cert", "ssl_cert", "ssl_cert_key"], "1"),
 ]
 
 
