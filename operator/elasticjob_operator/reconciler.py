@@ -208,7 +208,7 @@ class Reconciler:
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
         bounds = memory.bounds_of(report.limited, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
-        new = () if memory.template.problem else new
+        new = () if memory.template.problem or report.allowance.unknown else new
         spares = roster_of(bounds, state, workers).owed_spares if new else ()
         imports = memory.observer.imports if new else ""
         held_back = bool(spares) and are_held_back(spec, state, imports, self._leadership.clock.now())

@@ -52,7 +52,8 @@ class Step:
     def least(self) -> int:
         """How many may form a round."""
         if self.sizes:
-            return min(size for size in self.sizes if size >= self.spec.min_replicas)
+            fit = [size for size in self.sizes if size >= self.spec.min_replicas]
+            return min(fit) if fit else self.room + 1
         return max(1, self.spec.min_replicas - len(self.after.done))
 
     @property

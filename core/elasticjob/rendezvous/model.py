@@ -20,7 +20,8 @@ class Spec:
     `worker_lost` is the time for doubt and proof, `silence` that without a heartbeat after which anybody is doubted.
 
     `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
-    `sizes` are those that a round may have, at most `replicas`; where there are none any will do. `rank_order`: the
+    `sizes` are those that a round may have, and where there are none any will do. `replicas` may be less than each of
+    them, and than `min_replicas`, while quota is missing: then no round is formed. `rank_order`: the
     keys of the nodes' labels by which ranks are laid out, the largest domain first; where there are none who stays
     keeps its rank.
     """

@@ -79,8 +79,9 @@ class Gang:
     def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
         if not spec.admitted_as_gang:
             return UNLIMITED
-        found = quota.allowance(spec, state, quota.there_of(workers), self._shares)
-        if self._shares is not None and not found.told:
+        shares = None if self._unseen else self._shares
+        found = quota.allowance(spec, state, quota.there_of(workers), shares)
+        if not (found.unknown or found.told):
             return found
         why = self._unseen or self._refused or self._lately()
         return found._replace(told="; ".join(filter(None, (found.told, why))))

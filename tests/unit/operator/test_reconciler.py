@@ -32,6 +32,7 @@ class RecordedJob:
         self.there: list[Object] = []
         self.records: list[Object] = []
         self.queued: list[Object] = []
+        self.unseen: Exception | None = None
         self.nodes_there: list[Object] = []
         self.budget: Object | None = None
         self.conflicts, self.now = 0, 100.0
@@ -54,6 +55,8 @@ class RecordedJob:
         return Listing(self.nodes_there, "7")
 
     async def workloads(self, _: str | None) -> Listing:
+        if self.unseen:
+            raise self.unseen
         return Listing(deepcopy(self.queued), "7")
 
     async def job(self, *_: str) -> Object:
@@ -437,6 +440,19 @@ async def test_a_gang_has_no_pods_before_its_quota_and_none_without() -> None:
     assert "delete digits-0-0" in recorded.done, "by another operator, that has what the API server has"
     assert "its quota is gone: Preempted; " in recorded.body["status"]["conditions"][1]["message"]
     assert told_reason(recorded) == "QuotaPending"
+
+
+async def test_no_pod_of_a_gang_is_made_while_its_quota_is_not_known() -> None:
+    body = job(quotaAdmission="Gang")
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    recorded = RecordedJob(body)
+    failed = pod(1, phase="Failed")
+    recorded.there, recorded.unseen = [pod(0, phase="Running"), failed], Conflict(500, "conversion webhook failed")
+    await reconciler(recorded).reconcile(KEY)
+    assert "announce WorkerLost" in recorded.done
+    assert "pod" not in recorded.done
+    assert "delete digits-0-0" not in recorded.done
+    assert "conversion webhook failed" in recorded.body["status"]["conditions"][1]["message"]
 
 
 def told_reason(recorded: RecordedJob) -> str:
