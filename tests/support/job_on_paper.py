@@ -122,8 +122,8 @@ class JobOnPaper:
         del self.workers[pod_key]
         self.step()
 
-    def scale(self, replicas: int, **spec: Any) -> None:
-        self.spec = replace(self.spec, replicas=replicas, **spec)
+    def scale(self, replicas: int) -> None:
+        self.spec = replace(self.spec, replicas=replicas)
         self.step()
 
     def suspend(self, suspended: bool) -> None:

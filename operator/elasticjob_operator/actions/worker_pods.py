@@ -61,7 +61,7 @@ class WorkerPods:
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
-        due = self._refusals.due(pod_keys, clock())
+        due = self._refusals.due(pod_keys, clock(), self._names_of_running(job))
         nodes = nodes_of_indices(self._view(job)) if due else {}
         answers = await _all(
             self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
@@ -148,6 +148,12 @@ class WorkerPods:
         else:
             if ended is not None:
                 self._cache.note_pod(ended)
+
+    def _names_of_running(self, job: Object) -> frozenset[str]:
+        """Also of those that are being deleted: they take room until they are gone."""
+        ended = ("Succeeded", "Failed")
+        pods = self._view(job).pods.items()
+        return frozenset(name for name, pod in pods if pod.get("status", {}).get("phase") not in ended)
 
     def _view(self, job: Object) -> JobView:
         return self._cache.view(_key(job))

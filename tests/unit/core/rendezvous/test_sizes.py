@@ -84,18 +84,6 @@ def test_no_round_is_formed_below_every_size_that_is_wanted(sizes: tuple[int, ..
     assert world.phase == "1 Forming"
 
 
-def test_a_round_that_stands_is_not_ended_by_larger_sizes_and_is_no_more_when_it_forms_again() -> None:
-    world = JobOnPaper(replicas=3)
-    world.up(0, 1, 2)
-    world.scale(3, min_replicas=4, sizes=(4,))
-    world.wait(60, living=(0, 1, 2))
-    assert world.phase == "1 Formed"
-    world.delete(2)
-    world.rejoin(0, 1)
-    world.wait(60, living=(0, 1))
-    assert world.phase == "2 Forming"
-
-
 def test_without_sizes_nothing_changes() -> None:
     assert formed(3).ranks == [0, 1, 2]
 
