@@ -13,6 +13,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.grants import Grants
+from elasticjob_operator.actions.leftovers import Leftovers
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.actions.template_check import TemplateCheck
@@ -128,6 +129,7 @@ class Memories:
         self._taken_over, self._taking_over = False, asyncio.Lock()
         self._workloads = Workloads(kube, by_namespace=bool(namespaces))
         self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
+        self.leftovers = Leftovers(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
         """That of job `key`, after a fresh listing where there is none or where it has aged; None without a job."""
@@ -168,6 +170,7 @@ class Memories:
                 memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
                 memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
                 self._known[key] = memory
+            await self.leftovers.take_over()
             self._taken_over = True
 
     def _begin(self, uid: str, epoch: int) -> Memory:
@@ -187,5 +190,7 @@ class Memories:
     def _forget(self, key: Key) -> None:
         if memory := self._known.pop(key, None):
             self._announcer.forget(memory.uid)
+            if memory.gang.has_some:
+                self.leftovers.expect(key)
         if self._cache.view(key).job is None:
             self._cache.forget(key)

@@ -73,7 +73,7 @@ class Reconciler:
         with metrics.RECONCILE_SECONDS.time():
             memory = await self._memories.recall(key)
             if memory is None:
-                return None
+                return await self._memories.leftovers.release(key)
             happened = await self._step(key, memory, self._cache.view(key))
         if isinstance(happened, Retry):
             return happened.seconds

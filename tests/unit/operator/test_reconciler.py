@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 from elasticjob.api import ElasticJobStatus
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
+from elasticjob_operator.actions.leftovers import LOOK_SECONDS
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
@@ -91,6 +92,9 @@ class RecordedJob:
         return {**pod, "metadata": {**pod["metadata"], "resourceVersion": "1", "uid": "x"}}
 
     async def delete(self, path: str, uid: str) -> None:
+        if "/workloads/" in path:
+            self.queued = [one for one in self.queued if one["metadata"]["uid"] != uid]
+            return
         assert (path.rpartition("/")[2], uid) == ("digits-worker", "b")
         self.budget = None
 
@@ -453,6 +457,20 @@ async def test_no_pod_of_a_gang_is_made_while_its_quota_is_not_known() -> None:
     assert "pod" not in recorded.done
     assert "delete digits-0-0" not in recorded.done
     assert "conversion webhook failed" in recorded.body["status"]["conditions"][1]["message"]
+
+
+async def test_a_gang_that_was_deleted_without_its_pods_is_looked_after_until_its_quota_is_back() -> None:
+    body = job(quotaAdmission="Gang")
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    recorded = RecordedJob(body)
+    made = reconciler(recorded)
+    for _ in range(2):
+        await made.reconcile(KEY)
+    made._cache.note_job(body, deleted=True)
+    assert await made.reconcile(KEY) == LOOK_SECONDS
+    recorded.queued[0]["metadata"].pop("ownerReferences")
+    assert await made.reconcile(KEY) is None
+    assert recorded.queued == []
 
 
 def told_reason(recorded: RecordedJob) -> str:
