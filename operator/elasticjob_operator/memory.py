@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -49,7 +50,8 @@ class Memory:
     seconds. `going`: since when pods have been seen on nodes that are about to go. `evictable`: it was announced that
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
     rounds by joining again. `start`: what was last found of the round's start. `network`: what was last found of
-    it, None before the first look. `crashes`: how often containers that go on after success have failed."""
+    it, None before the first look. `crashes`: how often containers that go on after success have failed. `rejecting`:
+    by index, the nodes that have rejected its pods."""
 
     uid: str
     epoch: int
@@ -73,6 +75,7 @@ class Memory:
     crashes: Crashes = field(default_factory=lambda: MappingProxyType({}))
     restless: Restless = field(default_factory=Restless)
     start: Start = UNKNOWN
+    rejecting: Mapping[int, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""

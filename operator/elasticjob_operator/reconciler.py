@@ -153,6 +153,8 @@ class Reconciler:
         memory.keep(report.decision.state)
         memory.asked, memory.start, memory.network = report.hang.asked, report.start, report.network
         memory.crashes = report.finishing.crashes
+        pods = memory.observer.pods
+        memory.rejecting = bad_nodes.rejecting(memory.rejecting, report.decision, report.workers, pods)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)
@@ -216,7 +218,8 @@ class Reconciler:
         given = await self._give(memory, report, soon=bool(new))
         if isinstance(given, Retry):
             return given
-        made = await memory.pods.create(job, spec, new, imports, spares, bad_nodes.avoided(report.node_failures))
+        avoided = bad_nodes.avoided(report.node_failures)
+        made = await memory.pods.create(job, spec, new, imports, spares, avoided, memory.rejecting)
         return LookAgain(LOOK_SECONDS) if held_back and isinstance(made, Done) else made
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry:

@@ -209,7 +209,7 @@ class Step:
             return False
         if worker.matched and worker.matched.action is not PolicyAction.IGNORE and self.at_fault(worker):
             return True
-        if worker.deleting or worker.disrupted:
+        if worker.deleting or worker.disrupted or worker.rejected:
             return False
         hangs = self.hangs(worker) and not self.at_fault(worker) and not self.unanswered(worker)
         return worker.pod in CRASHED or hangs

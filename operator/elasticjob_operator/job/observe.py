@@ -1,8 +1,9 @@
 """Reads pods and ElasticWorkers into what the state machine is given. Pure; `records` says which to believe."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import (
@@ -25,6 +26,7 @@ from elasticjob.pods import (
     has_started,
     pod_key_of,
     running_since,
+    was_rejected,
 )
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -37,6 +39,8 @@ from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
 from elasticjob_operator.objects.pods import hash_of
+
+Nodes = defaultdict[str, set[str]]
 
 # whose conditions say why the worker was lost
 OUT = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP})
@@ -157,9 +161,10 @@ def is_owned_by(body: Object, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
 
 
-def nodes_of_indices(view: JobView) -> dict[str, set[str]]:
-    """By index, where its older pods still are: a pod that cannot be got rid of is on a node that is lost."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = MappingProxyType({})) -> Nodes:
+    """By index, where its older pods still are: a pod that cannot be got rid of is on a node that is lost. And which
+    nodes have rejected one."""
+    found: Nodes = defaultdict(set, {str(index): set(nodes) for index, nodes in rejecting.items()})
     for pod in view.pods.values():
         if node := pod["spec"].get("nodeName"):
             found[pod["metadata"]["labels"].get(INDEX_LABEL, "")].add(node)
@@ -201,6 +206,7 @@ def worker_of(
         doubts=tuple(record.status.doubts) if record else (),
         answer=_answer(record.status) if record else 0,
         disrupted=bool(disrupted),
+        rejected=was_rejected(pod) and not disrupted,
         unready=is_unheard_of(pod),
         outdated=hash_of(pod) not in (None, made_from),
         matched=matched_rule(policy, pod, trainer, pod_key[0], asked, request.detail if request else "", is_out=is_out),

@@ -33,6 +33,7 @@ class RecordedJob:
         self.there: list[Object] = []
         self.records: list[Object] = []
         self.queued: list[Object] = []
+        self.made: list[Object] = []
         self.unseen: Exception | None = None
         self.nodes_there: list[Object] = []
         self.budget: Object | None = None
@@ -89,6 +90,7 @@ class RecordedJob:
 
     async def create_pod(self, pod: Object) -> Object:
         self.done.append("pod")
+        self.made.append(pod)
         return {**pod, "metadata": {**pod["metadata"], "resourceVersion": "1", "uid": "x"}}
 
     async def delete(self, path: str, uid: str) -> None:
@@ -444,6 +446,21 @@ async def test_a_gang_has_no_pods_before_its_quota_and_none_without() -> None:
     assert "delete digits-0-0" in recorded.done, "by another operator, that has what the API server has"
     assert "its quota is gone: Preempted; " in recorded.body["status"]["conditions"][1]["message"]
     assert told_reason(recorded) == "QuotaPending"
+
+
+async def test_the_next_pod_prefers_other_nodes_than_those_that_rejected_the_last_ones() -> None:
+    recorded = RecordedJob(job(replicas=1))
+    made, names = reconciler(recorded), ["n0", "n1"]
+    for number, node in enumerate(names):
+        rejected = pod(0, number, phase="Failed", reason="UnexpectedAdmissionError")
+        rejected["spec"]["nodeName"] = node
+        made._cache.note_pod(rejected)
+        await made.reconcile(KEY)
+        made._cache.note_pod(rejected, deleted=True)
+    recorded.now += 10
+    await made.reconcile(KEY)
+    assert recorded.made[-1]["metadata"]["name"] == "digits-0-2"
+    assert all(node in str(recorded.made[-1]["spec"]["affinity"]) for node in names)
 
 
 async def test_no_pod_of_a_gang_is_made_while_its_quota_is_not_known() -> None:
