@@ -454,6 +454,7 @@ async def test_the_next_pod_prefers_other_nodes_than_those_that_rejected_the_las
     for number, node in enumerate(names):
         rejected = pod(0, number, phase="Failed", reason="UnexpectedAdmissionError")
         rejected["spec"]["nodeName"] = node
+        recorded.there = [rejected]
         made._cache.note_pod(rejected)
         await made.reconcile(KEY)
         made._cache.note_pod(rejected, deleted=True)
