@@ -163,16 +163,21 @@ def test_what_torch_is_told_of_a_silent_node_is_not_written_back(make, team: Tea
     assert datetime.fromisoformat(heartbeats_in(team)["10.0.0.1/1/0"]) == silent
 
 
-def test_node_that_is_silent_while_another_goes_on_is_lost(make, team: Team):
+@pytest.mark.parametrize(("slow_seconds", "left"), [(30, 1), (0, 2)], ids=["in time", "slow answers"])
+def test_node_that_is_silent_while_another_goes_on_is_lost(make, team: Team, monkeypatch, slow_seconds, left):
+    """Where the backend's own answers are slow, four heartbeats of another are not enough."""
     now = datetime.now(UTC)
     backend = make()
+    monkeypatch.setattr(importlib.import_module(type(backend).__module__), "SLOW_SECONDS", slow_seconds)
     told = {A: now - timedelta(seconds=60), B: now - timedelta(seconds=60)}
     backend.set_state(state(last_heartbeats=told, participants={A: 0, B: 1}))
     times = [(now - timedelta(seconds=ago)).isoformat() for ago in (15, 10, 5, 0)]
     team.administer("PATCH", "digits", {"data": {"heartbeat.10.0.0.2_2F1_2F0": " ".join(times)}})
     bits, _ = backend.get_state()
-    assert pickle.loads(bits).last_heartbeats == {A: told[A], B: datetime.fromisoformat(times[-1])}
-    assert backend.seen.participants == 1
+    told_of = pickle.loads(bits).last_heartbeats
+    assert told_of[B] == datetime.fromisoformat(times[-1])
+    assert (told_of[A] == told[A]) == (left == 1)
+    assert backend.seen.participants == left
 
 
 def test_no_write_is_lost_among_many_writers(make):

@@ -64,6 +64,7 @@ def test_a_worker_puts_back_what_an_administrator_took_from_its_record(job: Job)
     wait_until(back, lambda: marks(record()["metadata"]) == marks(before), 60)
 
 
+@pytest.mark.extended
 @pytest.mark.disruptive("operator")
 def test_a_running_jobs_role_that_lacks_a_verb_gets_it(job: Job, operator: Namespace) -> None:
     """As at an upgrade to a version whose sidecars need one more: the next leader brings it, and the round goes on."""

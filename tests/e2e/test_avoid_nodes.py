@@ -37,6 +37,7 @@ def test_a_replacement_runs_elsewhere_and_the_node_is_forgotten_in_time(job: Job
     assert job.rounds()[-1] == second, "running workers stay as they are"
 
 
+@pytest.mark.extended
 def test_where_other_nodes_are_required_a_pod_waits_for_one_and_is_made_anew_when_its_own_will_do(job: Job) -> None:
     """Its template allows one node only."""
     avoid = {"failures": 1, "forSeconds": FOR_SECONDS, "required": True}

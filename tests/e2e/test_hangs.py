@@ -34,6 +34,7 @@ def test_a_stopped_process_is_named_and_the_round_is_started_again(job: Job) -> 
         job.logged(pods[rank], "in sum")  # the all-reduce of group.py
 
 
+@pytest.mark.extended
 def test_an_endless_loop_is_named_and_may_end(job: Job) -> None:
     job.apply(replicas=WORKERS, progressDeadlineSeconds=DEADLINE)
     first = job.wait_for_round(WORKERS)

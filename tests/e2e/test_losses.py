@@ -48,7 +48,7 @@ def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(
     assert job.status["restarts"] == 1
 
 
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.extended)])
 def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_place(job: Job, rank: int) -> None:
     """Rank 0 doubts a member, and members doubt rank 0. Woken when asked, it has twenty seconds for its answer."""
     job.apply(replicas=3, rendezvous={"workerLostSeconds": 40})

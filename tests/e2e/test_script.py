@@ -78,6 +78,7 @@ def test_what_a_script_reports_is_shown(saving: Job) -> None:
     wait_until("the last step", told, REPORTED_SECONDS, lambda: (last(), saving.status["progress"]))
 
 
+@pytest.mark.extended
 def test_a_job_that_reports_and_is_written_to_stays_in_one_round(saving: Job) -> None:
     """Each write of the job wakes all sidecars, and most change nothing that an agent waits for: it has to hear from
     its sidecar all the same, or it takes it for gone after 30 seconds."""

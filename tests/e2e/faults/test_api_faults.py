@@ -24,6 +24,7 @@ print(time.monotonic() - began)
 """
 
 
+@pytest.mark.extended
 @pytest.mark.fault("api-paused-2m")
 def test_api_paused_for_two_minutes(shared_fault: Fault) -> None:
     fault = shared_fault

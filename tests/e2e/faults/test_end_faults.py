@@ -9,6 +9,7 @@ from e2e.kube import wait_until
 from elasticjob.members import Members
 
 
+@pytest.mark.extended
 @pytest.mark.torchrun
 @pytest.mark.patient
 @pytest.mark.fault("finish-uneven")
@@ -48,6 +49,7 @@ def completed(job: Job) -> float:
     )
 
 
+@pytest.mark.extended
 @pytest.mark.fault("finish-beside-restart")
 def test_finish_beside_restart(fault: Fault) -> None:
     """Rank 1 has finished when rank 0 fails: rank 0 goes on alone, at once, and the job completes."""

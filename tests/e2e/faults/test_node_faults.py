@@ -82,6 +82,7 @@ def test_node_paused(fault: Fault, operator: Namespace, tmp_path: Path) -> None:
     assert fault.job.status["restarts"] == 0
 
 
+@pytest.mark.extended
 @pytest.mark.fault("node-paused-spare", told=TOLD_SECONDS, warm=True)
 def test_node_paused_spare(fault: Fault, operator: Namespace) -> None:
     """Nobody waits for a pod to start: the spare beside the survivor trains in the lost worker's place."""
@@ -99,6 +100,7 @@ def test_node_paused_spare(fault: Fault, operator: Namespace) -> None:
     assert fault.job.status["restarts"] == 0
 
 
+@pytest.mark.extended
 @pytest.mark.fault("node-and-leader-paused", told=TOLD_SECONDS + DURATION_SECONDS + 2, warm=True)
 def test_node_and_leader_paused(fault: Fault, operator: Namespace) -> None:
     """Nobody judges until the next operator leads: that much later all is as without."""

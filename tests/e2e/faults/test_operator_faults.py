@@ -39,6 +39,7 @@ def test_operator_killed(shared_fault: Fault, operator: Namespace) -> None:
     fault.next_leader(killed, within=20)
 
 
+@pytest.mark.extended
 @pytest.mark.fault("leader-frozen")
 def test_leader_frozen(shared_fault: Fault, operator: Namespace) -> None:
     """Until the kubelet, whose probes it does not answer, has started the container anew."""

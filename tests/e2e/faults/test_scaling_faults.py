@@ -106,6 +106,7 @@ def told_to_leave(job: Job) -> bool:
     return any(status_of(one).get("rendezvous", {}).get("leaving") for one in job.jobs.of(job.name))
 
 
+@pytest.mark.extended
 @pytest.mark.fault("suspend-forming", warm=True)
 def test_suspend_forming(fault: Fault) -> None:
     """A job that is suspended while its second round forms: its pods go, the state stays, and it resumes."""

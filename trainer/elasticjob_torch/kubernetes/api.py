@@ -12,6 +12,10 @@ Errors::
     ├── Conflict        409: the object has changed, or exists already
     ├── Gone            410: the version asked for is too old
     └── Rejected        any other refusal; what was sent will never be accepted
+
+A server that is slow and one that cannot be reached look the same to a plain time limit. The kernel tells them apart:
+that of a slow server's machine still acknowledges what it gets. So a connection breaks `_REACHED_SECONDS` after the
+last acknowledgement, while a client may wait longer for an answer.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import socket
 import ssl
 import threading
 import time
@@ -30,11 +35,19 @@ if TYPE_CHECKING:
     from elasticjob_torch.kubernetes.access import Access
     from elasticjob_torch.kubernetes.clock import SharedClock
 
-_ATTEMPT_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
+_REACHED_SECONDS = 10
+_QUICK_SECONDS = 1.0  # of an answer, after which a new connection costs nobody much
 _MAX_PAUSE_SECONDS = 2.0
 _MAX_ANSWER_BYTES = 16 << 20
 _PASSING = {401, 408, 429, 500, 502, 503, 504}
 _LIFETIME_SECONDS = 60.0  # of a connection; a new one reads the authority anew and may reach another server
+_PROBES = {
+    "TCP_KEEPIDLE": 4,
+    "TCP_KEEPINTVL": 2,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": _REACHED_SECONDS * 1000,  # for what was sent, and with probes for an idle connection, too
+}
 
 
 class ApiError(Exception):
@@ -73,18 +86,21 @@ class ApiClient:
 
     Args:
         clock: is told of each answer.
+        answer_seconds: how long an attempt waits for its answer.
     """
 
-    def __init__(self, access: Access, clock: SharedClock) -> None:
+    def __init__(self, access: Access, clock: SharedClock, answer_seconds: float = ANSWER_SECONDS) -> None:
         self.access = access
         self._clock = clock
+        self._answer_seconds = answer_seconds
         self._lock = threading.Lock()
         self._connection: http.client.HTTPSConnection | None = None
-        self._connected_at = 0.0
+        self._quick = True
+        self._renew_at = 0.0
 
-    def clone(self) -> ApiClient:
+    def clone(self, answer_seconds: float | None = None) -> ApiClient:
         """Return the same over a connection of its own, whose calls wait for none of this one's."""
-        return type(self)(self.access, self._clock)
+        return type(self)(self.access, self._clock, answer_seconds or self._answer_seconds)
 
     def close(self) -> None:
         """Close the connection; a later call makes a new one."""
@@ -145,7 +161,7 @@ class ApiClient:
 
     def _attempt(self, method: str, path: str, payload: bytes | None, content_type: str) -> dict[str, Any]:
         with self._lock:
-            fresh = self._connection is None or time.monotonic() - self._connected_at > _LIFETIME_SECONDS
+            fresh = self._connection is None or (self._quick and time.monotonic() > self._renew_at)
             try:
                 if not fresh:
                     try:
@@ -153,7 +169,7 @@ class ApiClient:
                     except ConnectionError:
                         pass  # the server had closed an idle connection
                 self._drop()
-                self._connection, self._connected_at = self._connect(), time.monotonic()
+                self._connection, self._renew_at = self._connect(), time.monotonic() + _LIFETIME_SECONDS
                 return self._exchange(method, path, payload, content_type)
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
@@ -168,13 +184,14 @@ class ApiClient:
         assert self._connection is not None
         began = time.monotonic()
         response = self._send(self._connection, method, path, payload, content_type)
+        self._quick = time.monotonic() - began < _QUICK_SECONDS
         if response.status not in _PASSING:  # else it may be another's than the API server's
             self._clock.answered(response.headers.get("Date", ""), time.monotonic() - began)
         return self._read(response, method, path)
 
     def _connect(self) -> http.client.HTTPSConnection:
         tls = ssl.create_default_context(cafile=str(self.access.authority))
-        return http.client.HTTPSConnection(self.access.host, self.access.port, timeout=_ATTEMPT_SECONDS, context=tls)
+        return _Connection(self.access.host, self.access.port, self._answer_seconds, tls)
 
     def _send(
         self,
@@ -195,7 +212,7 @@ class ApiClient:
         return connection.getresponse()
 
     def _read(self, response: http.client.HTTPResponse, method: str, path: str) -> dict[str, Any]:
-        payload = _payload(response)
+        payload = _payload(response, self._answer_seconds)
         if response.status < 300:
             return _parse(payload, path)
         raise _error(response.status, f"{method} {path}", payload)
@@ -206,14 +223,34 @@ class ApiClient:
             self._connection = None
 
 
-def _payload(response: http.client.HTTPResponse) -> bytes:
+class _Connection(http.client.HTTPSConnection):
+    """One that breaks when the other machine cannot be reached, however long an answer may take."""
+
+    def __init__(self, host: str, port: int, answer_seconds: float, tls: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=answer_seconds, context=tls)
+        self._answer_seconds = answer_seconds
+        self._tls = tls
+
+    def connect(self) -> None:
+        """Make it. Raises OSError."""
+        sock = socket.create_connection((self.host, self.port), min(ANSWER_SECONDS, self._answer_seconds))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _PROBES.items():
+            if hasattr(socket, name):  # Linux has all of them
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        sock.settimeout(self._answer_seconds)
+        self.sock = self._tls.wrap_socket(sock, server_hostname=self.host)
+
+
+def _payload(response: http.client.HTTPResponse, seconds: float) -> bytes:
     """Return an answer's body. The socket's limit begins anew with each piece of it; this one does not."""
-    give_up = time.monotonic() + _ATTEMPT_SECONDS
+    give_up = time.monotonic() + seconds
     payload = bytearray()
     while piece := response.read1(1 << 16):
         payload += piece
         if len(payload) > _MAX_ANSWER_BYTES or time.monotonic() > give_up:
-            raise TimeoutError(f"its answer had not ended after {len(payload)} bytes and {_ATTEMPT_SECONDS:g} s")
+            raise TimeoutError(f"its answer had not ended after {len(payload)} bytes and {seconds:g} s")
     response.read()  # of nothing: only this tells the connection that it can be used again
     return bytes(payload)
 

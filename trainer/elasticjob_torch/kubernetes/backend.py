@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 
 from elasticjob_torch.kubernetes.api import ApiError, Conflict, NotFound, Rejected
 from elasticjob_torch.kubernetes.clock import now
-from elasticjob_torch.kubernetes.heartbeats import PREFIX, Pace, judged, key_of, read_times
+from elasticjob_torch.kubernetes.heartbeats import PREFIX, SLOW_SECONDS, Pace, judged, key_of, read_times
 from elasticjob_torch.kubernetes.state import Header, Kept, StateCodec, StateError, name_of_node, read_kept
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         )
         self._content: Content | None = None
         self._judged: dict[Any, tuple[datetime, datetime]] = {}
+        self._slow: datetime | None = None  # when an answer last was, or did not come
         self._lost = 0
 
     @property
@@ -162,7 +163,7 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
             return None
         state = _checked(self._map, lambda: self._codec.read(kept.fields))
         time_ = now()
-        passed_on = judged(self._heard(state, content), time_, self._pace)
+        passed_on = judged(self._heard(state, content), time_, self._pace, self._slow)
         self._judged = {node: (passed_on[node], heard) for node, heard in state.last_heartbeats.items()}
         state.last_heartbeats = passed_on
         expired = time_ - timedelta(seconds=self._pace.expiry_seconds)
@@ -187,12 +188,17 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         return hashlib.sha256(content.data[_KEY].encode()).hexdigest()
 
     def _read(self) -> Content | None:
+        began = time.monotonic()
         try:
             return self._map.read(self.patience)
         except NotFound:
             return None
         except ApiError as error:
+            began = float("-inf")
             raise RendezvousConnectionError(str(error)) from error
+        finally:
+            if time.monotonic() - began > SLOW_SECONDS:
+                self._slow = now()
 
     def _kept(self, content: Content | None) -> Kept | None:
         """Return what the ConfigMap holds of this run; None when it holds nothing or what remains of another."""

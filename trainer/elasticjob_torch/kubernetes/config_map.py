@@ -39,7 +39,7 @@ class Content:
 
 
 class ConfigMap:
-    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` seconds and an attempt's 5."""
+    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` seconds and an answer's."""
 
     def __init__(self, client: ApiClient, namespace: str, name: str) -> None:
         self._client = client
@@ -51,9 +51,9 @@ class ConfigMap:
     def __str__(self) -> str:
         return f"ConfigMap {self._namespace}/{self._name}"
 
-    def clone(self) -> ConfigMap:
+    def clone(self, answer_seconds: float | None = None) -> ConfigMap:
         """Return the same over a connection of its own, whose calls wait for none of this one's."""
-        return ConfigMap(self._client.clone(), self._namespace, self._name)
+        return ConfigMap(self._client.clone(answer_seconds), self._namespace, self._name)
 
     def close(self) -> None:
         """Close the connection; a later call makes a new one."""

@@ -5,6 +5,9 @@ silent when another has gone on without it: what holds up all of them, a busy ma
 is nobody's own silence. So a node's silence is measured by what another wrote meanwhile. Who is as slow as all others
 has not been heard for up to two writes, as a heartbeat is seen when its write ends; another writes three in that time,
 at most.
+
+Where the API server answers slowly, it does not hold up all nodes alike: some writes take half a minute, others a
+second. Each node sees that by its own calls, and then asks for more before it takes another for lost.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 PREFIX = "heartbeat."
-KEPT = 8
+KEPT = 12
 """How many of its last heartbeats a node keeps: enough to show that it went on while another was silent."""
+SLOW_SECONDS = 1.0
+"""An answer that takes longer is a slow one."""
 _IN_TIME = 1.25
 """Intervals between two heartbeats of a node that nothing holds up."""
 _LEAST = 3
@@ -65,34 +70,44 @@ class Pace:
         """For how long a node may be silent."""
         return self.interval_seconds * self.attempts
 
+    @property
+    def allowed(self) -> int:
+        """How many intervals, or heartbeats of another, make nobody lost."""
+        return max(self.attempts, _LEAST)
 
-def judged(heard: Mapping[Node, Sequence[datetime]], now: datetime, pace: Pace) -> dict[Node, datetime]:
+
+def judged(
+    heard: Mapping[Node, Sequence[datetime]], now: datetime, pace: Pace, slow: datetime | None = None
+) -> dict[Node, datetime]:
     """Return when each node counts as heard last; torch drops those for which that is longer ago than the expiry.
 
     It is the time of its last heartbeat if it has been silent for so long, and another went on meanwhile; else not
     longer ago than the interval. Another has gone on if it kept its pace for as long, or else once it has written one
-    heartbeat more than may fail.
+    heartbeat more than may fail; where answers are slow, once it has written all that are kept.
 
     Args:
         heard: the times of each node's last heartbeats, at least one, in order.
+        slow: when this node last waited for a slow answer. It stands for the time in which a node may be silent.
     """
-    recently = now - timedelta(seconds=pace.interval_seconds)
+    interval = timedelta(seconds=pace.interval_seconds)
+    in_time = slow is None or now - slow >= interval * pace.allowed
     return {
-        node: times[-1] if _is_lost(times[-1], heard.values(), now, pace) else max(times[-1], recently)
+        node: times[-1] if _is_lost(times[-1], heard.values(), now, pace, in_time) else max(times[-1], now - interval)
         for node, times in heard.items()
     }
 
 
-def _is_lost(last: datetime, heard: Iterable[Sequence[datetime]], now: datetime, pace: Pace) -> bool:
-    interval, attempts = timedelta(seconds=pace.interval_seconds), max(pace.attempts, _LEAST)
-    if now - last < interval * attempts:
+def _is_lost(last: datetime, heard: Iterable[Sequence[datetime]], now: datetime, pace: Pace, in_time: bool) -> bool:
+    interval = timedelta(seconds=pace.interval_seconds)
+    if now - last < interval * pace.allowed:
         return False
-    since = [[time for time in times if time > last] for times in heard]
+    since = [later for times in heard if (later := [time for time in times if time > last])]
+    if not in_time:
+        return any(_number(later, interval / 2) == KEPT for later in since)
+    enough = min(pace.allowed, KEPT - 1)
     return any(
-        _in_time([last, *later, now], interval) >= interval * min(attempts, KEPT - 1)
-        or _number(later, interval / 2) > min(attempts, KEPT - 1)
+        _in_time([last, *later, now], interval) >= interval * enough or _number(later, interval / 2) > enough
         for later in since
-        if later
     )
 
 

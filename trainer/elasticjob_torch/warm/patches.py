@@ -55,11 +55,12 @@ class Patches:
 
     def _modules(self) -> Iterator[tuple[str, dict[str, object]]]:
         watched: dict[str, bool] = {}
+        script = sys.modules.get("__main__")  # which multiprocessing calls __mp_main__, too
         for name, module in list(sys.modules.items()):
             top = name.partition(".")[0]
             if top not in watched:
                 watched[top] = self.is_watched(top)
-            if watched[top] and issubclass(type(module), _Module):
+            if watched[top] and module is not script and issubclass(type(module), _Module):
                 # the plain look at the namespace: any other would load a lazy module
                 yield name, object.__getattribute__(module, "__dict__")
 

@@ -2,8 +2,10 @@
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from elasticjob_torch.kubernetes import keep_alive as keep_alive_module
 from elasticjob_torch.kubernetes.api import NotFound, Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.heartbeats import KEPT, Pace, judged, key_of, read_times, write_times
-from elasticjob_torch.kubernetes.keep_alive import Heartbeats, KeepAlive
+from elasticjob_torch.kubernetes.keep_alive import ANSWER_SECONDS, Heartbeats, KeepAlive
 from support.waiting import acquired, joined
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -84,7 +86,7 @@ def test_all_who_are_silent_are_lost() -> None:
     ("attempts", "silent", "is_lost"), [(1, 15, True), (1, 14, False), (10, 49, False), (10, 51, True)]
 )
 def test_other_limits(attempts: int, silent: float, is_lost: bool) -> None:
-    found = lost(Pace(5, attempts), a=ago(silent), b=ago(37, 32, 27, 22, 17, 12, 7, 2))
+    found = lost(Pace(5, attempts), a=ago(silent), b=ago(*range(57, 0, -5)))
     assert found == ({"a"} if is_lost else set())
 
 
@@ -98,7 +100,7 @@ def test_whoever_wrote_last_is_never_lost(heard: dict[str, list[datetime]]) -> N
 
 
 def test_heartbeats_survive_the_way_through_the_config_map() -> None:
-    assert read_times(write_times(ago(*range(50, 0, -5)))) == ago(*range(40, 0, -5))
+    assert read_times(write_times(ago(*range(70, 0, -5)))) == ago(*range(5 * KEPT, 0, -5))
     assert key_of("10.0.0.1/7/0") == "heartbeat.10.0.0.1_2F7_2F0"
 
 
@@ -157,6 +159,25 @@ def test_a_config_map_that_is_not_made_yet_is_no_trouble_and_one_that_is_gone_is
     assert [record.getMessage() for record in caplog.records] == ["a heartbeat was not written: no such ConfigMap"]
 
 
+def test_after_a_write_that_took_long_the_next_two_are_an_interval_apart() -> None:
+    there: Any = InMemory()
+    began, patch = list[float](), there.patch
+
+    def slow_at_first(**arguments: Any) -> None:
+        began.append(time.monotonic())
+        if len(began) == 1:
+            time.sleep(0.5)
+        patch(**arguments)
+
+    there.patch = slow_at_first
+    keep_alive = KeepAlive(there, SharedClock(), "a/1/0", 0.2)
+    keep_alive.start()
+    for _ in range(3):
+        acquired(there.wrote, "a heartbeat")
+    keep_alive.stop()
+    assert began[2] - began[1] > 0.1
+
+
 def running() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "elasticjob-keep-alive"}
 
@@ -181,16 +202,26 @@ def test_heartbeats_end(end: str) -> None:
 
 
 WORK = 0.5
+HANDSHAKE = 0.25
 Speed = Callable[[int, float], float]
 
 
-def simulated(speed: Speed, seconds: float) -> set[int]:
+def simulated(
+    speed: Speed,
+    seconds: float,
+    limit: float = ANSWER_SECONDS,
+    work: Callable[[], float] = lambda: WORK,
+    slow: bool = False,
+) -> set[int]:
     """Seven nodes write for some time, at a `speed` that may be 0; return who was ever lost to anyone.
 
     As `keep_alive` does it: the next write is due five seconds after the start of the last, or at its end if that is
-    later. At full speed a write takes half a second, and all see it when it ends.
+    later. At full speed a write takes half a second, or what is its `work`, and all see it when it ends. One that takes
+    longer than the limit is given up with its connection, and the next has the work of a new one, too. All get their
+    own answers slowly if `slow` says so.
     """
     due = {node: node / 4 for node in range(7)}
+    connected = set(due)
     under_way: dict[int, tuple[float, float]] = {}  # when it began, and the work that is left
     seen: dict[int, list[datetime]] = {node: [NOW] for node in due}
     ever: set[int] = set()
@@ -198,14 +229,20 @@ def simulated(speed: Speed, seconds: float) -> set[int]:
         at = step / 4
         for node in due:
             if node not in under_way and due[node] <= at:
-                due[node], under_way[node] = max(due[node] + PACE.interval_seconds, at), (at, WORK)
+                whole = work() + HANDSHAKE * (node not in connected)
+                due[node], under_way[node] = at + PACE.interval_seconds, (at, whole)
             if node in under_way:
                 began, left = under_way[node]
                 under_way[node] = (began, left - speed(node, at) / 4)
                 if under_way[node][1] <= 0:
                     del under_way[node]
+                    connected.add(node)
                     seen[node] = [*seen[node], NOW + timedelta(seconds=began)][-KEPT:]
-        told = judged(seen, NOW + timedelta(seconds=at), PACE)
+                elif at - began >= limit:
+                    del under_way[node]
+                    connected.discard(node)
+        now = NOW + timedelta(seconds=at)
+        told = judged(seen, now, PACE, now if slow else None)
         ever |= {node for node, last in told.items() if at - (last - NOW).total_seconds() > PACE.expiry_seconds}
     return ever
 
@@ -240,6 +277,40 @@ def test_a_node_that_is_held_up_together_with_all_others_is_never_lost(
         return share[node]
 
     assert simulated(speed, 20 + sum(lasts for _, lasts in stalls) + 100) == set()
+
+
+def test_a_short_limit_would_lose_nodes_whose_writes_are_given_up_beside_others() -> None:
+    """Which is why a heartbeat's is longer than a server's own: six finish their writes in 4.5 s, one in 5.5 s."""
+
+    def speed(node: int, at: float) -> float:
+        return 1 if at < 20 else WORK / (5.5 if node == 3 else 4.5)
+
+    assert simulated(speed, 100, limit=5) == {3}
+    assert simulated(speed, 100) == set()
+
+
+@given(st.randoms(use_true_random=False))
+def test_where_answers_are_slow_nobody_is_lost_whose_writes_take_longer_than_the_others(chance: Random) -> None:
+    assert simulated(lambda node, at: 1, 300, work=lambda: chance.choice([0.5, 5, 25]), slow=True) == set()
+
+
+@pytest.mark.parametrize("took", [0.5, 5, 30])
+def test_a_node_that_stops_where_answers_are_slow_is_lost_once_another_has_written_all_that_are_kept(
+    took: float,
+) -> None:
+    within = (KEPT + 3) * max(PACE.interval_seconds, took)
+
+    def ends(node: int, at: float) -> float:
+        return 0.0 if node == 3 and at > 100 else 1.0
+
+    assert simulated(ends, 100 + within, work=lambda: took, slow=True) == {3}
+    assert simulated(ends, 100 + 4 * PACE.interval_seconds, work=lambda: took, slow=True) == set()
+
+
+def test_an_answer_was_slow_for_as_long_as_a_node_may_be_silent() -> None:
+    heard = {"a": ago(26, 21, 16), "b": ago(10, 5, 0)}
+    assert judged(heard, NOW, PACE, *ago(14))["a"] > ago(16)[0]
+    assert judged(heard, NOW, PACE, *ago(15))["a"] == ago(16)[0]
 
 
 @given(st.floats(0.5, 30))

@@ -100,15 +100,16 @@ def test_early_imports_end_where_the_script_changes_what_they_may_depend_on(agen
         ("import warnings; warnings.simplefilter('ignore')", ""),
         ("import colorsys; colorsys.rgb_to_hsv = print", ""),
         ("", "colorsys.added = print; colorsys._calls = 1"),
+        ("import multiprocessing", "step = print"),  # which knows the script as __mp_main__, too
     ],
-    ids=["settings", "a patch", "what the script adds"],
+    ids=["settings", "a patch", "what the script adds", "the script's own"],
 )
 def test_what_an_import_changes_and_what_is_added_does_not_end_them(agent, impatient, library, own):
     told = []
     agent.library(library)
     agent.library("", "second")
     agent.script.write_text(
-        f"import sys\nprint('second' in sys.modules)\nimport colorsys, library\n{own}\nimport second"
+        f"import sys\nprint('second' in sys.modules)\nstep = len\nimport colorsys, library\n{own}\nimport second"
     )
     agent.pool.tell(lambda names: told.append(names) is None)
     start = trained(agent)
