@@ -1,4 +1,5 @@
-"""Lives of jobs that use what few do, in any combination: gangs over a Kueue, sizes, spares, policies, hangs."""
+"""Lives of jobs that use what few do, in any combination: gangs over a Kueue, sizes, spares, policies, hangs; and on
+nodes that reject pods."""
 
 import asyncio
 from random import Random
@@ -18,7 +19,9 @@ class GangLife(WholeLife):
         super().__init__(seed)
         self.kueue = Kueue(self.world)
         self.world.adds_features = add_features
-        self.unrest = Unrest(faults.FAULTS, {**people.DOINGS, raise_least: 6, **self._of_kueue()}, 0.4)
+        self.unrest = Unrest(
+            {**faults.FAULTS, faults.node_rejects: 5}, {**people.DOINGS, raise_least: 6, **self._of_kueue()}, 0.4
+        )
 
     def _of_kueue(self) -> dict[Doing, int]:
         async def quota_changes(world: World, _: Object) -> None:
