@@ -7,7 +7,8 @@ from elasticjob.status import ElasticJobStatus, MatchedRule
 
 
 def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: bool = True) -> Spec:
-    """`workers`: how many there are, which after a scale-down are more than wanted for a while."""
+    """`workers`: how many there are, which after a scale-down are more than wanted for a while. Quota may leave
+    `spec.replicas` below the minimum, which is a size: there is always one to wait for."""
     timing, size = spec.rendezvous, max(spec.replicas, workers)
     return Spec(
         replicas=spec.replicas,
@@ -24,7 +25,7 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
         restart_reset=timing.restart_reset_seconds,
         finish=spec.finish_seconds,
         starts_torchrun=starts_torchrun,
-        sizes=spec.sizes.up_to(spec.replicas) if spec.sizes else (),
+        sizes=spec.sizes.up_to(max(spec.replicas, spec.min_replicas)) if spec.sizes else (),
         rank_order=spec.rank_order.topology_keys if spec.rank_order else (),
     )
 

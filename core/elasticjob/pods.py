@@ -113,6 +113,14 @@ def running_since(status: Object) -> str | None:
     return found
 
 
+def was_rejected(pod: Object) -> bool:
+    """Whether its node has ended it before any of its containers was started, as a kubelet does that cannot admit it.
+    After the node's restart that may be a pod that has run there: the kubelet keeps nothing of that then."""
+    if pod.get("status", {}).get("phase") != "Failed":
+        return False
+    return not any(has_started(one) or end_before(one) for one in containers(pod))
+
+
 def waiting(status: Object) -> Object:
     """Why that container waits; empty where it does not."""
     found: Object = status.get("state", {}).get("waiting") or {}

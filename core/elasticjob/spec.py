@@ -179,9 +179,9 @@ class SizesSpec(Model):
     )
 
     def up_to(self, replicas: int) -> tuple[int, ...]:
-        """All that are no larger than `replicas`, ascending; at least that one."""
-        sizes = range(self.step, replicas + 1, self.step) if self.step else sorted(self.allowed or ())
-        return tuple(size for size in sizes if size <= replicas) or (replicas,)
+        """All that are no larger than `replicas`, ascending; where there are none the smallest, as others never do."""
+        sizes = range(self.step, max(replicas, self.step) + 1, self.step) if self.step else sorted(self.allowed or ())
+        return tuple(size for size in sizes if size <= replicas) or tuple(sizes[:1])
 
 
 def _is_a_size(of: str) -> str:

@@ -55,6 +55,7 @@ class Loss(StrEnum):
 
     POD_DELETED = "PodDeleted"
     POD_FAILED = "PodFailed"
+    POD_REJECTED = "PodRejected"
     POD_GONE = "PodGone"
     POD_DISRUPTED = "PodDisrupted"
     ENDED_SUSPENDED = "EndedSuspended"

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -13,6 +14,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.grants import Grants
+from elasticjob_operator.actions.leftovers import Leftovers
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.actions.template_check import TemplateCheck
@@ -50,7 +52,7 @@ class Memory:
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
     rounds by joining again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the
     round's start. `network`: what was last found of it, None before the first look. `crashes`: how often containers
-    that go on after success have failed."""
+    that go on after success have failed. `rejecting`: by index, the nodes that have rejected its pods."""
 
     uid: str
     epoch: int
@@ -75,6 +77,7 @@ class Memory:
     restless: Restless = field(default_factory=Restless)
     false_alarms: FalseAlarms = field(default_factory=FalseAlarms)
     start: Start = UNKNOWN
+    rejecting: Mapping[int, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""
@@ -131,6 +134,7 @@ class Memories:
         self._taken_over, self._taking_over = False, asyncio.Lock()
         self._workloads = Workloads(kube, by_namespace=bool(namespaces))
         self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
+        self.leftovers = Leftovers(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
         """That of job `key`, after a fresh listing where there is none or where it has aged; None without a job."""
@@ -171,6 +175,7 @@ class Memories:
                 memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
                 memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
                 self._known[key] = memory
+            await self.leftovers.take_over()
             self._taken_over = True
 
     def _begin(self, uid: str, epoch: int) -> Memory:
@@ -190,5 +195,7 @@ class Memories:
     def _forget(self, key: Key) -> None:
         if memory := self._known.pop(key, None):
             self._announcer.forget(memory.uid)
+            if memory.gang.has_some:
+                self.leftovers.expect(key)
         if self._cache.view(key).job is None:
             self._cache.forget(key)

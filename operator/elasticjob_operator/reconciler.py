@@ -73,7 +73,7 @@ class Reconciler:
         with metrics.RECONCILE_SECONDS.time():
             memory = await self._memories.recall(key)
             if memory is None:
-                return None
+                return await self._memories.leftovers.release(key)
             happened = await self._step(key, memory, self._cache.view(key))
         if isinstance(happened, Retry):
             return happened.seconds
@@ -155,6 +155,8 @@ class Reconciler:
         memory.keep(report.decision.state)
         memory.asked, memory.start, memory.network = report.hang.asked, report.start, report.network
         memory.crashes = report.finishing.crashes
+        pods = memory.observer.pods
+        memory.rejecting = bad_nodes.rejecting(memory.rejecting, report.decision, report.workers, pods)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)
@@ -210,7 +212,7 @@ class Reconciler:
         job, spec, workers, state = report.job, report.spec, report.workers, report.decision.state
         bounds = memory.bounds_of(report.limited, workers)
         new = pods_to_create(bounds, state, workers, self._leadership.clock.now())
-        new = () if memory.template.problem else new
+        new = () if memory.template.problem or report.allowance.unknown else new
         spares = roster_of(bounds, state, workers).owed_spares if new else ()
         imports = memory.observer.imports if new else ""
         held_back = bool(spares) and are_held_back(spec, state, imports, self._leadership.clock.now())
@@ -218,7 +220,8 @@ class Reconciler:
         given = await self._give(memory, report, soon=bool(new))
         if isinstance(given, Retry):
             return given
-        made = await memory.pods.create(job, spec, new, imports, spares, bad_nodes.avoided(report.node_failures))
+        avoided = bad_nodes.avoided(report.node_failures)
+        made = await memory.pods.create(job, spec, new, imports, spares, avoided, memory.rejecting)
         if isinstance(made, Done):
             return LookAgain(LOOK_SECONDS) if held_back else given
         return made

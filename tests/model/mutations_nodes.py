@@ -4,6 +4,13 @@ from model.mutation import mutations, omit, replace
 
 MUTATIONS = mutations(
     {
+        "elasticjob_operator.reconciler:Reconciler._make_pods": (
+            omit(
+                "a pod does not keep off the node that rejected the one before",
+                "memory.rejecting",
+                by="operator reconciler",
+            ),
+        ),
         "elasticjob.rendezvous.losses:lost_workers": (
             omit("nodes: what the policy ignores is a failure of the node", "not ignored", by="core failed pods"),
             omit("nodes: whoever deletes a pod makes its node a bad one", "worker.unready", by="core failed pods"),

@@ -13,10 +13,26 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.job.quota:trains": (
+            replace("quota: fewer than the minimum train", "total >= need.least", "total > 0 or not need.least"),
             replace(
-                "quota: fewer than the minimum train",
-                "allowed(shares) >= need.least",
-                "allowed(shares) > 0 or not need.least",
+                "quota: a higher minimum stops a round that stands",
+                "total >= need.least or 0 < need.members <= total",
+                "total >= need.least",
+            ),
+            replace(
+                "quota: a round goes on with fewer than its members", "0 < need.members <= total", "0 < need.members"
+            ),
+        ),
+        "elasticjob_operator.job.quota:_of_those_there": (
+            omit("quota: while it is unknown, pods that nobody has made count", "is_current(state, worker)"),
+            omit("quota: while it is unknown, workers that were told to leave stay", "worker.member in leaving"),
+            replace("quota: while it is unknown, a round grows", "members or stay", "stay"),
+        ),
+        "elasticjob_operator.reconciler:Reconciler._make_pods": (
+            omit(
+                "quota: while it is unknown, pods are made",
+                "report.allowance.unknown",
+                by="operator reconciler",
             ),
         ),
         "elasticjob_operator.job.quota:share_of": (omit("quota: what Kueue has finished is waited for", "'Finished'"),),

@@ -104,6 +104,7 @@ MUTATIONS = mutations(
             replace("a member that fails on its own counts as told to stop", "Cause.RENEWED", "Cause.WORKER_FAILED"),
         ),
         "elasticjob.rendezvous.losses:lost_workers": (
+            replace("pods that a node rejects before any round end the job", "ignored or worker.rejected", "ignored"),
             replace(
                 "a pod that vanished unseen is not lost",
                 "member.index not in present and member.index not in done",
@@ -142,6 +143,7 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.losses:_training_failed": (
             omit("rank 0 that serves no store explains nothing", "worker.pod in AT_FAULT"),
+            omit("a pod that its node rejects counts as the training's failure", "not worker.rejected"),
         ),
         "elasticjob.rendezvous.losses:_hangs": (
             omit("an agent is taken to hang at once", "now - lived >= spec.rejoin"),

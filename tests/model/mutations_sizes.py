@@ -17,8 +17,13 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.sizes:min_members": (
             replace(
                 "sizes: minReplicas may form a round that is none of them",
-                "min((size for size in spec.sizes if size >= spec.min_replicas), default=spec.replicas)",
+                "min((size for size in spec.sizes if size >= spec.min_replicas), default=spec.replicas + 1)",
                 "spec.min_replicas",
+            ),
+            replace(
+                "sizes: where none is as large as minReplicas, as quota leaves too few, smaller ones will do",
+                "spec.replicas + 1",
+                "spec.replicas",
             ),
         ),
         "elasticjob.rendezvous.sizes:largest_size": (
@@ -26,7 +31,8 @@ MUTATIONS = mutations(
         ),
         "elasticjob.agreed:rendezvous_spec": (
             omit(
-                "sizes: the operator's rules know none", "sizes=spec.sizes.up_to(spec.replicas) if spec.sizes else ()"
+                "sizes: the operator's rules know none",
+                "sizes=spec.sizes.up_to(max(spec.replicas, spec.min_replicas)) if spec.sizes else ()",
             ),
         ),
     },

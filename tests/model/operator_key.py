@@ -43,7 +43,7 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         workers.append(
             (
                 (index, worker.replacement - first, worker.pod._value_, worker.deleting),
-                (worker.disrupted, worker.outdated, worker.draining, worker.unready),
+                (worker.disrupted, worker.rejected, worker.outdated, worker.draining, worker.unready),
                 (worker.hung != "", worker.cut_off),
                 matched_key(worker.matched),
                 worker.topology,

@@ -93,6 +93,11 @@ def is_evicted(system: OperatorSystem, worker: Worker) -> Worker | None:
     return replace(worker, pod=PodState.FAILED, disrupted=True) if worker.pod not in ENDED else None
 
 
+def is_rejected(system: OperatorSystem, worker: Worker) -> Worker | None:
+    """By its node: one that was never started there, or, after the node's restart, one that has run."""
+    return replace(worker, pod=PodState.FAILED, rejected=True) if worker.pod not in ENDED else None
+
+
 def matches(action: PolicyAction, rule: int) -> Change:
     """What the job's policy says of who has failed."""
     found = Matched(rule, action, f"rule {rule} says {action}")
@@ -168,6 +173,7 @@ ALIVE: dict[str, tuple[str, Change]] = {
     "close": ("its trainer closes the rendezvous", asks(RequestType.CLOSE)),
     "pod failed": ("its pod fails", becomes(PodState.FAILED, PodState.PENDING, PodState.RUNNING)),
     "evicted": ("its pod is evicted", is_evicted),
+    "rejected": ("its node rejects its pod", is_rejected),
     "fails the job": ("the policy says that its failure ends the job", matches(PolicyAction.FAIL_JOB, 1)),
     "ignored": ("the policy says that its failure does not count", matches(PolicyAction.IGNORE, 0)),
     "counted": ("the policy says that its failure counts", matches(PolicyAction.COUNT, 2)),

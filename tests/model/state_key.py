@@ -35,7 +35,7 @@ must_know(Finishing, "crashes since")
 must_know(
     Worker,
     "index replacement pod deleting crashes id address request heartbeat doubts answer detail invalid disrupted "
-    "outdated draining unready hung cut_off matched topology",
+    "rejected outdated draining unready hung cut_off matched topology",
 )
 must_know(
     Spec,

@@ -24,6 +24,7 @@ AT_ONCE = 4  # seeds that a process is given
 CAN_GO_WRONG = (
     *("storm", "watches_lag", "history_forgotten", "operator_frozen", "operator_cut_off", "node_dies"),
     *("container_killed", "scale", "suspend", "edit_template", "delete_job", "delete_pod", "delete_grant"),
+    *("quota_changes", "preempts", "goes_away", "workload_deleted", "raise_least", "node_rejects"),
     *("delete_lease", "drain", "answer lost", "request lost", "request late", "connection reset", "server error"),
     *("watch broken", "refused: quota", "refused: webhook denies", "refused: webhook hangs"),
     *(f"answer {status}" for status in (400, 403, 404, 409, 410, 422, 500)),

@@ -18,9 +18,9 @@ from simulation.store import Change, Object, Store, Stored, matcher
 from simulation.validity import Admission, Refusal, check_change, check_new
 from simulation.watches import Watch
 
-WITH_STATUS = frozenset({"elasticjobs", "elasticworkers", "pods"})
+WITH_STATUS = frozenset({"elasticjobs", "elasticworkers", "pods", "workloads"})
 GENERATED = frozenset({"elasticjobs", "elasticworkers", "pods"})
-KINDS = {"elasticjobs": "ElasticJob", "elasticworkers": "ElasticWorker", "pods": "Pod"}
+KINDS = {"elasticjobs": "ElasticJob", "elasticworkers": "ElasticWorker", "pods": "Pod", "workloads": "Workload"}
 GRACE_SECONDS = 30
 CUSTOM = f"{GROUP}/{VERSION}"
 

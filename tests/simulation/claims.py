@@ -6,6 +6,7 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, Rendezvous
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.pods import access_name
+from simulation.containers import Plan
 from simulation.pods import BAD_IMAGE, FAILING_IMAGE
 from simulation.store import Object
 from simulation.world import NAMESPACE, World
@@ -54,6 +55,8 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
         if status.reason not in ("ImagePull", "InitContainerCrashes"):
             yield f"{name} cannot start, and its status gives the reason {status.reason!r}"
         return
+    if _may_fail_for_ever(spec, plan):
+        return
     if plan.seconds is not None or plan.doomed:
         yield f"{name} trains to an end, and stands at {status.phase}: {agreed.phase} {agreed.reason}"
     elif agreed.phase is RendezvousPhase.FORMING:
@@ -65,6 +68,14 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
         yield f"{name} trains, and {status.spares} of {spec.spare_replicas} spares wait"
     elif agreed.phase is RendezvousPhase.FORMED and status.reason:
         yield f"{name} trains, and its status gives the reason {status.reason!r}"
+
+
+def _may_fail_for_ever(spec: ElasticJobSpec, plan: Plan) -> bool:
+    """Or stand still, and nothing but a word follows from it."""
+    ignores = spec.pod_failure_policy and any(one.action == "Ignore" for one in spec.pod_failure_policy.rules)
+    fails = plan.doomed or plan.fails or plan.crashes or plan.killed
+    only_told = spec.progress_deadline_seconds is not None and spec.hang_policy == "Report"
+    return bool(ignores and (fails or plan.hangs)) or bool(only_told and plan.hangs)
 
 
 def _of_ended(world: World, job: Object, spec: ElasticJobSpec, name: str) -> Iterator[str]:
@@ -102,6 +113,9 @@ def _of_leftovers(world: World) -> Iterator[str]:
             owners = stored.body["metadata"].get("ownerReferences", ())
             if owners and not any(one["uid"] in uids for one in owners):
                 yield f"{plural} {stored.body['metadata']['name']} belongs to nobody, and stays"
+    for stored in world.server.store.all("workloads", NAMESPACE):
+        if not any(one["uid"] in uids for one in stored.body["metadata"].get("ownerReferences", ())):
+            yield f"the Workload {stored.body['metadata']['name']} belongs to nobody, and keeps its quota"
 
 
 def _pods(world: World, job: Object) -> list[str]:

@@ -97,6 +97,15 @@ async def node_dies(world: World) -> None:
         world.say(node.name, "is back")
 
 
+async def node_rejects(world: World) -> None:
+    """Its kubelet admits no new pod, as with a device plug-in that is not back after the node's restart."""
+    if node := _node(world):
+        world.say(node.name, "rejects pods")
+        node.rejects = True
+        await asyncio.sleep(world.dice.choice((3.0, 20.0, 60.0)))
+        node.rejects = False
+
+
 async def node_cut_off(world: World) -> None:
     if node := _node(world):
         world.say(node.name, "is cut off")
@@ -218,6 +227,7 @@ def all_is_well(world: World) -> Any:
     for node in world.nodes.all:
         world.nodes.cordon(node, cordoned=False)
         node.capacity += 20
+        node.rejects = False
         if node.cut:
             world.nodes.heal_node(node)
         if not node.alive:

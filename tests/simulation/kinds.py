@@ -1,11 +1,12 @@
-"""The kinds of lives: the whole, the workers' half under more trouble, also with a spare, and the operator's half,
-which is quickest."""
+"""The kinds of lives: the whole, the workers' half under more trouble, also with a spare, the operator's half, which is
+quickest, and the whole with what few jobs use."""
 
 import gc
 from collections.abc import Callable
 
 from aiohttp import web_app
 
+from simulation.gang_lives import GangLife
 from simulation.lives import Life, Verdict
 from simulation.programs import WholeLife
 from simulation.sidecars import certificates
@@ -23,6 +24,7 @@ KINDS: dict[str, Callable[[int], Life]] = {
     "workers": WorkerLife,
     "operator": _operator_life,
     "spares": SpareLife,
+    "gangs": GangLife,
 }
 
 

@@ -54,6 +54,7 @@ class Life:
         self.judge = Judge(self.world)
         self.world.on_mistake = self.judge.complain
         self.happened: dict[str, int] = {}
+        self.unrest = UNREST
 
     def run(self) -> Verdict:
         world, dice = self.world, self.world.dice
@@ -96,7 +97,7 @@ class Life:
         for number in range(dice.choice((1, 1, 2, 3))):
             people.submit(world, f"job-{number}")
             await asyncio.sleep(dice.choice((0.0, 0.5, 10.0)))
-        await self._unrest(dice.choice((20.0, 60.0, 120.0)), dice.choice((2.0, 6.0, 20.0)), UNREST, dice.choice)
+        await self._unrest(dice.choice((20.0, 60.0, 120.0)), dice.choice((2.0, 6.0, 20.0)), self.unrest, dice.choice)
         await self._quiet()
         self._look_inside()
         for keeper in keepers:

@@ -18,11 +18,12 @@ FORCE_SECONDS = (5.0, 120.0)  # and until somebody removes those that no kubelet
 
 
 class Node:
-    """`alive`: it has power; `cut`: nobody hears of it, and what runs there hears of nobody."""
+    """`alive`: it has power; `cut`: nobody hears of it, and what runs there hears of nobody;
+    `rejects`: its kubelet admits no pod."""
 
     def __init__(self, name: str, capacity: int, skew: float) -> None:
         self.name, self.capacity, self.skew = name, capacity, skew
-        self.alive, self.cut, self.cordoned = True, False, False
+        self.alive, self.cut, self.cordoned, self.rejects = True, False, False, False
         self.pods: dict[str, PodRun] = {}  # by uid
 
 
@@ -92,6 +93,9 @@ class Nodes:
             await asyncio.sleep(self.later(1, 3))
         avoided = _avoided(found)
         node = self.dice.choice([one for one in free if one.name not in avoided] or free)
+        if node.rejects:
+            self.server.change("pods", *place, lambda body: _rejected(body, node.name), "kubelet", meta["uid"])
+            return
         run = PodRun(self, node, found)
         node.pods[meta["uid"]] = run
         self.server.change("pods", *place, lambda body: _bound(body, node.name), "scheduler", meta["uid"])
@@ -187,6 +191,12 @@ def _unschedulable(pod: Object) -> None:
 def _bound(pod: Object, node: str) -> None:
     pod["spec"]["nodeName"] = node
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
+
+
+def _rejected(pod: Object, node: str) -> None:
+    """As a kubelet leaves it that cannot admit it: no container of it was ever there."""
+    _bound(pod, node)
+    pod["status"] |= {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
 
 
 def _avoided(pod: Object) -> set[str]:

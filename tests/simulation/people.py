@@ -128,6 +128,7 @@ def new_plan(dice: Random) -> Plan:
 
 def submit(world: World, name: str) -> None:
     job, plan = new_job(world.dice, name)
+    world.adds_features(world.dice, job, plan)
     world.plans[name] = plan
     world.say(WHO, f"submits {name}", str(plan))
     ask(world, "POST", path_of("elasticjobs"), job)
@@ -139,21 +140,23 @@ Doing = Callable[[World, Object], Awaitable[None]]
 async def scale(world: World, job: Object) -> None:
     least = job["spec"].get("minReplicas", 1)
     replicas = world.dice.randint(least, max(least, job["spec"]["replicas"]) + 2)
-    _edit(world, job, {"replicas": replicas})
+    if step := (job["spec"].get("sizes") or {}).get("step"):
+        replicas = -(-replicas // step) * step
+    edit(world, job, {"replicas": replicas})
 
 
 async def suspend(world: World, job: Object) -> None:
-    _edit(world, job, {"suspend": True})
+    edit(world, job, {"suspend": True})
     await asyncio.sleep(world.dice.choice((0.1, 3.0, 30.0)))
     if world.dice.random() < 0.9:
-        _edit(world, job, {"suspend": False})
+        edit(world, job, {"suspend": False})
 
 
 async def edit_template(world: World, job: Object) -> None:
     """What it takes to change what pods are made from; what was wrong with it is mended."""
     invalid = "unknownField" in json.dumps(job["spec"]) or "PET_NNODES" in json.dumps(job["spec"])
     if world.dice.random() < 0.9 and not invalid:
-        _edit(world, job, {"suspend": True})
+        edit(world, job, {"suspend": True})
         await asyncio.sleep(world.dice.choice((0.0, 0.2, 10.0)))
     found = world.server.get("elasticjobs", NAMESPACE, job["metadata"]["name"])
     if found is None:
@@ -163,16 +166,16 @@ async def edit_template(world: World, job: Object) -> None:
     trainer.pop("unknownField", None)
     trainer["image"] = f"example/train:{world.dice.randint(1, 9)}"
     trainer["env"] = [{"name": "LR", "value": str(world.dice.randint(1, 9))}]
-    _edit(world, job, {"template": template})
+    edit(world, job, {"template": template})
     await asyncio.sleep(world.dice.choice((0.0, 5.0)))
-    _edit(world, job, {"suspend": False})
+    edit(world, job, {"suspend": False})
 
 
 async def change_limits(world: World, job: Object) -> None:
     change = world.dice.choice(
         ({"maxRestarts": 5}, {"minReplicas": 1}, {"cleanPodPolicy": "All"}, {"ttlSecondsAfterFinished": 10})
     )
-    _edit(world, job, change)
+    edit(world, job, change)
 
 
 async def delete_job(world: World, job: Object) -> None:
@@ -339,7 +342,7 @@ def tidy(world: World) -> None:
                 ask(world, "DELETE", path_of(plural, stored.body["metadata"]["name"]), {})
 
 
-def _edit(world: World, job: Object, change: Object) -> None:
+def edit(world: World, job: Object, change: Object) -> None:
     ask(world, "PATCH", path_of("elasticjobs", job["metadata"]["name"]), {"spec": change})
 
 

@@ -91,7 +91,8 @@ def _sidecar_runs(world: World, pod: Object) -> bool:
 
 
 def _grow(world: World, job: Object) -> Probe:
-    name, replicas = job["metadata"]["name"], job["spec"]["replicas"] + 1
+    step = (job["spec"].get("sizes") or {}).get("step", 1)
+    name, replicas = job["metadata"]["name"], job["spec"]["replicas"] + step
     ask(world, "PATCH", path_of("elasticjobs", name), {"spec": {"replicas": replicas}})
 
     def grown() -> bool:

@@ -91,6 +91,11 @@ def check_change(plural: str, old: Object, new: Object) -> None:
         raise _invalid(new, "roleRef: Invalid value: cannot change roleRef")
     elif plural == "pods":
         _check_pod_change(old, new)
+    elif plural == "workloads":
+        told = (old.get("status") or {}).get("conditions") or ()
+        reserved = any(one["type"] == "QuotaReserved" and one["status"] == "True" for one in told)
+        if reserved and old["spec"] != new["spec"]:
+            raise _invalid(new, "spec.podSets: field is immutable while quota is reserved")
 
 
 def _check_sizes(job: Object) -> None:
@@ -99,6 +104,9 @@ def _check_sizes(job: Object) -> None:
     most = spec.get("maxReplicas", replicas)
     if not 1 <= least <= replicas <= most:
         raise _invalid(job, f"spec.replicas: {least} <= {replicas} <= {most} does not hold")
+    step = (spec.get("sizes") or {}).get("step", 1)
+    if replicas % step or (least > 1 and least % step):
+        raise _invalid(job, f"spec.replicas: {replicas} or minReplicas {least} is no multiple of {step}")
     if not (spec.get("template") or {}).get("spec"):
         raise _invalid(job, "spec.template.spec: Required value")
 

@@ -44,6 +44,7 @@ class World:
         self.server = ApiServer(self.loop, self.dice, self.clock)
         self.garbage = GarbageCollector(self.loop, self.server, self.dice)
         self.plans: dict[str, Plan] = {}  # by the job's name
+        self.adds_features: Callable[[Random, Object, Plan], None] = lambda dice, job, plan: None  # to a new job
         self.networks: list[Network] = []
         self.on_mistake: Callable[[str], None] = lambda why: None
         self.operators: list[Operator] = []

@@ -34,7 +34,8 @@ def after_one_more(
     known: Failures | None, why: str, *, was_member: bool, now: float, ignored: bool = False
 ) -> Failures:
     """The count after another failure; `was_member`: the pod was in the last formed round; `ignored`: it does not
-    count, as the job's policy says or as it has only come to a wrong place, and yet the next pod waits."""
+    count, as the job's policy says, as its node has rejected the pod or as it has only come to a wrong place, and yet
+    the next pod waits."""
     in_a_row, before_any_round = (known.in_a_row, known.before_any_round) if known is not None else (0, 0)
     if ignored and known is not None and before_any_round:
         why = known.why  # what counts is what a job may end by

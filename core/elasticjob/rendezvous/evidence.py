@@ -52,7 +52,8 @@ class Step:
     def least(self) -> int:
         """How many may form a round."""
         if self.sizes:
-            return min(size for size in self.sizes if size >= self.spec.min_replicas)
+            fit = [size for size in self.sizes if size >= self.spec.min_replicas]
+            return min(fit) if fit else self.room + 1
         return max(1, self.spec.min_replicas - len(self.after.done))
 
     @property
@@ -208,7 +209,7 @@ class Step:
             return False
         if worker.matched and worker.matched.action is not PolicyAction.IGNORE and self.at_fault(worker):
             return True
-        if worker.deleting or worker.disrupted:
+        if worker.deleting or worker.disrupted or worker.rejected:
             return False
         hangs = self.hangs(worker) and not self.at_fault(worker) and not self.unanswered(worker)
         return worker.pod in CRASHED or hangs

@@ -37,8 +37,9 @@ class Lost:
     """A pod that is given up: its index and replacement number, and why, in a word and in a sentence.
 
     `was_member`: it was in the last formed round. `training_failed`: the fault is the training's own.
-    `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not. `ignored`: the job's policy
-    says that it does not count. `speaks_of_node`: it counts as a failure of who ran on that node.
+    `failed_by_itself`: nobody else ended the pod, whether the training is at fault or not. `ignored`: it does not
+    count, as the job's policy says, or as the node has rejected the pod. `speaks_of_node`: it counts as a failure of
+    who ran on that node.
     """
 
     index: int
@@ -78,7 +79,7 @@ def lost_workers(spec: Spec, state: State, workers: Iterable[Worker], now: float
                 was_member,
                 training_failed=was_member and _training_failed(spec, state, worker),
                 failed_by_itself=failed_by_itself,
-                ignored=ignored,
+                ignored=ignored or worker.rejected,
                 # a node of which nothing is heard loses its pods by others' hands
                 speaks_of_node=not ignored and (failed_by_itself or (worker.deleting and worker.unready)),
             )
@@ -101,6 +102,8 @@ def _pod_fault(spec: Spec, state: State, worker: Worker, was_member: bool) -> tu
     detail = f" ({worker.detail})" if worker.detail else ""
     if worker.deleting:
         return Loss.POD_DELETED, "its pod was deleted" + (detail if worker.disrupted else "")
+    if worker.rejected:
+        return Loss.POD_REJECTED, "its node rejected the pod" + detail
     if worker.pod in (PodState.FAILED, PodState.OOM_KILLED):
         return Loss.POD_FAILED, "its pod failed" + detail
     if worker.pod is PodState.SUCCEEDED:
@@ -135,7 +138,7 @@ def _ended_as_suspended(spec: Spec, state: State, worker: Worker) -> bool:
 
 
 def _failed_by_itself(spec: Spec, state: State, worker: Worker) -> bool:
-    """Whether nobody and nothing else has ended the pod of a worker that is at fault."""
+    """Whether nobody and nothing but itself or its node has ended the pod of a worker that is at fault."""
     return not (worker.deleting or worker.disrupted or _ended_as_suspended(spec, state, worker))
 
 
@@ -144,7 +147,7 @@ def _training_failed(spec: Spec, state: State, worker: Worker) -> bool:
     ended the pod. What it ignores waits as any failure, as it may be the cause of others."""
     if worker.matched is not None and worker.matched.action is not PolicyAction.IGNORE:
         return not _ended_as_suspended(spec, state, worker)
-    return worker.pod in AT_FAULT and _failed_by_itself(spec, state, worker)
+    return worker.pod in AT_FAULT and not worker.rejected and _failed_by_itself(spec, state, worker)
 
 
 def _hangs(spec: Spec, state: State, worker: Worker, now: float) -> bool:

@@ -20,7 +20,8 @@ class Spec:
     `worker_lost` is the time for doubt and proof, `silence` that without a heartbeat after which anybody is doubted.
 
     `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
-    `sizes` are those that a round may have, at most `replicas`; where there are none any will do. `rank_order`: the
+    `sizes` are those that a round may have, and where there are none any will do. `replicas` may be less than each of
+    them, and than `min_replicas`, while quota is missing: then no round is formed. `rank_order`: the
     keys of the nodes' labels by which ranks are laid out, the largest domain first; where there are none who stays
     keeps its rank.
     """
@@ -98,16 +99,16 @@ class PodState(StrEnum):
 class Worker:
     """One pod of the job, with the record that its sidecar wrote, if it has.
 
-    `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started
-    again in place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts
-    for nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `outdated`: the pod was made from
-    another template than the job's. `draining`: its node is about to go. `unready`: the cluster does not hear of its
-    node any more. `hung`: how the training hangs, where the round is to be restarted for this member. `cut_off`: it and
-    rank 0 have not reached each other for long, though both live. `doubts` are
-    members of which it hears nothing, and `answer` is the number of the last challenge that it answered, 0 before the
-    first, None where its sidecar knows no challenges. `matched`: what the job's policy for failures says of it, once it
-    has stopped. `topology`: with `rank_order`, what its node says for those keys, empty where nothing is known, and the
-    node's name.
+    `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started again in
+    place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts for
+    nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `rejected`: its node has, before any of
+    its containers was started. `outdated`: the pod was made from another template than the job's. `draining`: its node
+    is about to go. `unready`: the cluster does not hear of its node any more. `hung`: how the training hangs, where the
+    round is to be restarted for this member. `cut_off`: it and rank 0 have not reached each other for long, though both
+    live. `doubts` are members of which it hears nothing, and `answer` is the number of the last challenge that it
+    answered, 0 before the first, None where its sidecar knows no challenges. `matched`: what the job's policy for
+    failures says of it, once it has stopped. `topology`: with `rank_order`, what its node says for those keys, empty
+    where nothing is known, and the node's name.
     """
 
     index: int
@@ -124,6 +125,7 @@ class Worker:
     detail: str = ""
     invalid: str = ""
     disrupted: bool = False
+    rejected: bool = False
     outdated: bool = False
     draining: bool = False
     unready: bool = False

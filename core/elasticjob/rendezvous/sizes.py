@@ -1,5 +1,7 @@
 """Which sizes a round may have: from `minReplicas` to `replicas`, and of these only what `spec.sizes` names.
 
+They are asked for where a round is judged. One that stands is not ended because another size is wanted by now.
+
 Once a worker has finished the training is about to end, and any size will do for the rest of it.
 """
 
@@ -10,7 +12,8 @@ def min_members(spec: Spec, state: State) -> int:
     """The least that may form a round: each finished worker lowers it by one."""
     if state.done or not spec.sizes:
         return max(1, spec.min_replicas - len(state.done))
-    return min((size for size in spec.sizes if size >= spec.min_replicas), default=spec.replicas)
+    # without such a size no number of workers suffices
+    return min((size for size in spec.sizes if size >= spec.min_replicas), default=spec.replicas + 1)
 
 
 def largest_size(spec: Spec, state: State, workers: int) -> int:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.rendezvous import State, Worker
+from elasticjob_operator.actions.leftovers import delete_left
 from elasticjob_operator.cluster.cache import Key
 from elasticjob_operator.cluster.client import FAILURES, ApiError, Busy, Conflict, Forbidden, Kube, NotFound
 from elasticjob_operator.cluster.events import Announcer
@@ -67,9 +68,15 @@ class Gang:
             if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
                 self._shares = self._shares or ()
             return
+        with suppress(*FAILURES):  # those of an earlier job of the name: the next look tries again
+            await delete_left(self._kube, Key(meta["namespace"], meta["name"]), there)
         own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
         self._is_fresh, self._unseen = True, ""
+
+    @property
+    def has_some(self) -> bool:
+        return bool(self._shares)
 
     def _may_have_some(self, job: Object, spec: ElasticJobSpec) -> bool:
         """One that is admitted by pods, and names a queue, was perhaps a gang under an earlier operator."""
@@ -79,8 +86,9 @@ class Gang:
     def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
         if not spec.admitted_as_gang:
             return UNLIMITED
-        found = quota.allowance(spec, state, quota.there_of(workers), self._shares)
-        if self._shares is not None and not found.told:
+        shares = None if self._unseen else self._shares
+        found = quota.allowance(spec, state, quota.there_of(workers), shares)
+        if not (found.unknown or found.told):
             return found
         why = self._unseen or self._refused or self._lately()
         return found._replace(told="; ".join(filter(None, (found.told, why))))

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Collection, Container, Iterable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
@@ -59,14 +60,16 @@ class WorkerPods:
         imports: str = "",
         spares: Container[int] = (),
         avoided: Collection[str] = (),
+        rejecting: Mapping[int, Collection[str]] = MappingProxyType({}),
     ) -> Done | Retry | LookAgain:
         """Makes the pods with these keys; some may have to be tried again. `imports`: as `render_pod` takes it;
-        `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off."""
+        `spares`: the indices of those that have no place; `avoided`: the nodes that they keep off, and by index
+        `rejecting`."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
         clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
-        due = self._refusals.due(pod_keys, clock())
-        nodes = nodes_of_indices(self._view(job)) if due else {}
+        due = self._refusals.due(pod_keys, clock(), self._names_of_running(job))
+        nodes = nodes_of_indices(self._view(job), rejecting) if due else {}
         answers = await _all(
             self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
             for pod_key in due
@@ -154,6 +157,12 @@ class WorkerPods:
         else:
             if ended is not None:
                 self._cache.note_pod(ended)
+
+    def _names_of_running(self, job: Object) -> frozenset[str]:
+        """Also of those that are being deleted: they take room until they are gone."""
+        ended = ("Succeeded", "Failed")
+        pods = self._view(job).pods.items()
+        return frozenset(name for name, pod in pods if pod.get("status", {}).get("phase") not in ended)
 
     def _view(self, job: Object) -> JobView:
         return self._cache.view(_key(job))

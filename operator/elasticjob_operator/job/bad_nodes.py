@@ -59,6 +59,19 @@ def avoided(record: Iterable[NodeFailures]) -> frozenset[str]:
     return frozenset(one.node for one in record if one.avoided_until is not None)
 
 
+def rejecting(
+    known: Mapping[int, frozenset[str]], decision: Decision, workers: Iterable[Worker], pods: Mapping[PodKey, Object]
+) -> dict[int, frozenset[str]]:
+    """By index, the nodes that have rejected its pods, until one of them stands in a round. Its next pod may find
+    another node: what is wrong with this one its scheduler has not seen."""
+    found = dict(known)
+    for worker in workers:
+        node = pods[worker.pod_key]["spec"].get("nodeName") if worker.rejected else None
+        if node:
+            found[worker.index] = found.get(worker.index, frozenset()) | {node}
+    return {index: nodes for index, nodes in found.items() if index in decision.state.clocks.failures}
+
+
 def news(before: ElasticJobStatus, record: Iterable[NodeFailures]) -> Iterator[Event]:
     """What is to be announced: the nodes that are avoided from now on."""
     known = avoided(before.node_failures)

@@ -66,7 +66,7 @@ def network_of(
     """`state`: that of the status `before`; `last`: what this operator found in the last step, None where it has just
     begun. Then what the status says of the network goes on to hold."""
     known = {} if last is None else last.suspicions
-    if state.ended or not (known or any(worker.doubts for worker in workers)):
+    if state.ended or not state.participants or not (known or any(worker.doubts for worker in workers)):
         return Network()
     members = set(state.participants)
     present = {one: worker for one, worker in able(state, workers).items() if one in members}

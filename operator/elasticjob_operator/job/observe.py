@@ -1,8 +1,9 @@
 """Reads pods and ElasticWorkers into what the state machine is given. Pure; `records` says which to believe."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.api import (
@@ -28,6 +29,7 @@ from elasticjob.pods import (
     pod_key_of,
     running_since,
     set_in_sidecar,
+    was_rejected,
 )
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -40,6 +42,8 @@ from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
 from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
 from elasticjob_operator.objects.pods import hash_of
+
+Nodes = defaultdict[str, set[str]]
 
 # whose conditions say why the worker was lost
 OUT = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP})
@@ -167,9 +171,10 @@ def is_made_for(pod: Object, job: Object) -> bool:
     return labelled and is_owned_by(pod, uid) and set_in_sidecar(pod, JOB_UID) == uid
 
 
-def nodes_of_indices(view: JobView) -> dict[str, set[str]]:
-    """By index, where its older pods still are: a pod that cannot be got rid of is on a node that is lost."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = MappingProxyType({})) -> Nodes:
+    """By index, where its older pods still are: a pod that cannot be got rid of is on a node that is lost. And which
+    nodes have rejected one."""
+    found: Nodes = defaultdict(set, {str(index): set(nodes) for index, nodes in rejecting.items()})
     for pod in view.pods.values():
         if node := pod["spec"].get("nodeName"):
             found[pod["metadata"]["labels"].get(INDEX_LABEL, "")].add(node)
@@ -211,6 +216,7 @@ def worker_of(
         doubts=tuple(record.status.doubts) if record else (),
         answer=_answer(record.status) if record else 0,
         disrupted=bool(disrupted),
+        rejected=was_rejected(pod) and not disrupted,
         unready=is_unheard_of(pod),
         outdated=hash_of(pod) not in (None, made_from),
         matched=matched_rule(policy, pod, trainer, pod_key[0], asked, request.detail if request else "", is_out=is_out),

@@ -2,7 +2,10 @@
 
 A job has one Workload for as many workers as it wants, which Kueue admits with no fewer than the group needs; what is
 admitted does not grow, so one more asks for the rest. All that they allow together trains, as if the job asked for no
-more; with fewer than the group needs it is as if it was suspended. Quota is given back as the pods go, never before.
+more; with fewer than the group needs it is as if it was suspended. A round that stands needs quota for its members, and
+no more if the minimum is raised. Quota is given back as the pods go, never before.
+
+While the Workloads are not known no number follows from them: no pod is made, no round grows, and who is there stays.
 """
 
 import re
@@ -13,7 +16,7 @@ from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.rendezvous import State, Worker
-from elasticjob.rendezvous.roster import ENDED
+from elasticjob.rendezvous.roster import ENDED, is_current
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
 from elasticjob.text import printable
@@ -58,19 +61,23 @@ class Share(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a job wants quota for: so many `workers`, with its spares, and no round has fewer than `least`; with 0 no
-    more are asked for than it holds. `sizes`: those that a round may have, where not any."""
+    """What a job wants quota for: so many `workers`, with its spares, and no round is formed of fewer than `least`;
+    with 0 no more are asked for than it holds. `sizes`: those that a round may have, where not any. `members`: how many
+    the round that stands has, which may be fewer than `least` by now; 0 without one."""
 
     workers: int = 0
     least: int = 0
     sizes: tuple[int, ...] = ()
+    members: int = 0
 
 
 class There(NamedTuple):
-    """Pods that may run: those that are to stay as far as is known, and those that are being deleted."""
+    """Pods that may run: those that are to stay as far as is known, which are of these `workers`, and those that are
+    being deleted."""
 
     alive: int = 0
     leaving: int = 0
+    workers: tuple[Worker, ...] = ()
 
 
 class Plan(NamedTuple):
@@ -85,12 +92,14 @@ class Plan(NamedTuple):
 
 class Allowance(NamedTuple):
     """What the quota makes of a job's spec: so many of its `replicas` and spares, None for all; or it `suspends` it.
-    `told`: why that is not all, in a sentence."""
+    `told`: why that is not all, in a sentence. `unknown`: these are the workers that are there, and no pod may be
+    made."""
 
     replicas: int | None = None
     spares: int = 0
     suspends: bool = False
     told: str = ""
+    unknown: bool = False
 
     def of(self, spec: ElasticJobSpec) -> ElasticJobSpec:
         """The spec that the rendezvous is held to."""
@@ -139,8 +148,8 @@ def _held(status: Object, asked: int) -> int:
 
 def there_of(workers: Iterable[Worker]) -> There:
     running = [worker for worker in workers if worker.pod not in ENDED]
-    leaving = sum(worker.deleting for worker in running)
-    return There(len(running) - leaving, leaving)
+    alive = tuple(worker for worker in running if not worker.deleting)
+    return There(len(alive), len(running) - len(alive), alive)
 
 
 def need_of(spec: ElasticJobSpec, state: State, there: There) -> Need:
@@ -154,7 +163,9 @@ def need_of(spec: ElasticJobSpec, state: State, there: There) -> Need:
         return Need()
     bounds = rendezvous_spec(spec)
     workers = spec.replicas + spec.spare_replicas - len(state.finished)
-    return Need(workers, min_members(bounds, state), () if state.done else bounds.sizes)
+    stands = state.phase is RendezvousPhase.FORMED
+    members = len(frozenset(state.participants).difference(state.finished)) if stands else 0
+    return Need(workers, min_members(bounds, state), () if state.done else bounds.sizes, members)
 
 
 def allowed(shares: Iterable[Share]) -> int:
@@ -162,17 +173,18 @@ def allowed(shares: Iterable[Share]) -> int:
 
 
 def trains(shares: Iterable[Share], need: Need) -> bool:
-    return allowed(shares) >= need.least
+    """Whether there is quota for a round, or for all members of the one that stands."""
+    total = allowed(shares)
+    return total >= need.least or 0 < need.members <= total
 
 
 def allowance(spec: ElasticJobSpec, state: State, there: There, shares: Sequence[Share] | None) -> Allowance:
-    """What `shares` let the job do. While they are not known it keeps what it has."""
+    """What `shares` let the job do; None: they are not known."""
     need = need_of(spec, state, there)
     if not need.workers:
         return UNLIMITED
     if shares is None:
-        members = sum(member.index not in state.finished_indices for member in state.participants)
-        return _limited(spec, state, max(members, there.alive)) if there.alive else Allowance(suspends=need.least > 0)
+        return _of_those_there(spec, state, need, there)
     if not trains(shares, need):
         return Allowance(suspends=True, told=_why_none(shares, need))
     return _limited(spec, state, allowed(shares))._replace(told=_why_fewer(shares, need))
@@ -185,6 +197,23 @@ def _limited(spec: ElasticJobSpec, state: State, workers: int) -> Allowance:
     places = workers + len(state.finished)
     replicas = min(spec.replicas, places)
     return Allowance(replicas, min(spec.spare_replicas, places - replicas))
+
+
+def _of_those_there(spec: ElasticJobSpec, state: State, need: Need, there: There) -> Allowance:
+    """The job's workers that are there and need not go; beside a round that stands the others are spares, as it may not
+    grow."""
+    leaving, finished = frozenset(state.leaving), state.finished_indices
+    stay = [
+        worker.member
+        for worker in there.workers
+        if is_current(state, worker) and not (worker.outdated or worker.index in finished or worker.member in leaving)
+    ]
+    if not stay:
+        return Allowance(suspends=need.least > 0, unknown=True)
+    members = frozenset(state.participants).intersection(filter(None, stay)) if need.members else ()
+    replicas = min(spec.replicas, len(members or stay) + len(finished))
+    most = min(spec.replicas + spec.spare_replicas, len(stay) + len(finished))
+    return Allowance(replicas, most - replicas, unknown=True)
 
 
 def _why_none(shares: Sequence[Share], need: Need) -> str:
@@ -266,5 +295,5 @@ def _asked(shares: Sequence[Share], need: Need, wanted: Ask) -> Ask | None:
     if trains(shares, need):
         rest = need.workers - total
         larger = min((size for size in need.sizes if size > total), default=total + 1)
-        return wanted._replace(workers=rest, least=min(rest, larger - total))
+        return wanted._replace(workers=rest, least=min(rest, max(larger, need.least) - total))
     return None if total else wanted._replace(workers=need.workers, least=min(need.least, need.workers))

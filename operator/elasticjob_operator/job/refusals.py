@@ -1,7 +1,8 @@
 """What was refused of a job's pods, and when to ask again. Pure; times are seconds of the caller's clock.
 
 The cluster may allow later what it refuses now: quotas, limits, policies, webhooks change. It is asked again in growing
-intervals, and for one of many pods only: the others are tried when that one was made.
+intervals, and for one of many pods only: the others are tried when that one was made. A pod takes its part of a
+ResourceQuota until it has ended or is gone, so once one has, it is asked again at once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,8 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.outcome import Done, Retry
 
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 160.0
+# by so many doublings sooner than the first time, as what has become free is counted a moment after a pod is gone
+FREED_TRIES = -3
 
 
 class Answer(NamedTuple):
@@ -28,6 +31,7 @@ class Refusals:
         self._refused: dict[PodKey, str] = {}
         self._taken: dict[PodKey, str] = {}
         self._tries, self._again_at = 0, 0.0
+        self._there: frozenset[str] = frozenset()
 
     @property
     def first(self) -> tuple[int, str] | None:
@@ -35,8 +39,11 @@ class Refusals:
         known = {pod_key: why for pod_key, why in (self._taken | self._refused).items() if why}
         return min((pod_key[0], why) for pod_key, why in known.items()) if known else None
 
-    def due(self, wanted: Iterable[PodKey], now: float) -> list[PodKey]:
-        """Those of `wanted` to try now; what is not wanted is forgotten."""
+    def due(self, wanted: Iterable[PodKey], now: float, there: frozenset[str] = frozenset()) -> list[PodKey]:
+        """Those of `wanted` to try now; what is not wanted is forgotten. `there`: the pods that take room."""
+        if self._there - there and self._refused:
+            self._tries, self._again_at = FREED_TRIES, now
+        self._there = there
         pod_keys = list(wanted)
         known = set(pod_keys)
         self._refused = {pod_key: why for pod_key, why in self._refused.items() if pod_key in known}

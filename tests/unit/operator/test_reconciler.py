@@ -12,6 +12,7 @@ from elasticjob.api import ElasticJobStatus
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.actions.grants import SOON_SECONDS
+from elasticjob_operator.actions.leftovers import LOOK_SECONDS
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
@@ -33,6 +34,8 @@ class RecordedJob:
         self.there: list[Object] = []
         self.records: list[Object] = []
         self.queued: list[Object] = []
+        self.made: list[Object] = []
+        self.unseen: Exception | None = None
         self.nodes_there: list[Object] = []
         self.budget: Object | None = None
         self.conflicts, self.now = 0, 100.0
@@ -55,6 +58,8 @@ class RecordedJob:
         return Listing(self.nodes_there, "7")
 
     async def workloads(self, _: str | None) -> Listing:
+        if self.unseen:
+            raise self.unseen
         return Listing(deepcopy(self.queued), "7")
 
     async def job(self, *_: str) -> Object:
@@ -86,9 +91,13 @@ class RecordedJob:
 
     async def create_pod(self, pod: Object) -> Object:
         self.done.append("pod")
+        self.made.append(pod)
         return {**pod, "metadata": {**pod["metadata"], "resourceVersion": "1", "uid": "x"}}
 
     async def delete(self, path: str, uid: str) -> None:
+        if "/workloads/" in path:
+            self.queued = [one for one in self.queued if one["metadata"]["uid"] != uid]
+            return
         assert (path.rpartition("/")[2], uid) == ("digits-worker", "b")
         self.budget = None
 
@@ -438,6 +447,49 @@ async def test_a_gang_has_no_pods_before_its_quota_and_none_without() -> None:
     assert "delete digits-0-0" in recorded.done, "by another operator, that has what the API server has"
     assert "its quota is gone: Preempted; " in recorded.body["status"]["conditions"][1]["message"]
     assert told_reason(recorded) == "QuotaPending"
+
+
+async def test_the_next_pod_prefers_other_nodes_than_those_that_rejected_the_last_ones() -> None:
+    recorded = RecordedJob(job(replicas=1))
+    made, names = reconciler(recorded), ["n0", "n1"]
+    for number, node in enumerate(names):
+        rejected = pod(0, number, phase="Failed", reason="UnexpectedAdmissionError")
+        rejected["spec"]["nodeName"] = node
+        recorded.there = [rejected]
+        made._cache.note_pod(rejected)
+        await made.reconcile(KEY)
+        made._cache.note_pod(rejected, deleted=True)
+    recorded.now += 10
+    await made.reconcile(KEY)
+    assert recorded.made[-1]["metadata"]["name"] == "digits-0-2"
+    assert all(node in str(recorded.made[-1]["spec"]["affinity"]) for node in names)
+
+
+async def test_no_pod_of_a_gang_is_made_while_its_quota_is_not_known() -> None:
+    body = job(quotaAdmission="Gang")
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    recorded = RecordedJob(body)
+    failed = pod(1, phase="Failed")
+    recorded.there, recorded.unseen = [pod(0, phase="Running"), failed], Conflict(500, "conversion webhook failed")
+    await reconciler(recorded).reconcile(KEY)
+    assert "announce WorkerLost" in recorded.done
+    assert "pod" not in recorded.done
+    assert "delete digits-0-0" not in recorded.done
+    assert "conversion webhook failed" in recorded.body["status"]["conditions"][1]["message"]
+
+
+async def test_a_gang_that_was_deleted_without_its_pods_is_looked_after_until_its_quota_is_back() -> None:
+    body = job(quotaAdmission="Gang")
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    recorded = RecordedJob(body)
+    made = reconciler(recorded)
+    for _ in range(2):
+        await made.reconcile(KEY)
+    made._cache.note_job(body, deleted=True)
+    assert await made.reconcile(KEY) == LOOK_SECONDS
+    recorded.queued[0]["metadata"].pop("ownerReferences")
+    assert await made.reconcile(KEY) is None
+    assert recorded.queued == []
 
 
 def told_reason(recorded: RecordedJob) -> str:

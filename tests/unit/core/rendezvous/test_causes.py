@@ -122,6 +122,7 @@ def fall_silent(job: JobOnPaper) -> None:
 LOST_BY: dict[str, Callable[[JobOnPaper], object]] = {
     "PodDeleted": lambda job: job.delete(1),
     "PodFailed": lambda job: job.change(1, pod=PodState.FAILED),
+    "PodRejected": lambda job: job.change(1, pod=PodState.FAILED, rejected=True),
     "PodGone": vanish,
     "PodDisrupted": disrupt,
     "EndedSuspended": end_suspended,

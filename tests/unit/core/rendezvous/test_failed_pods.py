@@ -22,6 +22,11 @@ def rejoins(cause: Cause) -> Request:
     return Request(type=RequestType.JOIN, after=1, cause=cause)
 
 
+def test_a_node_that_rejects_a_pod_is_at_fault() -> None:
+    for job in (formed(2), JobOnPaper(replicas=2)):
+        assert seen(job, 1, pod=PodState.FAILED, rejected=True) == (Failed((1, 0), judged=True),)
+
+
 @pytest.mark.parametrize("pod", [PodState.FAILED, PodState.OOM_KILLED, PodState.CRASH_LOOP])
 def test_a_member_whose_pod_failed_by_itself(pod: PodState) -> None:
     assert seen(formed(2), 1, pod=pod) == (Failed((1, 0), judged=True),)

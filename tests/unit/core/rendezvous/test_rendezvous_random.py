@@ -195,6 +195,11 @@ class JobLife(RuleBasedStateMachine):
         self.set(self.some(number), pod=PodState.FAILED, disrupted=True)
 
     @has_pods
+    @rule(number=NUMBER)
+    def pod_rejected(self, number: int) -> None:
+        self.set(self.some(number), pod=PodState.FAILED, rejected=True)
+
+    @has_pods
     @rule(number=NUMBER, matched=MATCHED)
     def policy_matches(self, number: int, matched: Matched | None) -> None:
         self.set(self.some(number), matched=matched)

@@ -76,6 +76,14 @@ def test_any_size_will_do_once_somebody_has_finished() -> None:
     assert world.ranks == [1]
 
 
+@pytest.mark.parametrize(("sizes", "min_replicas"), [((4,), 1), ((2, 4), 4), ((2,), 3)])
+def test_no_round_is_formed_below_every_size_that_is_wanted(sizes: tuple[int, ...], min_replicas: int) -> None:
+    world = JobOnPaper(replicas=3, sizes=sizes, min_replicas=min_replicas)
+    world.up(0, 1, 2)
+    world.wait(60, living=(0, 1, 2))
+    assert world.phase == "1 Forming"
+
+
 def test_without_sizes_nothing_changes() -> None:
     assert formed(3).ranks == [0, 1, 2]
 
@@ -85,7 +93,8 @@ def test_without_sizes_nothing_changes() -> None:
     [
         ({"step": 8}, 24, (8, 16, 24)),
         ({"allowed": [32, 8, 16]}, 16, (8, 16)),
-        ({"step": 8}, 4, (4,)),  # which the CRD refuses
+        ({"step": 8}, 4, (8,)),  # the CRD refuses it, but quota may leave so few
+        ({"allowed": [8, 16]}, 4, (8,)),
     ],
 )
 def test_the_sizes_of_a_spec_end_at_its_replicas(given: dict[str, object], replicas: int, sizes: object) -> None:

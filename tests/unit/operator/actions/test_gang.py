@@ -12,6 +12,7 @@ from elasticjob.rendezvous import Clocks, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.actions import gang as gang_module
 from elasticjob_operator.actions.gang import CHANGED_SECONDS, HELD_SECONDS, REFUSED_SECONDS, WAITING_SECONDS, Gang
+from elasticjob_operator.actions.leftovers import LOOK_SECONDS, Leftovers
 from elasticjob_operator.cluster import workloads as workloads_module
 from elasticjob_operator.cluster.cache import Key
 from elasticjob_operator.cluster.client import NotFound
@@ -21,7 +22,7 @@ from elasticjob_operator.job.quota import UNLIMITED
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.calls import Call
 from simulation.validity import Refusal
-from support.operator_objects import JOB_UID, Object, job
+from support.operator_objects import JOB_UID, Object, job, pod
 from support.recording_server import Announcements, RecordingServer
 from support.statuses import report
 
@@ -373,6 +374,66 @@ async def test_anothers_workload_of_the_jobs_label_counts_for_nothing(server: Ku
     life = Life(server)
     await life.step()
     assert life.allowance.suspends
+
+
+def left(server: Kueue) -> Object:
+    """The Workload of a job that was deleted with --cascade=orphan, and one of its pods."""
+    old = pod(phase="Running")
+    for key, body in (("pods/digits-0-0", old), ("workloads/digits-0", server.objects["workloads/digits-0"])):
+        body["metadata"].pop("ownerReferences")
+        server.objects[key] = body
+    server.took()
+    return old
+
+
+async def test_what_an_orphaning_deletion_has_left_is_deleted_when_its_pods_have_gone(server: Kueue) -> None:
+    await Life(server).step()
+    key = Key("ml", "digits")
+    left(server)
+    for gone in (Leftovers(server.client(), ()), Leftovers(server.client(), ("ml",))):
+        assert await gone.release(key) == LOOK_SECONDS, "a later operator finds it by itself"
+        assert await gone.release(Key("ml", "another")) is None
+    assert server.took() == []
+    with server.objects.edited("pods/digits-0-0") as old:
+        old["status"]["phase"] = "Succeeded"
+    assert await gone.release(key) is None
+    assert server.took() == ["DELETE digits-0"]
+    server.calls.clear()
+    assert await gone.release(key) is None
+    assert server.listed == 0
+
+
+async def test_what_an_orphaning_deletion_has_left_does_not_keep_a_new_job_of_the_name_from_quota(
+    server: Kueue,
+) -> None:
+    await Life(server).step()
+    left(server)
+    life = Life(server)
+    life.body["metadata"]["uid"] = "another"
+    await life.step()
+    assert "that is not this job's" in (await life.step(), life.allowance.told)[1]
+    del server.objects["pods/digits-0-0"]
+    await life.step()
+    await life.step()
+    assert [one for one in server.took() if one.startswith(("DELETE", "POST"))][-2:] == [
+        "DELETE digits-0",
+        "POST digits-0 4/2",
+    ]
+
+
+async def test_a_workload_of_a_job_that_is_deleted_with_its_own_is_left_to_the_garbage_collector(server: Kueue) -> None:
+    await Life(server).step()
+    server.took()
+    gone, key = Leftovers(server.client(), ()), Key("ml", "digits")
+    gone.expect(key)
+    assert await gone.release(key) == LOOK_SECONDS
+    server.objects.clear()
+    assert await gone.release(key) is None
+    gone.expect(key)
+    for error in (NO_KUEUE, NO_ACCESS):
+        server.refuses["GET workloads"] = error
+        assert await gone.release(key) is None
+    assert server.took() == []
 
 
 async def test_jobs_that_look_at_about_the_same_time_share_a_listing(server: Kueue) -> None:

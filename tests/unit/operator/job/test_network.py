@@ -56,6 +56,15 @@ class Job(JobOnPaper):
         return f"{found.status} {found.reason} {found.message}".strip() if found else ""
 
 
+def test_before_any_round_nobody_is_cut_off_whatever_records_say() -> None:
+    job = JobOnPaper(replicas=3, min_replicas=3)
+    job.start(0, 1)
+    job.doubt(0, 1)
+    workers = tuple(job.workers.values())
+    assert any(worker.doubts for worker in workers)
+    assert network_of("digits", ElasticJobStatus(), job.state, workers, None, job.now) == Network()
+
+
 def _without_mark(worker: Any) -> dict[str, Any]:
     return {name: getattr(worker, name) for name in worker.__slots__ if name not in ("member", "cut_off")}
 

@@ -225,6 +225,30 @@ def test_a_pod_that_the_cluster_ends_is_known_by_its_condition(conditions: list[
     assert (worker.pod, worker.disrupted) == (PodState.FAILED, disrupted)
 
 
+ADMISSION = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
+
+
+@pytest.mark.parametrize(
+    ("status", "rejected"),
+    [
+        (ADMISSION, True),
+        ({**ADMISSION, "containerStatuses": [trainer(waiting={"reason": "PodInitializing"})]}, True),
+        ({**ADMISSION, "containerStatuses": [trainer(terminated={"exitCode": 1})]}, False),
+        ({**ADMISSION, "containerStatuses": [trainer(waiting={}, last={"exitCode": 1})]}, False),
+        ({**ADMISSION, "initContainerStatuses": [trainer(running={})]}, False),
+        ({**ADMISSION, "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, False),
+        ({"phase": "Pending"}, False),
+    ],
+)
+def test_a_pod_that_ends_before_any_of_its_containers_began_was_rejected_by_its_node(
+    status: Object, rejected: bool
+) -> None:
+    worker = seen(pod(**status), None)
+    assert worker.rejected is rejected
+    if rejected:
+        assert worker.detail == "UnexpectedAdmissionError: no healthy devices"
+
+
 def test_what_ends_a_pod_that_ran_well_says_why() -> None:
     preempted = {"type": "TerminationTarget", "status": "True", "message": "Preempted to accommodate a workload"}
     assert seen(pod(conditions=[preempted]), None).detail == "Preempted to accommodate a workload"
@@ -235,6 +259,7 @@ def test_where_the_older_pods_of_an_index_linger() -> None:
     old["spec"], unscheduled["spec"], other["spec"] = {"nodeName": "node-b"}, {}, {"nodeName": "node-a"}
     view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (old, unscheduled, other)})
     assert nodes_of_indices(view) == {"0": {"node-a"}, "1": {"node-b"}}
+    assert nodes_of_indices(view, {1: {"node-c"}})["1"] == {"node-b", "node-c"}
 
 
 def test_a_pod_of_another_template_is_outdated() -> None:

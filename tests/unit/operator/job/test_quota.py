@@ -1,7 +1,7 @@
 """Which Workloads a gang should have, and what they allow: by cases, and in random lives over a queue with a quota."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -113,6 +113,22 @@ def test_a_minimum_that_was_raised_is_asked_for_as_a_whole() -> None:
     assert found.told.startswith("its quota is gone: 4 workers are needed; ")
 
 
+def test_a_minimum_above_what_is_held_leaves_a_round_that_stands_and_is_asked_for_beside_it() -> None:
+    shares = (share(0, 8, 2, held=3),)
+    for least in ({"minReplicas": 6}, {"sizes": {"step": 4}}):
+        spec = spec_of(replicas=8, **least)
+        need = need_of(spec, STANDS, There(alive=3))
+        found = allowance(spec, STANDS, There(alive=3), shares)
+        assert (found.suspends, found.replicas) == (False, 3)
+        assert plan(shares, need, There(alive=2), QUEUE).shrink == (), "the lost member's is kept for its replacement"
+        asked = plan(shares, need, There(alive=3), QUEUE).create
+        assert asked == (1, QUEUE._replace(workers=5, least=need.least - 3))
+        forms = replace(STANDS, phase=RendezvousPhase.FORMING)
+        assert allowance(spec, forms, There(alive=3), shares).suspends
+        less = (shares[0]._replace(held=2),)
+        assert allowance(spec, STANDS, There(alive=3), less).suspends, "a member has none"
+
+
 def test_a_scale_down_gives_back_the_newest_first_and_never_what_pods_use() -> None:
     shares = (share(0, 4, 2, held=4), share(1, 2, 1, held=2))
     assert plan(shares, Need(3, 2), There(alive=3, leaving=3), QUEUE) == Plan()
@@ -209,11 +225,39 @@ def test_without_a_queue_nothing_is_asked_for() -> None:
     assert plan((), NEEDS_FOUR, NOBODY, None) == Plan()
 
 
-def test_while_the_workloads_are_not_known_it_keeps_what_it_has() -> None:
-    members = tuple(Member(index, str(index)) for index in range(3))
-    state = State(clocks=NEW.clocks, phase=RendezvousPhase.FORMED, participants=members)
-    assert allowance(FOUR, state, There(alive=2), None).replicas == 3
-    assert allowance(FOUR, NEW, NOBODY, None).suspends
+MEMBERS = tuple(Member(index, str(index)) for index in range(3))
+STANDS = State(clocks=NEW.clocks, phase=RendezvousPhase.FORMED, participants=MEMBERS)
+THREE = tuple(Worker(index=index, id=str(index)) for index in range(3))
+
+
+@pytest.mark.parametrize(
+    ("state", "gone", "replicas", "spares"),
+    [
+        (STANDS, THREE[2:], 2, 0),
+        (replace(STANDS, leaving=MEMBERS[1:]), (), 1, 0),
+        (replace(STANDS, replacements={1: 1}), (), 2, 0),
+        (replace(STANDS, participants=MEMBERS[:2]), (), 2, 1),
+        (replace(STANDS, finished=MEMBERS[:1]), (), 3, 0),
+        (replace(STANDS, phase=RendezvousPhase.FORMING, participants=MEMBERS[:2]), (), 3, 0),
+        (NEW, (), 3, 0),
+    ],
+    ids=["loss", "told to leave", "replaced", "newcomer", "finished", "forms again", "first round"],
+)
+def test_while_the_workloads_are_not_known_who_is_there_stays_and_nobody_comes(
+    state: State, gone: tuple[Worker, ...], replicas: int, spares: int
+) -> None:
+    there = there_of(one for one in THREE if one not in gone)
+    found = allowance(FOUR, state, there, None)
+    assert (found.unknown, found.suspends, found.replicas, found.spares) == (True, False, replicas, spares)
+
+
+def test_while_the_workloads_are_not_known_pods_that_are_not_the_jobs_or_go_keep_it_from_nothing() -> None:
+    outdated = [replace(one, outdated=True) for one in THREE]
+    deleted = [replace(one, deleting=True) for one in THREE]
+    unknown = [replace(one, replacement=7) for one in THREE]
+    for workers in ([], outdated, deleted, unknown):
+        found = allowance(FOUR, NEW, there_of(workers), None)
+        assert (found.suspends, found.unknown) == (True, True)
 
 
 def test_pods_that_have_ended_use_none() -> None:
@@ -222,7 +266,7 @@ def test_pods_that_have_ended_use_none() -> None:
         Worker(index=1, pod=PodState.FAILED),
         Worker(index=2, pod=PodState.PENDING, deleting=True),
     ]
-    assert there_of(workers) == There(alive=1, leaving=1)
+    assert there_of(workers) == There(1, 1, tuple(workers[:1]))
 
 
 # as Kueue shows them

@@ -65,6 +65,18 @@ class TestRefusals:
         self.answered(refusals, [0, 1], NO, 0)
         assert refusals.due(pod_keys(0, 1, 2), 1) == pod_keys(2)
 
+    def test_when_a_pod_is_gone_it_is_tried_at_once_and_then_soon(self) -> None:
+        refusals, old = Refusals(), frozenset({"digits-0-0", "digits-1-0"})
+        for now in (0, 10, 30):
+            assert refusals.due(pod_keys(1), now, old) == pod_keys(1)
+            refusals.note({(1, 0): NO}, now)
+        assert refusals.due(pod_keys(1), 31, old) == []
+        assert refusals.due(pod_keys(1), 32, old - {"digits-1-0"}) == pod_keys(1)
+        again = refusals.note({(1, 0): NO}, 32)
+        assert isinstance(again, Retry)
+        assert again.seconds < 5, "the quota counts it a moment later"
+        assert refusals.due(pod_keys(1), 32.1, old - {"digits-1-0"}) == []
+
     def test_what_is_not_wanted_any_more_is_not_told(self) -> None:
         refusals = Refusals()
         self.answered(refusals, [0, 3], NO, 0)
@@ -131,6 +143,19 @@ class TestWorkerPods:
         await asyncio.sleep(11)
         assert await self.create(pods, 0) == LookAgain(0.0)
         assert pods.refusal is None
+
+    @pytest.mark.parametrize("ends", [False, True])
+    async def test_when_a_pod_that_was_ending_has_gone_or_ended_the_next_is_tried_at_once(self, ends: bool) -> None:
+        pods = self.pods(refusal(403, "exceeded quota"))
+        old = pod(1, phase="Running")
+        old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        pods._cache.note_pod(old)
+        for _ in range(2):
+            await self.create(pods, 0)
+        assert len(self.asked) == 1
+        pods._cache.note_pod(pod(1, phase="Failed") if ends else old, deleted=not ends)
+        await self.create(pods, 0)
+        assert len(self.asked) == 2
 
     async def test_another_template_is_tried_at_once(self) -> None:
         pods = self.pods(refusal(403, "exceeded quota"))

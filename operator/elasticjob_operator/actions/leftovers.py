@@ -1,0 +1,80 @@
+"""Deletes the Workloads of jobs that were deleted with `--cascade=orphan`.
+
+Nothing owns them any more, and Kueue counts their quota until they are gone. The job's pods have been left as well, and
+take what the Workloads hold: these are deleted when none of them runs.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from elasticjob.objects import Object
+from elasticjob_operator.cluster.cache import Key, owner_key
+from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube, NotFound
+from elasticjob_operator.objects.pods import selector
+from elasticjob_operator.objects.workloads import LEAST, collection
+
+LOOK_SECONDS = 10.0
+
+
+class Leftovers:
+    """`namespaces`: those that this operator serves; none stands for all of them."""
+
+    def __init__(self, kube: Kube, namespaces: tuple[str, ...]) -> None:
+        self._kube = kube
+        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._expected: set[Key] = set()
+        self._taken_over = False
+
+    def expect(self, key: Key) -> None:
+        """The job was a gang, and is going: it may leave some."""
+        self._expected.add(key)
+
+    async def take_over(self) -> None:
+        """Once: those that were left while no operator led. What cannot be listed then is left to the next leader."""
+        if self._taken_over:
+            return
+        self._taken_over = True
+        for namespace in self._namespaces:
+            with suppress(*FAILURES):
+                left = [owner_key(one) for one in (await self._kube.workloads(namespace)).items if is_left(one)]
+                for key in dict.fromkeys(left):
+                    self.expect(key)
+                    await self.release(key)
+
+    async def release(self, key: Key) -> float | None:
+        """Of a job that is not there; returns in how many seconds to look again. Raises FAILURES."""
+        await self.take_over()
+        if key not in self._expected:
+            return None
+        with suppress(NotFound, Forbidden):  # no Kueue, or none of our business
+            there = (await self._kube.workloads(key.namespace)).items
+            of_job = [one for one in there if owner_key(one) == key]
+            if any(not is_left(one) for one in of_job) or not await delete_left(self._kube, key, of_job):
+                return LOOK_SECONDS
+        self._expected.discard(key)
+        return None
+
+
+def is_left(workload: Object) -> bool:
+    """Whether an operator has made it, and nothing owns it any more."""
+    meta = workload["metadata"]
+    return LEAST in (meta.get("annotations") or {}) and not meta.get("ownerReferences")
+
+
+async def delete_left(kube: Kube, key: Key, workloads: Iterable[Object]) -> bool:
+    """Delete those of `workloads` that are left; False while pods that were left run. Raises FAILURES."""
+    left = [one["metadata"] for one in workloads if is_left(one)]
+    if not left:
+        return True
+    pods = await kube.pods(key.namespace, selector(key.name))
+    if any(_runs_on(pod) for pod in pods.items):
+        return False
+    for meta in left:
+        with suppress(NotFound):
+            await kube.delete(f"{collection(key.namespace)}/{meta['name']}", meta["uid"])
+    return True
+
+
+def _runs_on(pod: Object) -> bool:
+    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return not pod["metadata"].get("ownerReferences") and not ended
