@@ -13,7 +13,7 @@ from elasticjob_cli.output.console import say
 
 
 class Sentences(click.Group):
-    """Says in a sentence what went wrong, and exits with its code. The place may stand before the command."""
+    """Says what went wrong in a sentence and exits with its code. Cluster and namespace may come before a command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         left = super().parse_args(ctx, args)
