@@ -52,6 +52,7 @@ class Side(NamedTuple):
     objects: Callable[[str, int, Mapping[str, str]], list[Object]]
     warm: bool = False  # its processes are started before they are needed
     spares: int = 0  # workers that wait beside the members
+    processes: int = 1  # that train in each worker
 
 
 def elastic_job(
@@ -121,7 +122,12 @@ class Training(PodLogs):
 
         def together() -> bool:
             newest = self._newest()
-            return newest is not None and newest.trained and newest.world_size == replicas and self.has_pods(replicas)
+            return (
+                newest is not None
+                and newest.trained
+                and newest.world_size == replicas * self.side.processes
+                and self.has_pods(replicas)
+            )
 
         def ready(log: TrainerLog) -> bool:
             return log.is_parked() if self.side.warm else log.when(JOINS) is not None
@@ -145,8 +151,8 @@ class Training(PodLogs):
         """The first group of `size` that began after `since` and had an epoch; none within `seconds`."""
 
         def trains() -> Group | None:
-            groups = [one for one in self._groups() if one.trained and one.started > since and one.world_size == size]
-            return min(groups, default=None)
+            groups = (one for one in self._groups() if one.trained and one.started > since)
+            return min((one for one in groups if one.world_size == size * self.side.processes), default=None)
 
         try:
             group = wait_until(f"a new group of {size} to train", trains, seconds + 2 * READ_SECONDS)

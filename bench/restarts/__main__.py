@@ -91,19 +91,20 @@ class Jobs:
 def measure(training: Training, cause: Cause, deadline: float) -> Restart | None:
     """One run; none if the new group took no step before the deadline."""
     before = [pod["metadata"]["name"] for pod in training.pods()]
+    processes = cause.after * training.side.processes
     with ExitStack() as undo:
         struck = cause.strike(training, undo)
 
         def trains() -> bool:
             training.read()
-            return new_group(training.logs(), cause.after, struck.at) is not None
+            return new_group(training.logs(), processes, struck.at) is not None
 
         try:
             wait_until(f"a new group of {cause.after} to train", trains, struck.at + deadline - time.time())
         except pytest.fail.Exception:
             return None
     logs = training.logs()
-    group = new_group(logs, cause.after, struck.at)
+    group = new_group(logs, processes, struck.at)
     assert group is not None
     found = restart(logs, group, (name for name in before if name != struck.lost), struck.at)
     return found if found.seconds <= deadline else None

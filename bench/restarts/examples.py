@@ -30,7 +30,10 @@ def objects(namespace: str, replicas: int, env: Mapping[str, str], name: str, wa
 
 SIDES = {
     f"{name}_{'warm' if warm else 'fresh'}": Side(
-        f"elasticjob/{name}", partial(objects, name=name, warm=warm), warm=warm
+        f"elasticjob/{name}",
+        partial(objects, name=name, warm=warm),
+        warm=warm,
+        processes=2 if name == "accelerate" else 1,  # on CPUs it starts no fewer in a worker
     )
     for name in NAMES
     for warm in (True, False)
