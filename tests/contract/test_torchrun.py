@@ -127,8 +127,12 @@ def test_who_failed_first_is_the_reason_though_its_peer_was_heard_of_first(
         reason = job.closed("Failed")["reason"]
         assert reason == f"{failed}: failure 1, and maxRestarts is 0"
         runs.codes(2)
-        logs = [job.plane.log_of(f"{pod}-trainer") for pod in (one, other)]
-        assert [log.splitlines()[-1] for log in logs] == [f"elasticjob: {reason}"] * 2
+
+        def end_with_the_cause() -> bool:  # a container that is started again before its pod goes does so, too
+            logs = [job.plane.log_of(f"{pod}-trainer") for pod in (one, other)]
+            return [log.splitlines()[-1] for log in logs] == [f"elasticjob: {reason}"] * 2
+
+        until(end_with_the_cause, "both logs to end with the cause")
 
 
 def test_the_log_of_a_torchrun_that_is_stopped_ends_with_a_sentence(new_job: NewJob, tmp_path: Path) -> None:
