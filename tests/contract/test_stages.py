@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.agents import until
 from contract.plane import Job
 from contract.trainers import WORKER, trainers
 
