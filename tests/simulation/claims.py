@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
+from elasticjob_operator.job.observe import is_made_for
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.pods import access_name
@@ -119,13 +120,8 @@ def _of_leftovers(world: World) -> Iterator[str]:
 
 
 def _pods(world: World, job: Object) -> list[str]:
-    uid = job["metadata"]["uid"]
     found = (one.body for one in world.server.store.all("pods", NAMESPACE))
-    return [
-        pod["metadata"]["name"]
-        for pod in found
-        if any(owner["uid"] == uid for owner in pod["metadata"].get("ownerReferences", ()))
-    ]
+    return [pod["metadata"]["name"] for pod in found if is_made_for(pod, job)]
 
 
 def _alive(world: World, job: Object) -> list[str]:

@@ -267,21 +267,16 @@ async def take_grant(world: World, job: Object) -> None:
 
 
 async def foreign_pod(world: World, job: Object) -> None:
-    """A pod with the job's labels and a worker's name, made by hand.
-
-    With the job as its owner it has a number that nobody expects yet: one that is expected would be a worker without a
-    sidecar, which the admission policy for pods refuses.
-    """
+    """A pod with the job's labels, a worker's name and perhaps the job as its owner, made by hand for a while."""
     name, index = job["metadata"]["name"], world.dice.randint(0, 3)
-    owned = world.dice.random() < 0.4
-    number = 7 if owned else world.dice.choice((0, 1, 2, 7))
+    owned, number = world.dice.random() < 0.4, world.dice.choice((0, 1, 2, 7))
     owner = {"apiVersion": API_VERSION, "kind": "ElasticJob", "name": name, "uid": job["metadata"]["uid"]}
     meta: Object = {"name": f"{name}-{index}-{number}", "labels": {JOB_LABEL: name, INDEX_LABEL: str(index)}}
     if owned:
         meta["ownerReferences"] = [owner]
     spec = {"containers": [{"name": "logs", "image": "example/logs"}]}
     reply = ask(world, "POST", path_of("pods"), {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    if reply.status < 300 and "ownerReferences" not in meta:
+    if reply.status < 300:
         uid = json.loads(reply.body)["metadata"]["uid"]
         await asyncio.sleep(world.dice.uniform(1, 40))
         ask(world, "DELETE", path_of("pods", meta["name"]), {"preconditions": {"uid": uid}})
