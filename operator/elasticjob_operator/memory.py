@@ -143,6 +143,7 @@ class Memories:
             self._forget(key)
             return None
         await self._take_over()
+        await self.leftovers.take_over()
         memory = self._known.get(key)
         if memory is not None and (memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch):
             self._announcer.forget(memory.uid)
@@ -175,7 +176,6 @@ class Memories:
                 memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
                 memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
                 self._known[key] = memory
-            await self.leftovers.take_over()
             self._taken_over = True
 
     def _begin(self, uid: str, epoch: int) -> Memory:

@@ -4,8 +4,10 @@ Nothing owns them any more, and Kueue counts their quota until they are gone. Th
 take what the Workloads hold: these are deleted when none of them runs.
 """
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+from math import inf
 
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Key, owner_key
@@ -21,31 +23,38 @@ class Leftovers:
 
     def __init__(self, kube: Kube, namespaces: tuple[str, ...]) -> None:
         self._kube = kube
-        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._unlisted: set[str | None] = set(namespaces) or {None}
+        self._look_at = -inf
         self._expected: set[Key] = set()
-        self._taken_over = False
 
     def expect(self, key: Key) -> None:
         """The job was a gang, and is going: it may leave some."""
         self._expected.add(key)
 
     async def take_over(self) -> None:
-        """Once: those that were left while no operator led. What cannot be listed then is left to the next leader."""
-        if self._taken_over:
+        """Those that were left while no operator led. What cannot be listed is tried again after a while."""
+        if not self._unlisted or time.monotonic() < self._look_at:
             return
-        self._taken_over = True
-        for namespace in self._namespaces:
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        for namespace in tuple(self._unlisted):
             with suppress(*FAILURES):
-                left = [owner_key(one) for one in (await self._kube.workloads(namespace)).items if is_left(one)]
-                for key in dict.fromkeys(left):
-                    self.expect(key)
-                    await self.release(key)
+                await self._take_over(namespace)
+
+    async def _take_over(self, namespace: str | None) -> None:
+        """Raises FAILURES."""
+        found: list[Object] = []
+        with suppress(NotFound, Forbidden):  # no Kueue, or none of our business
+            found = (await self._kube.workloads(namespace)).items
+        self._unlisted.discard(namespace)
+        for key in dict.fromkeys(owner_key(one) for one in found if is_left(one)):
+            self.expect(key)
+            await self.release(key)
 
     async def release(self, key: Key) -> float | None:
         """Of a job that is not there; returns in how many seconds to look again. Raises FAILURES."""
         await self.take_over()
         if key not in self._expected:
-            return None
+            return LOOK_SECONDS if self._unlisted else None
         with suppress(NotFound, Forbidden):  # no Kueue, or none of our business
             there = (await self._kube.workloads(key.namespace)).items
             of_job = [one for one in there if owner_key(one) == key]

@@ -11,6 +11,7 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.rendezvous import Clocks, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.actions import gang as gang_module
+from elasticjob_operator.actions import leftovers
 from elasticjob_operator.actions.gang import CHANGED_SECONDS, HELD_SECONDS, REFUSED_SECONDS, WAITING_SECONDS, Gang
 from elasticjob_operator.actions.leftovers import LOOK_SECONDS, Leftovers
 from elasticjob_operator.cluster import workloads as workloads_module
@@ -32,6 +33,7 @@ ENDED = replace(NEW, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE)
 NO_RIGHT = 'workloads.kueue.x-k8s.io is forbidden: User "operator" cannot list resource "workloads"'
 NO_ACCESS = Refusal(403, "Forbidden", NO_RIGHT)
 NO_KUEUE = Refusal(404, "NotFound", "404 page not found")
+AWAY = Refusal(503, "ServiceUnavailable", "the webhook does not answer")
 DENIED = 'admission webhook "x" denied the request: no'
 
 
@@ -401,6 +403,22 @@ async def test_what_an_orphaning_deletion_has_left_is_deleted_when_its_pods_have
     server.calls.clear()
     assert await gone.release(key) is None
     assert server.listed == 0
+
+
+async def test_what_could_not_be_listed_at_a_take_over_is_looked_for_again(
+    server: Kueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await Life(server).step()
+    left(server)
+    del server.objects["pods/digits-0-0"]
+    gone, key, now = Leftovers(server.client(), ()), Key("ml", "digits"), 0.0
+    monkeypatch.setattr(leftovers, "time", SimpleNamespace(monotonic=lambda: now))
+    server.refuses["GET workloads"] = AWAY
+    assert await gone.release(key) == LOOK_SECONDS
+    del server.refuses["GET workloads"]
+    now += LOOK_SECONDS
+    assert await gone.release(key) is None
+    assert server.took() == ["DELETE digits-0"]
 
 
 async def test_what_an_orphaning_deletion_has_left_does_not_keep_a_new_job_of_the_name_from_quota(
