@@ -98,7 +98,7 @@ class Kueue:
     def _count(self) -> None:
         """No more pods than there is quota for, but for a while."""
         world, now = self.world, self.world.loop.time()
-        if any(node.cordoned for node in world.nodes.all):
+        if any(node.cordoned or node.cut or not node.alive for node in world.nodes.all):  # its pods stay for a while
             self.excuse(DRAINING_SECONDS)
         if self.away_since is not None:
             self.excuse(TAKEN_SECONDS)
