@@ -120,7 +120,6 @@ def _progress(seeds: int, lives: int, virtual: float, seconds: float) -> str:
 def _prepare() -> None:
     gc.collect()
     gc.freeze()
-    gc.disable()  # each life ends with a collection
 
 
 def _live_some(seeds: range) -> list[Verdict]:

@@ -35,7 +35,10 @@ def kind_of(seed: int) -> str:
 
 def live(seed: int) -> Verdict:
     certificates()  # made once, before there is a seed: keys are never the same
-    verdict = KINDS[kind_of(seed)](seed).run()
-    web_app._cached_build_middleware.cache_clear()  # else aiohttp keeps the last sidecars, and their worlds with them
-    gc.collect()  # now, and not at some moment of the next life
-    return verdict
+    gc.disable()  # what is freed may close a connection, and has to do so at no other moment the next time
+    try:
+        return KINDS[kind_of(seed)](seed).run()
+    finally:
+        web_app._cached_build_middleware.cache_clear()  # else aiohttp keeps the last sidecars and their worlds
+        gc.enable()
+        gc.collect()

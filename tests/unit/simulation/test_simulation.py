@@ -10,6 +10,14 @@ from support.waiting import run
 
 ROOT = Path(__file__).parents[3]
 LONGEST_SECONDS = 1200  # a minute or two of processor time, beside all else
+FREES_OFTEN = """
+import gc, sys
+from simulation.__main__ import main
+gc.collect()
+gc.freeze()
+gc.set_threshold(200, 1, 1)
+sys.exit(main(sys.argv[1:]))
+"""
 WITHOUT_EXPIRY = """
 import sys
 from elasticjob_operator import reconciler
@@ -30,7 +38,8 @@ def simulation(*arguments: str, code: str = "") -> tuple[int, str]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_same_seed_is_the_same_history(seed: int) -> None:
-    first, second = (simulation("--seed", str(seed), "--verbose") for _ in range(2))
+    """Also where memory is freed at other moments: a connection is closed when nobody refers to it any more."""
+    first, second = (simulation("--seed", str(seed), "--verbose", code=code) for code in ("", FREES_OFTEN))
     assert first == second
     assert first[0] == 0
     assert first[1].count("\n") > 50
