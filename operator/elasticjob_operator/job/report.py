@@ -21,8 +21,7 @@ from elasticjob_operator.job.waiting import Wait
 class Report(NamedTuple):
     """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
     `budget_problem`: why their PodDisruptionBudget is not as it should be; `allowance`: what the quota makes of the
-    spec; `started`: since when trainers run, while the time runs in which
-    their torchruns have to speak."""
+    spec; `started`: since when trainers run, while the time runs in which their torchruns have to speak."""
 
     job: Object
     spec: ElasticJobSpec

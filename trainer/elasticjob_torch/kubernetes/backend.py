@@ -188,17 +188,17 @@ class KubernetesRendezvousBackend(dynamic_rendezvous.RendezvousBackend):  # type
         return hashlib.sha256(content.data[_KEY].encode()).hexdigest()
 
     def _read(self) -> Content | None:
-        began = time.monotonic()
+        began, content = time.monotonic(), None
         try:
-            return self._map.read(self.patience)
+            content = self._map.read(self.patience)
         except NotFound:
-            return None
+            pass
         except ApiError as error:
-            began = float("-inf")
+            self._slow = now()
             raise RendezvousConnectionError(str(error)) from error
-        finally:
-            if time.monotonic() - began > SLOW_SECONDS:
-                self._slow = now()
+        if time.monotonic() - began > SLOW_SECONDS:
+            self._slow = now()
+        return content
 
     def _kept(self, content: Content | None) -> Kept | None:
         """Return what the ConfigMap holds of this run; None when it holds nothing or what remains of another."""

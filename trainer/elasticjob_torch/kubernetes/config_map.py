@@ -39,7 +39,7 @@ class Content:
 
 
 class ConfigMap:
-    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` seconds and an answer's."""
+    """One ConfigMap of the cluster. Every method raises `ApiError`, within ``patience`` and one answer's time."""
 
     def __init__(self, client: ApiClient, namespace: str, name: str) -> None:
         self._client = client

@@ -34,7 +34,7 @@ from elasticjob_torch.kubernetes.api import ApiClient
 from elasticjob_torch.kubernetes.backend import NAME, KubernetesRendezvousBackend
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.config_map import ConfigMap
-from elasticjob_torch.kubernetes.keep_alive import ANSWER_SECONDS, KeepAlive
+from elasticjob_torch.kubernetes.keep_alive import WRITE_SECONDS, KeepAlive
 from elasticjob_torch.kubernetes.settings import SettingsError, parse_settings
 from elasticjob_torch.kubernetes.state import name_of_node
 from elasticjob_torch.kubernetes.store import KubernetesStore
@@ -85,7 +85,7 @@ def create_handler(params: RendezvousParameters) -> KubernetesRendezvousHandler:
     )
     inner = dynamic_rendezvous.create_handler(store, backend, own)
     interval = settings.pace.interval_seconds
-    keep_alive = KeepAlive(state.clone(ANSWER_SECONDS), clock, name_of_node(inner._this_node), interval)
+    keep_alive = KeepAlive(state.clone(WRITE_SECONDS), clock, name_of_node(inner._this_node), interval)
     return KubernetesRendezvousHandler(inner, backend, store, keep_alive, settings, state)
 
 

@@ -82,12 +82,12 @@ def judged(
     """Return when each node counts as heard last; torch drops those for which that is longer ago than the expiry.
 
     It is the time of its last heartbeat if it has been silent for so long, and another went on meanwhile; else not
-    longer ago than the interval. Another has gone on if it kept its pace for as long, or else once it has written one
-    heartbeat more than may fail; where answers are slow, once it has written all that are kept.
+    longer ago than the interval. Another has gone on if it kept its pace for as long, or has written one heartbeat more
+    than may fail; while answers are slow, only if it has written all that are kept.
 
     Args:
         heard: the times of each node's last heartbeats, at least one, in order.
-        slow: when this node last waited for a slow answer. It stands for the time in which a node may be silent.
+        slow: when this node last got a slow answer. Answers count as slow until a node's time of silence has passed.
     """
     interval = timedelta(seconds=pace.interval_seconds)
     in_time = slow is None or now - slow >= interval * pace.allowed

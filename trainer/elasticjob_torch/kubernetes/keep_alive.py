@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 # Longer than the minute in which an API server ends a request itself (--request-timeout). To give up first costs a slow
 # one a handshake more, and this node its turn, while others whose connections stand write on.
-ANSWER_SECONDS = 120.0
+WRITE_SECONDS = 120.0
 
 
 class KeepAlive:

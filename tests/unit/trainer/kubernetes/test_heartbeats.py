@@ -16,7 +16,7 @@ from elasticjob_torch.kubernetes import keep_alive as keep_alive_module
 from elasticjob_torch.kubernetes.api import NotFound, Unavailable
 from elasticjob_torch.kubernetes.clock import SharedClock
 from elasticjob_torch.kubernetes.heartbeats import KEPT, Pace, judged, key_of, read_times, write_times
-from elasticjob_torch.kubernetes.keep_alive import ANSWER_SECONDS, Heartbeats, KeepAlive
+from elasticjob_torch.kubernetes.keep_alive import WRITE_SECONDS, Heartbeats, KeepAlive
 from support.waiting import acquired, joined
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -209,7 +209,7 @@ Speed = Callable[[int, float], float]
 def simulated(
     speed: Speed,
     seconds: float,
-    limit: float = ANSWER_SECONDS,
+    limit: float = WRITE_SECONDS,
     work: Callable[[], float] = lambda: WORK,
     slow: bool = False,
 ) -> set[int]:
