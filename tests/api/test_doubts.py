@@ -16,7 +16,7 @@ from api.operators import GROUP, JOBS, Leader, Operators, new_job
 from api.pods import CORE, pod_client
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of
+from elasticjob.reading import Pod
 from elasticjob_operator import memory
 from elasticjob_operator.job import network
 from elasticjob_sidecar.app import Ports, Sidecar
@@ -43,7 +43,7 @@ class Worker:
                 "job": job,
                 "job_uid": uid,
                 "index": index,
-                "batch": batch_of(pod),
+                "batch": Pod.read(pod).batch,
                 "namespace": "default",
                 "pod_name": self.name,
                 "pod_uid": pod["metadata"]["uid"],

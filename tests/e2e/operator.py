@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from e2e.job import Job, restarts
 from e2e.kube import Namespace, Object, wait_until
-from elasticjob.pods import container
+from elasticjob.reading import Pod
 from elasticjob_operator.job.observe import is_ready
 
 LEASE, CONTAINER = "elasticjob-operator", "operator"
@@ -17,7 +17,7 @@ def leader(operator: Namespace) -> Object:
 
     One that the kubelet holds back, as it was killed again and again, makes room for a new pod.
     """
-    died = (pod for pod in operator.list("pods") if container(pod, CONTAINER).get("restartCount"))
+    died = (pod for pod in operator.list("pods") if Pod.read(pod).container(CONTAINER).restarts)
     held_back = [pod for pod in died if not is_ready(pod)]
     for pod in held_back:
         operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", "--ignore-not-found")

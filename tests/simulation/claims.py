@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
+from elasticjob.reading import Pod
 from elasticjob_operator.job.observe import is_made_for
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import render_budget
@@ -121,7 +122,7 @@ def _of_leftovers(world: World) -> Iterator[str]:
 
 def _pods(world: World, job: Object) -> list[str]:
     found = (one.body for one in world.server.store.all("pods", NAMESPACE))
-    return [pod["metadata"]["name"] for pod in found if is_made_for(pod, job)]
+    return [pod["metadata"]["name"] for pod in found if is_made_for(Pod.read(pod), job)]
 
 
 def _alive(world: World, job: Object) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import yaml
 
-from elasticjob.objects import Object
+from elasticjob.reading import Pod
 from elasticjob_cli.cluster.connection import ApiError, may_pass
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
@@ -210,7 +210,7 @@ def _has_stopped(session: Session, seen: Look) -> bool:
     """status.replicas would not do: a worker that has finished keeps its pod."""
     found = seen.condition("Suspended")
     told = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
-    return told and not any(_may_run(pod) for pod in session.cluster.pods(seen.name))
+    return told and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
 
 
 def _may_see_pods(session: Session, job: str) -> bool:
@@ -225,9 +225,8 @@ def _may_see_pods(session: Session, job: str) -> bool:
     return True
 
 
-def _may_run(pod: Object) -> bool:
-    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    return not ended and "deletionTimestamp" not in pod["metadata"]
+def _may_run(pod: Pod) -> bool:
+    return not (pod.is_over or pod.deleting)
 
 
 def _refuse(seen: Look) -> None:

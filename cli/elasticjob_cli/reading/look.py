@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
 from elasticjob.pods import pod_key_of
+from elasticjob.reading import Pod
 from elasticjob.rendezvous import Clocks, roster_of
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import breaks
@@ -233,11 +234,11 @@ def _views(scene: Scene, status: ElasticJobStatus) -> Iterator[WorkerView]:
     bodies = {body["metadata"]["name"]: body for body in scene.records}
     members = {member.index: (rank, member) for rank, member in enumerate(status.rendezvous.participants)}
     invalid = _invalid_of(status)
-    for pod in scene.pods:
-        number = pod_key_of(scene.job["metadata"]["name"], pod["metadata"]["name"])
+    for pod in map(Pod.read, scene.pods):
+        number = pod_key_of(scene.job["metadata"]["name"], pod.name)
         if number is None or number[1] != status.replacements.get(number[0], 0):
             continue
-        body = bodies.get(pod["metadata"]["name"])
+        body = bodies.get(pod.name)
         record, (rank, member) = parsed(body, pod), members.get(number[0], (None, None))
         rank = rank if member and is_of(member, pod, record) else None
         yield WorkerView(*number, pod, body, record, rank, invalid=invalid.get(number[0], ""))

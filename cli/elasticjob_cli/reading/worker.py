@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from elasticjob.api import ElasticWorker, WorkerRequest
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of, container, ended, running_since
+from elasticjob.reading import ABSENT, Condition, Container, Pod
 from elasticjob.rendezvous import PodState, Request, Worker
 from elasticjob.terms import RequestType
 from elasticjob_cli.reading.times import moment
@@ -22,7 +22,7 @@ class WorkerView:
 
     index: int
     replacement: int
-    pod: Object | None = None
+    pod: Pod | None = None
     body: Object | None = None
     record: ElasticWorker | None = None
     rank: int | None = None
@@ -32,7 +32,15 @@ class WorkerView:
 
     @property
     def name(self) -> str:
-        return self.pod["metadata"]["name"] if self.pod else ""
+        return self.pod.name if self.pod else ""
+
+    def container(self, name: str) -> Container:
+        return self.pod.container(name) if self.pod else ABSENT
+
+    @property
+    def scheduling(self) -> Condition:
+        """What its scheduler says."""
+        return self.pod.condition("PodScheduled") if self.pod else Condition("PodScheduled")
 
     @property
     def is_member(self) -> bool:
@@ -40,11 +48,11 @@ class WorkerView:
 
     @property
     def node(self) -> str:
-        return str((self.pod or {}).get("spec", {}).get("nodeName", ""))
+        return self.pod.node if self.pod else ""
 
     @property
     def made(self) -> datetime | None:
-        return moment(self.pod["metadata"].get("creationTimestamp")) if self.pod else None
+        return moment(self.pod.created) if self.pod else None
 
     @property
     def asked_at(self) -> datetime | None:
@@ -72,10 +80,10 @@ def changed_at(body: Object | None, *, status: bool) -> datetime | None:
     return max((time for time in times if time), default=None)
 
 
-def parsed(body: Object | None, pod: Object | None) -> ElasticWorker | None:
+def parsed(body: Object | None, pod: Pod | None) -> ElasticWorker | None:
     """What is read of a record; None where it makes no sense, or is that of another pod of this name."""
     owners = {owner["uid"] for owner in (body or {}).get("metadata", {}).get("ownerReferences", ())}
-    if body is None or pod is None or pod["metadata"]["uid"] not in owners:
+    if body is None or pod is None or pod.uid not in owners:
         return None
     try:
         return ElasticWorker.parse(body)
@@ -83,15 +91,14 @@ def parsed(body: Object | None, pod: Object | None) -> ElasticWorker | None:
         return None
 
 
-def pod_state(pod: Object, trainer: str) -> PodState:
+def pod_state(pod: Pod, trainer: str) -> PodState:
     """As far as it matters to who is wanted: whether its trainer runs, or has ended."""
-    status, found = pod.get("status", {}), container(pod, trainer)
-    end = ended(found)
-    if status.get("phase") == "Failed":
+    found = pod.container(trainer)
+    if pod.phase == "Failed":
         return PodState.FAILED
-    if status.get("phase") == "Succeeded" or (end and end["exitCode"] == 0):
+    if pod.phase == "Succeeded" or (found.ended and found.ended.code == 0):
         return PodState.SUCCEEDED
-    return PodState.RUNNING if running_since(found) or end else PodState.PENDING
+    return PodState.RUNNING if found.has_started else PodState.PENDING
 
 
 def as_worker(view: WorkerView, trainer: str) -> Worker:
@@ -102,7 +109,7 @@ def as_worker(view: WorkerView, trainer: str) -> Worker:
         index=view.index,
         replacement=view.replacement,
         pod=pod_state(view.pod, trainer),
-        deleting="deletionTimestamp" in view.pod["metadata"],
+        deleting=bool(view.pod.deleting),
         id=view.record.spec.id if view.record and not view.invalid else None,
         request=None
         if request is None
@@ -120,9 +127,9 @@ def as_worker(view: WorkerView, trainer: str) -> Worker:
     )
 
 
-def is_of(member: Member, pod: Object, record: ElasticWorker | None) -> bool:
+def is_of(member: Member, pod: Pod, record: ElasticWorker | None) -> bool:
     """Whether this pod is the one that was in the round, and not another that has taken its place. The ids of all
     members in pods that were made at once begin alike, and their sidecars are told that."""
     if record is not None:
         return record.spec.id == member.id
-    return batch_of(pod) in (None, member.id.partition(".")[0])
+    return pod.batch in (None, member.id.partition(".")[0])

@@ -3,14 +3,15 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from elasticjob.api import JOB_LABEL
 from elasticjob.objects import Object
+from elasticjob.reading import Labels, Node, Pod, Record, Taint
 from elasticjob_operator.cluster.client import Listing
-from elasticjob_operator.job.drain import Taint, taints_of
-from elasticjob_operator.job.topology import Labels, labels_of
 from elasticjob_operator.job.view import JobView
+
+T = TypeVar("T", Pod, Record)
 
 
 class Key(NamedTuple):
@@ -48,56 +49,56 @@ class Cache:
             view.job = job
         return key
 
-    def note_pod(self, pod: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+    def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also returns whether it is news: the watch repeats what was listed or made."""
-        key = owner_key(pod)
+        pod = Pod.read(body)
+        key = key_of(pod)
         view = self._views[key]
-        before = view.pods.get(pod["metadata"]["name"])
+        before = view.pods.get(pod.name)
         _note(view, view.pods, pod, deleted)
-        is_news = (
-            deleted or before is None or before["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
-        )
+        is_news = deleted or before is None or before.version != pod.version
         if is_news:
             _heard(view)
         return key, is_news
 
-    def note_worker(self, worker: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+    def note_worker(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also returns whether more has changed than the heartbeat and what the script reports."""
-        key = owner_key(worker)
+        key = owner_key(body)
         view = self._views[key]
-        before = view.workers.get(worker["metadata"]["name"])
-        _note(view, view.workers, worker, deleted)
-        is_news = deleted or before is None or _words(before) != _words(worker)
+        before = view.workers.get(body["metadata"]["name"])
+        record = Record.read(body, before)
+        _note(view, view.workers, record, deleted)
+        is_news = deleted or before is None or _words(before) != _words(record)
         if is_news:
             _heard(view)
         return key, is_news
 
-    def note_node(self, node: Object, *, deleted: bool = False) -> list[Key]:
+    def note_node(self, node: Node, *, deleted: bool = False) -> list[Key]:
         """Returns the jobs with pods there, if its taints have changed: all else of a node changes often, or waits for
         the next round."""
-        name, taints = node["metadata"]["name"], () if deleted else taints_of(node)
+        name, taints = node.name, () if deleted else node.taints
         if deleted:
             self._labels.pop(name, None)
         else:
-            self._labels[name] = labels_of(node)
+            self._labels[name] = node.labels
         if self._taints.get(name, ()) == taints:
             return []
         if taints:
             self._taints[name] = taints
         else:
             del self._taints[name]
-        return [key for key, view in self._views.items() if any(_is_on(name, pod) for pod in view.pods.values())]
+        return [key for key, view in self._views.items() if any(pod.node == name for pod in view.pods.values())]
 
-    def note_unknown_nodes(self, nodes: Listing) -> None:
+    def note_unknown_nodes(self, nodes: Listing[Node]) -> None:
         for node in nodes.items:
-            if node["metadata"]["name"] not in self._labels:
+            if node.name not in self._labels:
                 self.note_node(node)
 
     def begin_listing(self, key: Key) -> None:
         """To be called before a listing is asked for: what ends meanwhile may still be in it."""
         self._views[key].gone.clear()
 
-    def replace(self, key: Key, job: Object, pods: Listing, workers: Listing) -> None:
+    def replace(self, key: Key, job: Object, pods: Listing[Pod], workers: Listing[Record]) -> None:
         """A fresh listing: what is not in it exists no more, unless the watch has shown something newer."""
         view = self._views[key]
         view.job = job if _is_news(view, job) else view.job
@@ -110,18 +111,18 @@ def _is_news(view: JobView, job: Object) -> bool:
     return job["metadata"]["uid"] not in view.gone and is_newer(job, view.job)
 
 
-def _words(worker: Object) -> tuple[object, ...]:
+def _words(record: Record) -> tuple[object, ...]:
     """What the operator goes by: the request, and what is said of other sidecars and to a challenge."""
-    status = worker.get("status", {})
-    return worker["spec"], status.get("doubts"), status.get("answer")
-
-
-def _is_on(node: str, pod: Object) -> bool:
-    return bool(pod["spec"].get("nodeName") == node)
+    said = record.said
+    return record.uid, record.generation, record.problem, said and said.status.doubts, said and said.status.answer
 
 
 def owner_key(body: Object) -> Key:
     return Key(body["metadata"]["namespace"], body["metadata"]["labels"][JOB_LABEL])
+
+
+def key_of(one: Pod | Record) -> Key:
+    return Key(one.namespace, one.job)
 
 
 def _heard(view: JobView) -> None:
@@ -129,34 +130,27 @@ def _heard(view: JobView) -> None:
 
 
 def is_newer(body: Object, known: Object | None) -> bool:
-    """Whether `body` is a later form of the object; watch and own writes may arrive in any order."""
+    """Whether `body` is a later form of the job; watch and own writes may arrive in any order."""
     if known is None:
         return True
     return int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])
 
 
-def _merge(known: dict[str, Object], listing: Listing, gone: set[str]) -> dict[str, Object]:
-    present = [_slim(item) for item in listing.items if item["metadata"]["uid"] not in gone]
-    listed = {item["metadata"]["name"]: item for item in present}
+def _merge(known: dict[str, T], listing: Listing[T], gone: set[str]) -> dict[str, T]:
+    listed = {one.name: one for one in listing.items if one.uid not in gone}
     newer = {
-        name: body
-        for name, body in known.items()
-        if int(body["metadata"]["resourceVersion"]) > int(listing.version) or not is_newer(listed.get(name, body), body)
+        name: one
+        for name, one in known.items()
+        if one.version > int(listing.version) or (name in listed and listed[name].version < one.version)
     }
     return {**listed, **newer}
 
 
-def _note(view: JobView, objects: dict[str, Object], body: Object, deleted: bool) -> None:
-    name = body["metadata"]["name"]
-    known = objects.get(name)
+def _note(view: JobView, objects: dict[str, T], one: T, deleted: bool) -> None:
+    known = objects.get(one.name)
     if deleted:
-        view.gone.add(body["metadata"]["uid"])
-        if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
-            del objects[name]
-    elif is_newer(body, known):
-        objects[name] = _slim(body)
-
-
-def _slim(body: Object) -> Object:
-    """Without what nobody here reads, and what is half of a pod: who wrote which field."""
-    return {**body, "metadata": {key: value for key, value in body["metadata"].items() if key != "managedFields"}}
+        view.gone.add(one.uid)
+        if known is not None and known.uid == one.uid:
+            del objects[one.name]
+    elif known is None or one.version >= known.version:
+        objects[one.name] = one

@@ -11,6 +11,7 @@ from typing import Any
 import kopf
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob.reading import Node
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
@@ -54,7 +55,7 @@ def register(
 
         @kopf.on.event("", "v1", "nodes", registry=registry)
         async def node_event(event: kopf.RawEvent, **_: Any) -> None:
-            for key in cache.note_node(dict(event["object"]), deleted=event["type"] == "DELETED"):
+            for key in cache.note_node(Node.read(dict(event["object"])), deleted=event["type"] == "DELETED"):
                 queue.add(key)
 
 

@@ -8,7 +8,7 @@ import logging
 from collections import defaultdict
 
 from elasticjob.api import JOB_LABEL
-from elasticjob_operator.cluster.cache import Cache, Key, owner_key
+from elasticjob_operator.cluster.cache import Cache, Key, T, key_of
 from elasticjob_operator.cluster.client import Forbidden, Kube, Listing, NotFound
 from elasticjob_operator.objects.pods import selector
 
@@ -74,8 +74,8 @@ class Lister:
         return keys
 
 
-def _by_job(listing: Listing) -> defaultdict[Key, Listing]:
-    found: defaultdict[Key, Listing] = defaultdict(lambda: Listing([], listing.version))
-    for item in listing.items:
-        found[owner_key(item)].items.append(item)
+def _by_job(listing: Listing[T]) -> defaultdict[Key, Listing[T]]:
+    found: defaultdict[Key, Listing[T]] = defaultdict(lambda: Listing([], listing.version))
+    for one in listing.items:
+        found[key_of(one)].items.append(one)
     return found

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elasticjob.objects import Object
-from elasticjob_operator.job.drain import Taint
-from elasticjob_operator.job.topology import Labels
+from elasticjob.reading import Labels, Pod, Record, Taint
 
 
 @dataclass(slots=True)
@@ -18,8 +17,8 @@ class JobView:
     """
 
     job: Object | None = None
-    pods: dict[str, Object] = field(default_factory=dict)
-    workers: dict[str, Object] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    workers: dict[str, Record] = field(default_factory=dict)
     taints: Mapping[str, tuple[Taint, ...]] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)

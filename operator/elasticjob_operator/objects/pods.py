@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from elasticjob.api import (
     API_VERSION,
-    GROUP,
     HEALTH_PORT,
     INDEX_LABEL,
     JOB_LABEL,
@@ -18,14 +17,22 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, JOB_UID, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
+from elasticjob.pods import (
+    BATCH,
+    JOB_UID,
+    KEPT_OFF,
+    QUEUE_LABEL,
+    QUEUE_PRIORITY_LABEL,
+    SIDECAR,
+    TEMPLATE_HASH,
+    pod_name,
+)
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
 PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
-TEMPLATE_HASH = f"{GROUP}/template-hash"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -115,12 +122,6 @@ def template_hash(spec: ElasticJobSpec) -> str:
     """The hash of what running pods keep, and what so may change only while there are none."""
     made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def hash_of(pod: Object) -> str | None:
-    """The `template_hash` that the pod was made from; None for a pod of an operator that did not note it yet."""
-    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
-    return annotations.get(TEMPLATE_HASH)
 
 
 def render_pod(

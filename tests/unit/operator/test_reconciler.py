@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from elasticjob.api import ElasticJobStatus
+from elasticjob.reading import Node, Pod, Record
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.actions.grants import SOON_SECONDS
@@ -45,19 +46,19 @@ class RecordedJob:
 
     def forget(self, _: str) -> None: ...
 
-    async def jobs(self, _: str | None) -> Listing:
+    async def jobs(self, _: str | None) -> Listing[Object]:
         return Listing([self.body], "7")
 
-    async def pods(self, *_: Any) -> Listing:
-        return Listing(self.there, "7")
+    async def pods(self, *_: Any) -> Listing[Pod]:
+        return Listing([Pod.read(one) for one in self.there], "7")
 
-    async def workers(self, *_: Any) -> Listing:
-        return Listing(self.records, "7")
+    async def workers(self, *_: Any) -> Listing[Record]:
+        return Listing([Record.read(one) for one in self.records], "7")
 
-    async def nodes(self) -> Listing:
-        return Listing(self.nodes_there, "7")
+    async def nodes(self) -> Listing[Node]:
+        return Listing([Node.read(one) for one in self.nodes_there], "7")
 
-    async def workloads(self, _: str | None) -> Listing:
+    async def workloads(self, _: str | None) -> Listing[Object]:
         if self.unseen:
             raise self.unseen
         return Listing(deepcopy(self.queued), "7")
@@ -256,7 +257,7 @@ async def test_a_job_that_goes_while_its_pods_are_listed_is_gone(monkeypatch: py
     recorded = RecordedJob(job())
     made = reconciler(recorded)
 
-    async def deleted_meanwhile(*_: Any) -> Listing:
+    async def deleted_meanwhile(*_: Any) -> Listing[Object]:
         made._cache.note_job(recorded.body, deleted=True)
         return Listing([], "7")
 
@@ -508,7 +509,7 @@ async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() 
             recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:27601", request=join))
         made = reconciler(recorded)
         for index, zone in enumerate(zones):
-            made._cache.note_node({"metadata": {"name": f"n{index}", "labels": {"zone": zone}}, "spec": {}})
+            made._cache.note_node(Node.read({"metadata": {"name": f"n{index}", "labels": {"zone": zone}}, "spec": {}}))
         await made.reconcile(KEY)
         agreed = ElasticJobStatus.parse(recorded.body["status"]).rendezvous
         assert [member.index for member in agreed.participants] == order
@@ -540,7 +541,7 @@ async def test_a_new_leader_knows_the_nodes_before_its_first_step() -> None:
     made = reconciler(recorded)
     await made.reconcile(KEY)
     assert recorded.body["status"]["replacements"] == ""
-    made._cache.note_node(CORDONED | {"spec": {}})
+    made._cache.note_node(Node.read(CORDONED | {"spec": {}}))
     await made._memories._lister.list_nodes()  # an older answer than what the watch has shown
     assert made._cache.view(KEY).taints == {}
 

@@ -13,14 +13,14 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import KEPT_OFF, kept_off, pod_key_of, pod_name
+from elasticjob.pods import KEPT_OFF, pod_key_of, pod_name
+from elasticjob.reading import Pod
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import (
     PLUGIN_PATH,
     SIDECAR,
     SidecarImage,
-    hash_of,
     render_pod,
     template_hash,
 )
@@ -458,15 +458,16 @@ def test_a_pod_that_keeps_off_nodes_requires_others_beside_all_that_its_template
     assert alone["spec"]["affinity"] == {
         "nodeAffinity": {kind: {"nodeSelectorTerms": [{"matchFields": elsewhere[:1]}]}}
     }
-    assert (kept_off(made({}, "node-b", "node-a")), kept_off(made({}))) == ({"node-a", "node-b"}, frozenset())
-    assert hash_of(alone) == hash_of(made({})), "running pods would be outdated once a node is avoided"
+    both, one, none = Pod.read(made({}, "node-b", "node-a")), Pod.read(alone), Pod.read(made({}))
+    assert (both.kept_off, none.kept_off) == ({"node-a", "node-b"}, frozenset())
+    assert one.made_from == none.made_from, "running pods would be outdated once a node is avoided"
 
 
 def test_which_nodes_a_pod_keeps_off_its_template_does_not_say() -> None:
     copied = spec()
     copied.template["metadata"] = {"annotations": {KEPT_OFF: "node-a", "team": "vision"}}
     made = render_pod(job(), copied, 2, 1, IMAGE, batch="9f3c01d2")
-    assert (kept_off(made), made["metadata"]["annotations"]["team"]) == (frozenset(), "vision")
+    assert (Pod.read(made).kept_off, made["metadata"]["annotations"]["team"]) == (frozenset(), "vision")
 
 
 def test_a_spare_prefers_a_node_without_the_jobs_pods() -> None:
@@ -488,7 +489,6 @@ def test_the_pod_says_what_it_was_made_from() -> None:
         spec(replicas=2, minReplicas=2, suspend=True, warmRestart="Enabled")
     )
     wanted = spec()
-    assert hash_of(render(wanted)) == template_hash(wanted)
+    assert Pod.read(render(wanted)).made_from == template_hash(wanted)
     given = ElasticJobSpec.parse(job(template={**wanted.template, "metadata": {"annotations": {"a": "b"}}})["spec"])
     assert render(given)["metadata"]["annotations"] == {"a": "b", "elasticjob.io/template-hash": template_hash(given)}
-    assert hash_of({"metadata": {}}) is None
