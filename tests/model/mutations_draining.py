@@ -79,7 +79,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.barrier:_saves": (
             omit("draining: rank 0 is waited for though it has left", "not worker.asks(RequestType.LEAVE)"),
         ),
-        "elasticjob_operator.job.drain:taints_of": (
+        "elasticjob.reading.node:Node.read": (
             replace(
                 "draining: a cordon says nothing before its taint comes",
                 'spec.get("unschedulable")',
@@ -91,7 +91,7 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.drain:draining_by": (
             omit(
                 "draining: a pod that tolerates the taint goes too",
-                "not any(_tolerates(by, one) for by in tolerations)",
+                "not any(by.covers(one) for by in pod.tolerations)",
                 by="operator drain",
             ),
         ),
@@ -138,8 +138,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.cache:Cache.note_node": (
             replace(
                 "draining: whoever changes a node wakes no job",
-                "any(_is_on(name, pod) for pod in view.pods.values())",
-                "not any(_is_on(name, pod) for pod in view.pods.values())",
+                "any(pod.node == name for pod in view.pods.values())",
+                "not any(pod.node == name for pod in view.pods.values())",
                 by="operator cache",
             ),
         ),

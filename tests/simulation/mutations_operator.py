@@ -30,9 +30,7 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.cluster.client:Kube.set_deadline": (
-            omit(
-                "a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": meta["uid"]}'
-            ),
+            omit("a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": pod.uid}'),
         ),
         "elasticjob_operator.cluster.client:Kube.request": (
             replace("a request of the Lease may take for ever", "_request_timeout=seconds", "_request_timeout=3600"),
@@ -88,6 +86,14 @@ MUTATIONS = mutations(
                 by="operator cache",
             ),
         ),
+        "elasticjob_operator.cluster.cache:_note": (
+            replace(
+                "a late event of a pod writes over what is newer",
+                "one.version >= known.version",
+                "True",
+                by="operator cache",
+            ),
+        ),
         "elasticjob_operator.cluster.cache:is_newer": (
             replace(
                 "a late event writes over what is newer",
@@ -99,7 +105,7 @@ MUTATIONS = mutations(
             replace(
                 "a listing takes away what was made meanwhile", "{**listed, **newer}", "listed", by="operator tests"
             ),
-            omit("a listing brings back what is gone", "item['metadata']['uid'] not in gone", by="operator tests"),
+            omit("a listing brings back what is gone", "one.uid not in gone", by="operator tests"),
         ),
         "elasticjob_operator.cluster.cache:Cache.note_job": (
             omit(
@@ -111,8 +117,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.records:_problem_of": (
             replace(
                 "a worker may doubt as many as it likes",
-                "(doubted := len(record.status.doubts)) > MAX_DOUBTS",
-                "(doubted := len(record.status.doubts)) > 65536",
+                "(doubted := len(said.status.doubts)) > MAX_DOUBTS",
+                "(doubted := len(said.status.doubts)) > 65536",
                 by="operator records",
             ),
         ),
