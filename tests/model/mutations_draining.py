@@ -120,10 +120,11 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.observe:Observer._look": (
             omit("draining: a node's taints are read once", "known.node == node", by="operator drain"),
         ),
-        "elasticjob_operator.memory:Memories._take_over": (
-            omit(
+        "elasticjob_operator.cluster.reflector:Reflector.__init__": (
+            replace(
                 "draining: a leader begins before it knows the nodes",
-                "await self._lister.list_nodes()",
+                "((NODES, None),) if nodes else ()",
+                "()",
                 by="operator reconciler",
             ),
         ),
@@ -138,8 +139,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.cache:Cache.note_node": (
             replace(
                 "draining: whoever changes a node wakes no job",
-                "any(pod.node == name for pod in view.pods.values())",
-                "not any(pod.node == name for pod in view.pods.values())",
+                "any(pod.node == node.name for pod in view.pods.values())",
+                "not any(pod.node == node.name for pod in view.pods.values())",
                 by="operator cache",
             ),
         ),

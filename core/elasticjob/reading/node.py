@@ -44,10 +44,11 @@ class Toleration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`labels`: all of them, as any job may name any. `taints`: those that keep pods away, also the one that the
-    cluster adds to a cordoned node a little later."""
+    """`version`: its resourceVersion. `labels`: all of them, as any job may name any. `taints`: those that keep pods
+    away, also the one that the cluster adds to a cordoned node a little later."""
 
     name: str
+    version: int
     labels: Labels
     taints: tuple[Taint, ...]
 
@@ -62,4 +63,5 @@ class Node:
         if spec.get("unschedulable"):
             found.add(Taint(CORDONED, "", "NoSchedule"))
         known = {word(key): word(value) for key, value in labels.items()}
-        return cls(word(body["metadata"]["name"]), known, shared(tuple(sorted(found))))
+        version = int(body["metadata"].get("resourceVersion", 0))
+        return cls(word(body["metadata"]["name"]), version, known, shared(tuple(sorted(found))))

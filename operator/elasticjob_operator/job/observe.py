@@ -114,8 +114,9 @@ class Observer:
 
     def _look(self, name: str, pod: Pod, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
-        taints = view.taints.get(pod.node, ())
-        topology = topology_of(pod.node, view.labels.get(pod.node, {}), self.topology_keys)
+        on = view.nodes.get(pod.node)
+        taints = on.taints if on else ()
+        topology = topology_of(pod.node, on.labels if on else {}, self.topology_keys)
         node = taints, topology
         if known is not None and known.pod is pod and known.record is record and known.node == node:
             return known

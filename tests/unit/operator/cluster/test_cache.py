@@ -32,15 +32,23 @@ def test_the_end_of_an_earlier_object_of_the_name_does_not_remove_the_new_one() 
 def test_a_deleted_job_does_not_come_back_with_an_answer_that_was_on_its_way() -> None:
     cache, written = Cache(), job()
     cache.note_job(job())
-    cache.begin_listing(KEY)
+    cache.begin_listing()
     cache.note_job(job(), deleted=True)
-    cache.replace(KEY, job(), Listing([], "6"), Listing([], "6"))
+    cache.replace_jobs(None, Listing([job()], "6"))
     assert cache.view(KEY).job is None
     written["metadata"]["resourceVersion"] = "8"
     cache.note_job(written)
     assert cache.view(KEY).job is None
     cache.note_job(another := job() | {"metadata": job()["metadata"] | {"uid": "another", "resourceVersion": "9"}})
     assert cache.view(KEY).job == another
+
+
+def test_a_deleted_pod_does_not_come_back_with_an_answer_that_was_on_its_way() -> None:
+    """The answer to its creation, which is older than its end."""
+    cache = Cache()
+    cache.note_pod(pod(0, version=9), deleted=True)
+    cache.note_pod(pod(0, version=3))
+    assert cache.view(KEY).pods == {}
 
 
 def test_a_heartbeat_asks_for_nothing() -> None:
@@ -64,7 +72,7 @@ def test_a_doubt_and_an_answer_are_news() -> None:
 
 def test_a_pod_told_once_more_asks_for_nothing() -> None:
     cache = Cache()
-    cache.replace(KEY, job(), listed(pod(0, version=5)), Listing([], "6"))
+    cache.replace_pods(None, listed(pod(0, version=5)))
     assert cache.note_pod(pod(0, version=5)) == (KEY, False)
     assert cache.note_pod(pod(0, version=7)) == (KEY, True)
     assert cache.note_pod(pod(0, version=7), deleted=True) == (KEY, True)
@@ -73,18 +81,18 @@ def test_a_pod_told_once_more_asks_for_nothing() -> None:
 def test_a_listing_removes_what_is_no_more() -> None:
     cache = Cache()
     cache.note_pod(pod(0, version=3))
-    cache.replace(KEY, job(), listed(pod(1, version=5)), Listing([], "6"))
+    cache.replace_pods(None, listed(pod(1, version=5)))
     assert set(cache.view(KEY).pods) == {"digits-1-0"}
 
 
 def test_what_the_watch_tells_while_a_listing_is_on_its_way_wins() -> None:
     cache = Cache()
-    cache.begin_listing(KEY)
+    cache.begin_listing()
     listing = listed(pod(0, version=4), pod(1, version=5))
     cache.note_pod(pod(0, version=7), deleted=True)
     cache.note_pod(pod(1, version=8, phase="Running"))
     cache.note_pod(pod(2, version=9))
-    cache.replace(KEY, job(), listing, Listing([], "6"))
+    cache.replace_pods(None, listing)
     assert set(cache.view(KEY).pods) == {"digits-1-0", "digits-2-0"}
     assert cache.view(KEY).pods["digits-1-0"].phase == "Running"
 
@@ -100,9 +108,9 @@ def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there
     assert cache.note_node(Node.read({"metadata": {"name": "n"}, "spec": {}})) == []
     assert cache.note_node(Node.read(node)) == [KEY]
     assert cache.note_node(Node.read(node)) == []
-    assert [one.key for one in cache.view(KEY).taints["n"]] == ["node.kubernetes.io/unschedulable"]
+    assert [one.key for one in cache.view(KEY).nodes["n"].taints] == ["node.kubernetes.io/unschedulable"]
     assert cache.note_node(Node.read(node), deleted=True) == [KEY]
-    assert "n" not in cache.view(KEY).taints
+    assert "n" not in cache.view(KEY).nodes
 
 
 def test_the_labels_of_a_node_are_known_to_every_job_and_wake_none() -> None:
@@ -112,6 +120,6 @@ def test_the_labels_of_a_node_are_known_to_every_job_and_wake_none() -> None:
     cache.note_pod(here)
     for zone in ("a", "b"):
         assert cache.note_node(Node.read({"metadata": {"name": "n", "labels": {"zone": zone}}, "spec": {}})) == []
-        assert cache.view(KEY).labels == {"n": {"zone": zone}}
+        assert cache.view(KEY).nodes["n"].labels == {"zone": zone}
     cache.note_node(Node.read({"metadata": {"name": "n"}}), deleted=True)
-    assert cache.view(KEY).labels == {}
+    assert not cache.view(KEY).nodes

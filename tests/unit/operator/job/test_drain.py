@@ -92,7 +92,7 @@ def test_a_worker_drains_while_its_node_has_the_taint() -> None:
     body["spec"]["nodeName"] = "n"
     see(view, {"digits-0-0": body}, {"digits-0-0": record(0)})
     for taints, drains in (((), False), ((CORDON,), True), ((), False)):
-        view.taints = {"n": taints, "other": (SPOT,)}
+        view.nodes = {"n": Node("n", 1, {}, taints), "other": Node("other", 1, {}, (SPOT,))}
         (worker,), _ = observer.observe(view)
         assert worker.draining is drains
         assert list(observer.waits) == [(0, 0)] * drains
@@ -113,7 +113,7 @@ def test_a_worker_drains_while_its_node_has_the_taint() -> None:
 def test_the_grace_is_of_all_that_run_there_also_where_they_tolerate_it(
     toleration: Object, status: Object, going: bool
 ) -> None:
-    observer, view = Observer("trainer", drained=DRAIN_TAINTS), view_of(job(), taints={"n": (CORDON,)})
+    observer, view = Observer("trainer", drained=DRAIN_TAINTS), view_of(job(), nodes={"n": Node("n", 1, {}, (CORDON,))})
     body = pod(0, **{"phase": "Running", "containerStatuses": [trainer(running={})]} | status)
     body["spec"] |= {"nodeName": "n", "tolerations": [toleration] if toleration else []}
     body["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z"} if "deleted" in status else {}

@@ -28,6 +28,6 @@ def test_a_worker_is_where_its_node_is_and_that_may_change() -> None:
     body["spec"]["nodeName"] = "n"
     see(view, {"digits-0-0": body}, {"digits-0-0": record(0)})
     for labels, topology in (({}, ("", "n")), ({ZONE: "a"}, ("a", "n")), ({ZONE: "b"}, ("b", "n"))):
-        view.labels = {"n": labels, "other": {ZONE: "x"}}
+        view.nodes = {"n": Node("n", 1, labels, ()), "other": Node("other", 1, {ZONE: "x"}, ())}
         (worker,), _ = observer.observe(view)
         assert worker.topology == topology
