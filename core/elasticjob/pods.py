@@ -113,6 +113,12 @@ def running_since(status: Object) -> str | None:
     return found
 
 
+def unready_since(pod: Object) -> str | None:
+    """Since when the sidecar runs, while it is not ready: it has no access to the API server, or has just started."""
+    sidecar = container(pod, SIDECAR)
+    return None if sidecar.get("ready") else running_since(sidecar)
+
+
 def was_rejected(pod: Object) -> bool:
     """Whether its node has ended it before any of its containers was started, as a kubelet does that cannot admit it.
     After the node's restart that may be a pod that has run there: the kubelet keeps nothing of that then."""

@@ -15,10 +15,12 @@ from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.leftovers import Leftovers
+from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import WorkerPods
+from elasticjob_operator.cluster import sidecars
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
@@ -63,6 +65,7 @@ class Memory:
     grants: Grants
     pods: WorkerPods
     gang: Gang
+    questions: SidecarQuestions
     phase: Phase | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
@@ -190,6 +193,7 @@ class Memories:
             grants=Grants(kube, self._announcer, network_policy=self._network_policy),
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
             gang=Gang(kube, self._workloads, self._announcer, self._image),
+            questions=SidecarQuestions(sidecars.trouble_of),
         )
 
     def _forget(self, key: Key) -> None:

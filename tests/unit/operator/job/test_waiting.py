@@ -105,6 +105,9 @@ def test_every_cause_of_a_pod_is_walked_through() -> None:
         Reason.POD_BACK_OFF,  # there is no pod then
         Reason.NODE_DRAINING,  # its node says so
         Reason.QUOTA_PENDING,  # its gates say so
+        Reason.SIDECAR_NOT_READY,  # its sidecar says so
+        Reason.POD_MISSING,  # there is no pod then
+        Reason.NOT_JOINED,  # its record says so
     }
 
 
