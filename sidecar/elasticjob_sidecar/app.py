@@ -46,6 +46,7 @@ class Ports:
     trainer_api: int = TRAINER_API_PORT
     tunnel: int = TUNNEL_PORT
     health: int = HEALTH_PORT
+    health_host: str = ""  # all addresses
     loopback: str = LOOPBACK
     forwarded: int = FORWARDED_PORTS
     """How many ports after the store's lead to rank 0's pod."""
@@ -82,7 +83,7 @@ class Sidecar:
         ports = self._ports
         await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel), ports.forwarded)
         await self._trainer_server.listen(ports.loopback, ports.trainer_api)
-        await self.health.listen(ports.health)
+        await self.health.listen(ports.health, ports.health_host)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
