@@ -3,10 +3,13 @@
 Operator and command line tool read them alike here; what follows from them is theirs to say.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator
 
 from elasticjob.objects import Object
+from elasticjob.spec import ElasticJobSpec
 from elasticjob.text import printable
 
 SIDECAR = "elasticjob-sidecar"
@@ -25,6 +28,7 @@ KUEUE = "kueue.x-k8s.io/"
 QUEUE_LABEL, QUEUE_PRIORITY_LABEL = f"{KUEUE}queue-name", f"{KUEUE}priority-class"
 # the conditions of a pod that is ended for a reason that is not its own: Kubernetes' and Kueue's
 DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
+TEMPLATE_HASH = "elasticjob.io/template-hash"  # the pod's annotation: from what it was made
 KEPT_OFF = "elasticjob.io/kept-off-nodes"  # the pod's annotation: onto which nodes it may not go
 # torch's words where it has not found the plug-in, to which nothing but PYTHONPATH leads it, and what they mean
 NOT_REGISTERED = "backend 'elasticjob' is not registered"
@@ -47,6 +51,18 @@ def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
     pod_key = (int(found[2]), int(found[3])) if found else None
     return pod_key if pod_key and pod_name(job, *pod_key) == pod else None
+
+
+def template_hash(spec: ElasticJobSpec) -> str:
+    """The hash of what running pods keep, and what so may change only while there are none."""
+    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def hash_of(pod: Object) -> str | None:
+    """The `template_hash` that the pod was made from; None for a pod of an operator that did not note it yet."""
+    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
+    return annotations.get(TEMPLATE_HASH)
 
 
 def batch_of(pod: Object) -> str | None:
@@ -116,7 +132,7 @@ def running_since(status: Object) -> str | None:
 def unready_since(pod: Object) -> str | None:
     """Since when the sidecar runs, while it is not ready: it has no access to the API server, or has just started."""
     sidecar = container(pod, SIDECAR)
-    return None if sidecar.get("ready") else running_since(sidecar)
+    return running_since(sidecar) if sidecar.get("ready") is False else None
 
 
 def was_rejected(pod: Object) -> bool:

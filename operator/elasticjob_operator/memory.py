@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
+from elasticjob.pods import template_hash
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
@@ -27,6 +28,7 @@ from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.listing import Lister
 from elasticjob_operator.cluster.workloads import Workloads
+from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.false_alarms import FalseAlarms
 from elasticjob_operator.job.finishing import Crashes
 from elasticjob_operator.job.network import Network
@@ -35,9 +37,8 @@ from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.stalls import NOBODY, Asked
 from elasticjob_operator.job.starts import UNKNOWN, Start
-from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
-from elasticjob_operator.objects.pods import SidecarImage, template_hash
+from elasticjob_operator.objects.pods import SidecarImage
 
 RELIST_SECONDS = 300.0
 SETTLE_SECONDS = 30.0  # at most twice as long: all jobs at once would be another take-over

@@ -108,7 +108,7 @@ MUTATIONS = mutations(
                 by="operator tests",
             ),
         ),
-        "elasticjob_operator.job.records:_problem_of": (
+        "elasticjob.reader.records:_problem_of": (
             replace(
                 "a worker may doubt as many as it likes",
                 "(doubted := len(record.status.doubts)) > MAX_DOUBTS",

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
-from elasticjob.pods import pod_key_of
+from elasticjob.pods import pod_key_of, template_hash
+from elasticjob.reader.records import Reading
 from elasticjob.rendezvous import Clocks, roster_of
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import breaks
@@ -23,7 +24,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import moment, seconds_between
-from elasticjob_cli.reading.worker import WorkerView, as_worker, changed_at, is_of, parsed
+from elasticjob_cli.reading.worker import WorkerView, changed_at, is_of, parsed, read_worker
 
 INVALID = re.compile(r"worker (\d+): (.*?)(?=; worker \d+: |; and \d+ more|$)")
 NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
@@ -196,9 +197,9 @@ def look(scene: Scene) -> Look:
             f"ElasticJob {scene.job['metadata']['name']} is not of the API that this tool knows ({where}: "
             f"{first['msg']}): use the version of elasticjob-cli that the operator has"
         ) from error
-    views = {view.index: view for view in _views(scene, status)}
+    views = {view.index: view for view in _views(scene, spec, status)}
     bounds, state = rendezvous_spec(spec), state_of(status, NO_CLOCKS)
-    workers = [as_worker(view, spec.trainer_container) for view in views.values()]
+    workers = [view.worker for view in views.values() if view.worker is not None]
     roster = roster_of(bounds, state, workers)
     failed = (one.why for one in breaks(state, workers, {}) if one.counted)
     joined = {worker.index for worker in roster.joined}
@@ -229,10 +230,10 @@ def look(scene: Scene) -> Look:
     )
 
 
-def _views(scene: Scene, status: ElasticJobStatus) -> Iterator[WorkerView]:
+def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iterator[WorkerView]:
     bodies = {body["metadata"]["name"]: body for body in scene.records}
     members = {member.index: (rank, member) for rank, member in enumerate(status.rendezvous.participants)}
-    invalid = _invalid_of(status)
+    invalid, made_from = _invalid_of(status), template_hash(spec)
     for pod in scene.pods:
         number = pod_key_of(scene.job["metadata"]["name"], pod["metadata"]["name"])
         if number is None or number[1] != status.replacements.get(number[0], 0):
@@ -240,7 +241,11 @@ def _views(scene: Scene, status: ElasticJobStatus) -> Iterator[WorkerView]:
         body = bodies.get(pod["metadata"]["name"])
         record, (rank, member) = parsed(body, pod), members.get(number[0], (None, None))
         rank = rank if member and is_of(member, pod, record) else None
-        yield WorkerView(*number, pod, body, record, rank, invalid=invalid.get(number[0], ""))
+        problem = invalid.get(number[0], "")
+        reading = Reading(None if problem else record, problem)
+        worker = read_worker(number, pod, reading, spec.trainer_container, made_from)
+        worker = replace(worker, draining=status.draining.get(number[0]) == number[1])
+        yield WorkerView(*number, pod, body, record, worker, rank, invalid=problem)
 
 
 def _invalid_of(status: ElasticJobStatus) -> dict[int, str]:

@@ -9,7 +9,7 @@ from elasticjob.rendezvous.roster import is_between_stages
 from elasticjob.terms import ProcessState, RequestType
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.times import seconds_between
-from elasticjob_cli.reading.worker import WorkerView, as_worker
+from elasticjob_cli.reading.worker import WorkerView
 
 DOING = {
     ProcessState.STOPPED: "is stopped",
@@ -123,7 +123,7 @@ def _between_stages(worker: WorkerView, look: Look) -> str:
     request, stage = worker.request, look.status.rendezvous.stage
     if request is not None and worker.asks(RequestType.JOIN) and (request.stage or 1) > stage:
         return f"waits for stage {request.stage}"
-    done = worker.index in look.finished or is_between_stages(as_worker(worker, look.spec.trainer_container))
+    done = worker.index in look.finished or (worker.worker is not None and is_between_stages(worker.worker))
     return "finishing" if done else ""
 
 

@@ -8,8 +8,12 @@ from pydantic import ValidationError
 from elasticjob.api import ElasticWorker, WorkerRequest
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of, container, ended, running_since
-from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.pods import batch_of
+from elasticjob.reader.records import Reading
+from elasticjob.reader.waits import wait_of
+from elasticjob.reader.workers import worker_of
+from elasticjob.rendezvous import Worker
+from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RequestType
 from elasticjob_cli.reading.times import moment
 
@@ -17,14 +21,15 @@ from elasticjob_cli.reading.times import moment
 @dataclass(frozen=True, slots=True)
 class WorkerView:
     """`pod` and `record` are None where there is none; `record` also where it does not follow its schema. `invalid`:
-    what the operator finds wrong with it. `rank`: in the last formed round. `joined`: for the next round. `spare`: it
-    has no place, and waits for one."""
+    what the operator finds wrong with it. `worker`: as the rendezvous takes it; None without a pod. `rank`: in the last
+    formed round. `joined`: for the next round. `spare`: it has no place, and waits for one."""
 
     index: int
     replacement: int
     pod: Object | None = None
     body: Object | None = None
     record: ElasticWorker | None = None
+    worker: Worker | None = None
     rank: int | None = None
     joined: bool = False
     invalid: str = ""
@@ -83,41 +88,10 @@ def parsed(body: Object | None, pod: Object | None) -> ElasticWorker | None:
         return None
 
 
-def pod_state(pod: Object, trainer: str) -> PodState:
-    """As far as it matters to who is wanted: whether its trainer runs, or has ended."""
-    status, found = pod.get("status", {}), container(pod, trainer)
-    end = ended(found)
-    if status.get("phase") == "Failed":
-        return PodState.FAILED
-    if status.get("phase") == "Succeeded" or (end and end["exitCode"] == 0):
-        return PodState.SUCCEEDED
-    return PodState.RUNNING if running_since(found) or end else PodState.PENDING
-
-
-def as_worker(view: WorkerView, trainer: str) -> Worker:
-    """As the rendezvous is given it."""
-    assert view.pod is not None
-    request = view.record.spec.request if view.record and not view.invalid else None
-    return Worker(
-        index=view.index,
-        replacement=view.replacement,
-        pod=pod_state(view.pod, trainer),
-        deleting="deletionTimestamp" in view.pod["metadata"],
-        id=view.record.spec.id if view.record and not view.invalid else None,
-        request=None
-        if request is None
-        else Request(
-            type=request.type,
-            after=request.after or 0,
-            round=request.round or 0,
-            stage=request.stage or 1,
-            cause=request.cause or "",
-            detail=request.detail or "",
-            last_call=request.last_call_seconds,
-            worker_lost=request.worker_lost_seconds,
-        ),
-        invalid=view.invalid,
-    )
+def read_worker(pod_key: PodKey, pod: Object, reading: Reading, trainer: str, made_from: str) -> Worker:
+    """As the operator reads it."""
+    asked = reading.record is not None and reading.record.spec.request is not None
+    return worker_of(pod, pod_key, reading, trainer, made_from, wait_of(pod, trainer, asked=asked))
 
 
 def is_of(member: Member, pod: Object, record: ElasticWorker | None) -> bool:

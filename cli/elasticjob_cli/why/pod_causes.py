@@ -32,7 +32,7 @@ from elasticjob_cli.reading.containers import last_end, said, told_end
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
-from elasticjob_cli.reading.worker import WorkerView, as_worker
+from elasticjob_cli.reading.worker import WorkerView
 
 # what registries and container runtimes say of credentials
 NO_ENTRY = re.compile(
@@ -205,7 +205,7 @@ def storeless(worker: WorkerView, look: Look) -> str | None:
 
 
 def between_stages(worker: WorkerView, look: Look) -> str | None:
-    if not is_between_stages(as_worker(worker, look.spec.trainer_container)):
+    if worker.worker is None or not is_between_stages(worker.worker):
         return None
     return f"that of stage {(worker.request and worker.request.stage) or 1} has ended in success"
 
@@ -256,7 +256,7 @@ def _comes(worker: WorkerView, look: Look) -> bool:
 
 def _never_spoke(worker: WorkerView, look: Look) -> bool:
     trainer = container(worker.pod or {}, look.spec.trainer_container)
-    return has_started(trainer) and never_joined(as_worker(worker, look.spec.trainer_container))
+    return has_started(trainer) and worker.worker is not None and never_joined(worker.worker)
 
 
 def _runs_for(worker: WorkerView, look: Look) -> float:

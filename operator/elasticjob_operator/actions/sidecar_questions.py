@@ -28,7 +28,7 @@ class SidecarQuestions:
         wanted = {one.pod_key: one for one in to_ask}
         for known in (self.said, self._asked_at):
             for pod_key in known.keys() - wanted.keys():
-                del known[pod_key]  # type: ignore[attr-defined]
+                del known[pod_key]
         now = asyncio.get_running_loop().time()
         waits = [max(self._left(one, now), (one.at - wall_clock).total_seconds()) for one in wanted.values()]
         due = [one for one, left in zip(wanted.values(), waits, strict=True) if left <= 0]

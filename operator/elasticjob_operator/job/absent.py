@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping
 
+from elasticjob.reader.waits import Reason, Wait
 from elasticjob.rendezvous import Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import has_joined, is_between_stages
 from elasticjob.terms import RendezvousPhase, RequestType
-from elasticjob_operator.job.waiting import Reason, Wait
 
 NO_POD = Wait(Reason.POD_MISSING, "its pod is about to be made")
 HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say yet whether in success"

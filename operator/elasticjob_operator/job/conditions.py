@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.reader.waits import Reason, Wait
 from elasticjob.rendezvous import State, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
 from elasticjob.rendezvous.roster import current
@@ -17,7 +18,6 @@ from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.sidecars import NOT_READY, READY
 from elasticjob_operator.job.silent_starts import silence
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
-from elasticjob_operator.job.waiting import Reason, Wait
 
 MISSING_SHOWN = 3
 INVALID_SHOWN = 3

@@ -21,9 +21,9 @@ from elasticjob.pods import (
     how_it_ended,
     waiting,
 )
+from elasticjob.reader.waits import joined
 from elasticjob.rendezvous import Matched
 from elasticjob.terms import Cause
-from elasticjob_operator.job.waiting import joined
 
 
 class Failed(NamedTuple):

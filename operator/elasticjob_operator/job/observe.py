@@ -6,42 +6,19 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elasticjob.api import (
-    DETAIL_LENGTH,
-    INDEX_LABEL,
-    JOB_LABEL,
-    ElasticWorkerSpec,
-    ElasticWorkerStatus,
-    PodFailurePolicy,
-    WorkerRequest,
-)
+from elasticjob.api import INDEX_LABEL, JOB_LABEL, ElasticWorkerSpec, ElasticWorkerStatus, PodFailurePolicy
 from elasticjob.certificates import der_of, fingerprint_of
-from elasticjob.fields import WORD_LENGTH
 from elasticjob.objects import Object
-from elasticjob.pods import (
-    JOB_UID,
-    condition,
-    container,
-    crash_before,
-    disruption,
-    ended,
-    has_started,
-    pod_key_of,
-    running_since,
-    set_in_sidecar,
-    was_rejected,
-)
-from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.pods import JOB_UID, condition, container, pod_key_of, running_since, set_in_sidecar
+from elasticjob.reader.records import Reading, problems_among, read_record
+from elasticjob.reader.waits import Reason, Wait, wait_of
+from elasticjob.reader.workers import worker_of
+from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import Cause, RequestType
-from elasticjob.text import plain
 from elasticjob_operator.job.drain import Taint, draining_by, is_going
 from elasticjob_operator.job.failure_policy import matched_rule
-from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
-from elasticjob_operator.objects.pods import hash_of
 
 Nodes = defaultdict[str, set[str]]
 
@@ -152,12 +129,29 @@ class Observer:
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
-        worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait, self.policy)
+        worker = self._judged(worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait), pod, reading)
         if taint := draining_by(taints, pod, self.drained):
             worker = replace(worker, draining=True)
             wait = wait or Wait(Reason.NODE_DRAINING, f"its node {name_of_node} is about to go ({taint})")
         worker = replace(worker, topology=topology) if topology else worker
         return ObservedPod(pod, record, node, reading, worker, is_ready(pod), wait)
+
+    def _judged(self, worker: Worker, pod: Object, reading: Reading) -> Worker:
+        """With where its store would be, and what the policy for failures says of it."""
+        spec = reading.record.spec if reading.record else None
+        if spec:
+            worker = replace(worker, address=store_of(spec))
+        if self.policy is None:
+            return worker
+        asked = spec.request if spec else None
+        detail, is_out = worker.request.detail if worker.request else "", worker.deleting or worker.pod in OUT
+        matched = matched_rule(self.policy, pod, self.trainer, worker.index, asked, detail, is_out=is_out)
+        return replace(worker, matched=matched)
+
+
+def store_of(spec: ElasticWorkerSpec) -> str:
+    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
+    return f"{spec.address}/{fingerprint_of(der_of(spec.certificate))}"
 
 
 def is_owned_by(body: Object, uid: str) -> bool:
@@ -181,113 +175,11 @@ def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = M
     return found
 
 
-def worker_of(
-    pod: Object,
-    pod_key: PodKey,
-    reading: Reading,
-    trainer: str,
-    made_from: str,
-    wait: Wait | None,
-    policy: PodFailurePolicy | None = None,
-) -> Worker:
-    """One pod and what its record says."""
-    record = reading.record
-    state, crashes, detail = pod_state(pod, trainer, wait)
-    deleting, asked = "deletionTimestamp" in pod["metadata"], record.spec.request if record else None
-    request = _request(asked, record.spec.node) if record and asked else None
-    is_out = deleting or state in OUT
-    disrupted = disruption(pod)
-    detail = detail or plain(disrupted.get("message", ""), DETAIL_LENGTH)
-    went_on = request is not None and (request.cause == Cause.STARTED or request.type is RequestType.FINISH)
-    if not detail and went_on:  # any other request has its own reason
-        detail = exit_of(crash_before(container(pod, trainer)))
-    return Worker(
-        index=pod_key[0],
-        replacement=pod_key[1],
-        pod=state,
-        deleting=deleting,
-        crashes=crashes,
-        id=record.spec.id if record else None,
-        address=store_of(record.spec) if record else "",
-        request=request,
-        heartbeat=reading.signs,
-        detail=detail,
-        invalid=reading.problem,
-        doubts=tuple(record.status.doubts) if record else (),
-        answer=_answer(record.status) if record else 0,
-        disrupted=bool(disrupted),
-        rejected=was_rejected(pod) and not disrupted,
-        unready=is_unheard_of(pod),
-        outdated=hash_of(pod) not in (None, made_from),
-        matched=matched_rule(policy, pod, trainer, pod_key[0], asked, request.detail if request else "", is_out=is_out),
-    )
-
-
-def store_of(spec: ElasticWorkerSpec) -> str:
-    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
-    return f"{spec.address}/{fingerprint_of(der_of(spec.certificate))}"
-
-
 def _unbelieved(worker: Worker, problem: str) -> Worker:
     return replace(
         worker, id=None, address="", request=None, heartbeat=None, doubts=(), answer=0, invalid=problem, matched=None
     )
 
 
-def _answer(said: ElasticWorkerStatus) -> int | None:
-    """A sidecar that writes a heartbeat and no number of a challenge knows of none."""
-    return 0 if said.answer is None and said.heartbeat is None else said.answer
-
-
-def _request(said: WorkerRequest, node: str) -> Request:
-    return Request(
-        type=said.type,
-        after=said.after or 0,
-        round=said.round or 0,
-        stage=said.stage or 1,
-        script=plain(said.script or "", WORD_LENGTH),
-        cause=said.cause or "",
-        detail=_failure(said, node),
-        last_call=said.last_call_seconds,
-        worker_lost=said.worker_lost_seconds,
-    )
-
-
-def _failure(said: WorkerRequest, node: str) -> str:
-    """What failed, and where; also of one that its peers' failure, which may come of it, has reached before."""
-    detail = plain(said.detail or "", DETAIL_LENGTH)
-    if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
-        return ""
-    where = f"on {plain(node, WORD_LENGTH)}" if node else ""
-    return ": ".join(part for part in (where, detail) if part)
-
-
-def pod_state(pod: Object, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:
-    """State of the trainer container, how often it was started again, and what is wrong.
-
-    The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
-    """
-    status = pod.get("status", {})
-    found = container(pod, trainer)
-    crashes, end = found.get("restartCount", 0), ended(found)
-    if status.get("phase") == "Failed":
-        return PodState.FAILED, crashes, joined(status.get("reason"), status.get("message")) or exit_of(end)
-    if end and end["exitCode"] == 0 and end.get("reason") == "OOMKilled":
-        return PodState.OOM_KILLED, crashes, "OOMKilled"
-    if status.get("phase") == "Succeeded" or (end and end["exitCode"] == 0):
-        return PodState.SUCCEEDED, crashes, ""
-    if wait is None or (has_started(found) and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
-        return PodState.RUNNING, crashes, exit_of(end)
-    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else ""
-
-
 def is_ready(pod: Object) -> bool:
     return condition(pod, "Ready").get("status") == "True"
-
-
-def is_unheard_of(pod: Object) -> bool:
-    """Whether the cluster hears no more of the node: it then calls a pod unready whose containers were last said to be
-    ready. A kubelet that lives says both of the two together, unless it waits for a readiness gate, which it names."""
-    ready = condition(pod, "Ready")
-    said = [ready.get("status"), condition(pod, "ContainersReady").get("status")]
-    return said == ["False", "True"] and ready.get("reason") != "ReadinessGatesNotReady"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
 from elasticjob.objects import Object
+from elasticjob.reader.waits import Wait
 from elasticjob.rendezvous import Decision, Spec, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.drain import Budget
@@ -16,7 +17,6 @@ from elasticjob_operator.job.quota import UNLIMITED, Allowance
 from elasticjob_operator.job.sidecars import Asked
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.starts import Start
-from elasticjob_operator.job.waiting import Wait
 
 
 class Report(NamedTuple):

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from elasticjob.api import HEALTH_PORT
 from elasticjob.objects import Object
 from elasticjob.pods import SIDECAR, container, running_since, unready_since
+from elasticjob.reader.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current
-from elasticjob_operator.job.waiting import Reason, Wait
 
 START_SECONDS = 10.0  # a sidecar takes one, and the kubelet looks every five
 SILENT_SECONDS = 30.0  # a sidecar that is ready may have lost the API server since; torchrun takes some to start

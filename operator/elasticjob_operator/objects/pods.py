@@ -1,14 +1,11 @@
 """Renders a worker's pod from the job's template. Pure: the same arguments give the same pod."""
 
-import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 
 from elasticjob.api import (
     API_VERSION,
-    GROUP,
     HEALTH_PORT,
     INDEX_LABEL,
     JOB_LABEL,
@@ -18,14 +15,23 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, JOB_UID, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
+from elasticjob.pods import (
+    BATCH,
+    JOB_UID,
+    KEPT_OFF,
+    QUEUE_LABEL,
+    QUEUE_PRIORITY_LABEL,
+    SIDECAR,
+    TEMPLATE_HASH,
+    pod_name,
+    template_hash,
+)
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
 PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
-TEMPLATE_HASH = f"{GROUP}/template-hash"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -109,18 +115,6 @@ def service_account(job: str, spec: ElasticJobSpec) -> str:
     pod = spec.template.get("spec")
     given = pod.get("serviceAccountName") if isinstance(pod, dict) else None  # whatever else it is, the status says
     return given or access_name(job)
-
-
-def template_hash(spec: ElasticJobSpec) -> str:
-    """The hash of what running pods keep, and what so may change only while there are none."""
-    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def hash_of(pod: Object) -> str | None:
-    """The `template_hash` that the pod was made from; None for a pod of an operator that did not note it yet."""
-    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
-    return annotations.get(TEMPLATE_HASH)
 
 
 def render_pod(

@@ -20,9 +20,7 @@ _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload([__name__])
 
 
-def start_sidecar(
-    environment: Mapping[str, str], secrets: Path, address: str, log: Path
-) -> BaseProcess:
+def start_sidecar(environment: Mapping[str, str], secrets: Path, address: str, log: Path) -> BaseProcess:
     """A sidecar that listens at `address`, with its pod's token and ca.crt in `secrets`; its output goes to `log`."""
     process = _fork.Process(target=_run, args=(dict(environment), secrets, address, log), daemon=True)
     process.start()

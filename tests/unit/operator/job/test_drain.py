@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reader.waits import Reason
 from elasticjob.spec import DRAIN_TAINTS, DrainSpec
 from elasticjob_operator.job.drain import CORDONED, Budget, Taint, budget_of, draining_by, still_there, taints_of
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import Reason
 from support.operator_objects import Object, job, pod, record, trainer
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "", "NoExecute")

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reader.waits import wait_of
+from elasticjob.reader.workers import pod_state
 from elasticjob.rendezvous import Member, PodState, Request, Worker
 from elasticjob.terms import RequestType
-from elasticjob_operator.job.observe import Observer, is_ready, nodes_of_indices, pod_state
+from elasticjob_operator.job.observe import Observer, is_ready, nodes_of_indices
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import wait_of
 from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, trainer
 
 

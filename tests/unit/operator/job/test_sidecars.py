@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reader.waits import Reason, Wait
 from elasticjob.rendezvous import PodState, Request, State, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.job.sidecars import NO_ANSWER, to_ask, troubles
-from elasticjob_operator.job.waiting import Reason, Wait
 from support.operator_objects import pod
 from support.statuses import CLOCKS, FORMED, status
 

@@ -7,12 +7,12 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
+from elasticjob.reader.waits import Reason, Wait
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import Allowance
-from elasticjob_operator.job.waiting import Reason, Wait
 from support.statuses import CLOCKS, FORMED, NOW, status
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reader.waits import KINDS, Reason, Wait, exit_of, wait_of
 from elasticjob.rendezvous import PodState
+from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import KINDS, AnnouncedReasons, Reason, Wait, exit_of, wait_of
 from support.operator_objects import Object, job, pod, record, trainer
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}

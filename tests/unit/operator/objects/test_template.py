@@ -13,16 +13,14 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import KEPT_OFF, kept_off, pod_key_of, pod_name
+from elasticjob.pods import KEPT_OFF, hash_of, kept_off, pod_key_of, pod_name, template_hash
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import (
     PLUGIN_PATH,
     SIDECAR,
     SidecarImage,
-    hash_of,
     render_pod,
-    template_hash,
 )
 from elasticjob_operator.objects.template import problem
 from support.operator_objects import JOB_UID, job

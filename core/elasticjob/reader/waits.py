@@ -5,7 +5,6 @@ A pod's status is all that is read, so what the kubelet tells in events alone (a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -141,25 +140,6 @@ class Wait(NamedTuple):
     @property
     def sentence(self) -> str:
         return "; ".join(part for part in (self.said, KINDS[self.reason].remedy) if part)
-
-
-@dataclass(slots=True)
-class AnnouncedReasons:
-    """The causes that were announced as events: each once between two rounds, however often it goes and comes back."""
-
-    round: int = -1
-    reasons: set[str] = field(default_factory=set)
-
-    def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
-        """Those of a job's waits, by index, to announce now; `before` is what its status says already."""
-        if round != self.round:
-            self.round, self.reasons = round, {before}
-        found = []
-        for index, wait in waits.items():
-            if wait.is_news and wait.reason not in self.reasons:
-                self.reasons.add(wait.reason)
-                found.append((index, wait))
-        return found
 
 
 def wait_of(pod: Object, trainer: str, *, asked: bool = False) -> Wait | None:
