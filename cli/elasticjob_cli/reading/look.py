@@ -5,7 +5,7 @@ waits for.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -33,8 +33,8 @@ NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """`workers`: those that count, by index. `missing`: wanted and not joined, be it without a pod; `newcomers` have
-    joined and wait for the next round; `spares` have joined and wait for a place, and `absent_spares` have a pod and
-    have not joined. `least`: how many must join. `last_call`: seconds. `broken`: by which failure the round that the
+    joined and wait for the next round; `spares` have joined and wait for a place, and `absent_spares` have not, be it
+    without a pod. `least`: how many must join. `last_call`: seconds. `broken`: by which failure the round that the
     status calls formed has ended, as a member's record says, before the operator has seen to it; else empty."""
 
     scene: Scene
@@ -208,7 +208,10 @@ def look(scene: Scene) -> Look:
         index: replace(view, joined=index in joined or spares.get(index, False), spare=index in spares)
         for index, view in views.items()
     }
-    owed = [WorkerView(index, status.replacements.get(index, 0)) for index in roster.owed]
+
+    def without_pod(indices: Iterable[int], *, spare: bool = False) -> list[WorkerView]:
+        return [WorkerView(index, status.replacements.get(index, 0), spare=spare) for index in indices]
+
     members = (
         {member.index for member in status.rendezvous.participants} if state.phase is RendezvousPhase.FORMED else ()
     )
@@ -218,10 +221,13 @@ def look(scene: Scene) -> Look:
         spec=spec,
         status=status,
         workers=dict(sorted(views.items())),
-        missing=tuple(sorted([*late, *owed], key=lambda worker: worker.index)),
+        missing=tuple(sorted([*late, *without_pod(roster.owed)], key=lambda worker: worker.index)),
         newcomers=tuple(views[index] for index in sorted(joined) if state.phase is RendezvousPhase.FORMED),
         spares=tuple(views[index] for index, ready in sorted(spares.items()) if ready),
-        absent_spares=tuple(views[index] for index, ready in sorted(spares.items()) if not ready),
+        absent_spares=(
+            *(views[index] for index, ready in sorted(spares.items()) if not ready),
+            *without_pod(roster.owed_spares, spare=True),
+        ),
         joined=tuple(views[index] for index in sorted(joined)),
         wanted=roster.wanted,
         least=min_members(bounds, state),

@@ -21,6 +21,7 @@ from elasticjob.pods import (
     init_containers,
     kept_off,
     running_since,
+    unready_since,
     waiting,
     waits_for,
 )
@@ -42,6 +43,7 @@ NO_ENTRY = re.compile(
 )
 BACK_OFF = re.compile(r"its pods failed (\d+) times in a row: (.*?)(?:; each next pod|$)")
 NAMED = 3
+SIDECAR_STARTS_SECONDS = 10.0
 STORELESS = "did not serve the round's store"
 
 
@@ -158,6 +160,12 @@ def init_crashes(worker: WorkerView, look: Look) -> str | None:
 def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
     status = container(worker.pod or {}, SIDECAR)
     return said(_times(status), told_end(last_end(status))) if waits_for(status) == CRASHES else None
+
+
+def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
+    """What it says of the cause is among the job's."""
+    seconds = look.for_seconds(unready_since(worker.pod or {}))
+    return None if seconds is None or seconds < SIDECAR_STARTS_SECONDS else length(seconds)
 
 
 def trainer_crashes(worker: WorkerView, look: Look) -> str | None:
