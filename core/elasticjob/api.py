@@ -98,6 +98,7 @@ CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those th
 # libraries open stores of their own, on rank 0, and none of them is the sidecar's.
 STORE_PORT, FORWARDED_PORTS = 27400, 128
 TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 27600, 27601, 27602
+TROUBLE_PATH = "/trouble"  # at HEALTH_PORT: what keeps the worker from joining, as its sidecar says
 
 
 class WorkerRequest(Model):

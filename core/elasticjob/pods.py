@@ -1,6 +1,10 @@
 """The names that the operator gives in a worker's pod, and the words of kubelet and scheduler. Pure."""
 
+import hashlib
+import json
 import re
+
+from elasticjob.spec import ElasticJobSpec
 
 SIDECAR = "elasticjob-sidecar"
 BATCH = "ELASTICJOB_BATCH"  # the sidecar's variable: what the ids of pods that were made at once begin with
@@ -41,3 +45,9 @@ def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"(.+)-([0-9]{1,9})-([0-9]{1,15})", pod)  # JSON carries numbers of 15 digits exactly
     pod_key = (int(found[2]), int(found[3])) if found else None
     return pod_key if pod_key and pod_name(job, *pod_key) == pod else None
+
+
+def template_hash(spec: ElasticJobSpec) -> str:
+    """The hash of what running pods keep, and what so may change only while there are none."""
+    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]

@@ -263,6 +263,10 @@ class ElasticJobStatus(Model):
         description="How often a worker's pod was replaced, packed as index/number or first-last/number; the number is "
         "the last part of the pod's name. The form may change, as that of rendezvous.participants.",
     )
+    draining: Replacements = Field(
+        default_factory=dict,
+        description="The pods of workers whose nodes are about to go, packed as replacements are.",
+    )
     node_failures: tuple[NodeFailures, ...] = Field(
         (),
         description="With spec.avoidNodes: the nodes on which workers have failed within its forSeconds, the last one "

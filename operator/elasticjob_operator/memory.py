@@ -9,22 +9,26 @@ from types import MappingProxyType
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
+from elasticjob.pods import template_hash
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.leftovers import Leftovers
+from elasticjob_operator.actions.sidecar_questions import SidecarQuestions
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import WorkerPods
+from elasticjob_operator.cluster import sidecars
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.cluster.workloads import Workloads
+from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.false_alarms import FalseAlarms
 from elasticjob_operator.job.finishing import Crashes
 from elasticjob_operator.job.network import Network
@@ -33,9 +37,8 @@ from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
 from elasticjob_operator.job.stalls import NOBODY, Asked
 from elasticjob_operator.job.starts import UNKNOWN, Start
-from elasticjob_operator.job.waiting import AnnouncedReasons
 from elasticjob_operator.objects import template
-from elasticjob_operator.objects.pods import SidecarImage, template_hash
+from elasticjob_operator.objects.pods import SidecarImage
 
 SETTLE_SECONDS = 30.0  # and up to ten times as long: all jobs at once would be another take-over
 Phase = tuple[int, RendezvousPhase]  # and the round's number
@@ -63,6 +66,7 @@ class Memory:
     grants: Grants
     pods: WorkerPods
     gang: Gang
+    questions: SidecarQuestions
     phase: Phase | None = None
     observer: Observer = field(default_factory=lambda: Observer(""))
     announced: AnnouncedReasons = field(default_factory=AnnouncedReasons)
@@ -172,6 +176,7 @@ class Memories:
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
             gang=Gang(kube, self._workloads, self._announcer, self._image),
             access_at=time.monotonic() + random.uniform(1, 10) * SETTLE_SECONDS,
+            questions=SidecarQuestions(sidecars.trouble_of),
         )
 
     def _forget(self, key: Key) -> None:

@@ -24,9 +24,10 @@ from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector
-from elasticjob_operator.job import bad_nodes, network, quota
+from elasticjob_operator.job import bad_nodes, network, quota, sidecars
+from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.cleanup import cleanup
-from elasticjob_operator.job.conditions import evictions, waits_of
+from elasticjob_operator.job.conditions import evictions
 from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.finishing import finishing_of
@@ -124,7 +125,9 @@ class Reconciler:
         bounds = memory.bounds_of(allowance.of(spec), workers)
         decision = decide(bounds, state, workers, clock.now())
         failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
-        waits = waits_of(bounds, decision.state, workers, observer.waits)
+        asked = sidecars.to_ask(decision.state, workers, observer.pods)
+        troubles = sidecars.troubles(asked, memory.questions.said)
+        waits = waits_of(bounds, decision.state, workers, {**observer.waits, **troubles})
         memory.going = still_there(memory.going, observer.going, clock.now())
         ended = decision.state.ended
         return Report(
@@ -142,6 +145,7 @@ class Reconciler:
             start=start_of(before, said_by_first(view, state) if before.starting else None, memory.start, wall_clock),
             waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
             started={} if decision.state.clocks.all_running is None else observer.started,  # for many it takes time
+            asked=asked,
             hang=hang,
             network=reach,
             finishing=finishing_of(spec, before, decision.state, workers, memory.crashes, wall_clock),
@@ -162,7 +166,8 @@ class Reconciler:
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)
-        return agreed, made, kept, await self._expire(view, report), *self._wake(memory, report)
+        asked = memory.questions.keep(report.asked, datetime.fromisoformat(report.now))
+        return agreed, made, kept, asked, await self._expire(view, report), *self._wake(memory, report)
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""

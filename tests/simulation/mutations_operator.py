@@ -115,7 +115,7 @@ MUTATIONS = mutations(
                 by="operator tests",
             ),
         ),
-        "elasticjob_operator.job.records:_problem_of": (
+        "elasticjob.reading.validity:_problem_of": (
             replace(
                 "a worker may doubt as many as it likes",
                 "(doubted := len(said.status.doubts)) > MAX_DOUBTS",

@@ -61,5 +61,6 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         allowance=changes.pop("allowance", UNLIMITED),
         budget=changes.pop("budget", Budget.CLOSED),
         started=changes.pop("started", {}),
+        asked=changes.pop("asked", ()),
         budget_problem=changes.pop("budget_problem", None),
     )

@@ -14,7 +14,7 @@ from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
-from elasticjob_cli.reading.worker import WorkerView, as_worker
+from elasticjob_cli.reading.worker import WorkerView
 
 # what registries and container runtimes say of credentials
 NO_ENTRY = re.compile(
@@ -24,6 +24,7 @@ NO_ENTRY = re.compile(
 )
 BACK_OFF = re.compile(r"its pods failed (\d+) times in a row: (.*?)(?:; each next pod|$)")
 NAMED = 3
+SIDECAR_STARTS_SECONDS = 10.0
 STORELESS = "did not serve the round's store"
 
 
@@ -141,9 +142,15 @@ def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
     return said(_times(sidecar), end.told if end else "") if sidecar.reason == CRASHES else None
 
 
+def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
+    """What it says of the cause is among the job's."""
+    seconds = look.for_seconds(worker.pod.unready_since if worker.pod else "")
+    return None if seconds is None or seconds < SIDECAR_STARTS_SECONDS else length(seconds)
+
+
 def trainer_crashes(worker: WorkerView, look: Look) -> str | None:
     trainer = worker.container(look.spec.trainer_container)
-    asked = worker.record is not None and worker.record.spec.request is not None
+    asked = worker.record is not None and worker.record.request is not None
     end = trainer.ended or trainer.crashed_before
     failed = end is not None and end.code != 0
     if trainer.reason == CRASHES or (failed and trainer.restarts and not asked):
@@ -179,14 +186,14 @@ def starting(worker: WorkerView, look: Look) -> str | None:
 
 
 def storeless(worker: WorkerView, look: Look) -> str | None:
-    request = worker.record.spec.request if worker.record else None
+    request = worker.record.request if worker.record else None
     if request and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
         return f"storeReadySeconds is {look.spec.rendezvous.store_ready_seconds}"
     return None
 
 
 def between_stages(worker: WorkerView, look: Look) -> str | None:
-    if not is_between_stages(as_worker(worker, look.spec.trainer_container)):
+    if worker.worker is None or not is_between_stages(worker.worker):
         return None
     return f"that of stage {(worker.request and worker.request.stage) or 1} has ended in success"
 
@@ -201,7 +208,7 @@ def silent(worker: WorkerView, look: Look) -> str | None:
 
 def _owes_an_answer(worker: WorkerView, look: Look) -> bool:
     challenge, record = look.status.rendezvous.challenge, worker.record
-    if challenge is None or record is None or Member(record.spec.index, record.spec.id) not in challenge.members:
+    if challenge is None or record is None or Member(record.index, record.id) not in challenge.members:
         return False
     return (record.status.answer or 0) < challenge.number
 
@@ -236,7 +243,7 @@ def _comes(worker: WorkerView, look: Look) -> bool:
 
 
 def _never_spoke(worker: WorkerView, look: Look) -> bool:
-    return _runs(worker, look) and never_joined(as_worker(worker, look.spec.trainer_container))
+    return _runs(worker, look) and worker.worker is not None and never_joined(worker.worker)
 
 
 def _runs_for(worker: WorkerView, look: Look) -> float:

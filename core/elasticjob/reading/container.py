@@ -49,6 +49,7 @@ class Container:
     since: str = ""
     restarts: int = 0
     started: bool = False
+    ready: bool | None = None
     ended: End | None = None
     ended_before: End | None = None
 
@@ -68,6 +69,7 @@ class Container:
             since=said.get("startedAt") or "" if state == "running" else "",
             restarts=body.get("restartCount", 0),
             started=bool(body.get("started")),
+            ready=body.get("ready"),
             ended=End.read(said) if state == "terminated" else None,
             ended_before=End.read(last) if last else None,
         )

@@ -95,7 +95,7 @@ class Pod:
             phase=word(status.get("phase")),
             reason=word(status.get("reason")),
             message=sentence(status.get("message")),
-            addresses=tuple(one["ip"] for one in status.get("podIPs") or () if one.get("ip")),
+            addresses=tuple(_addresses(status)),
             conditions=shared(tuple(map(Condition.read, status.get("conditions") or ()))),
             containers=tuple(_containers(status)),
         )
@@ -142,6 +142,13 @@ class Pod:
         return self.phase == "Failed" and not any(one.has_started or one.ended_before for one in self.containers)
 
     @property
+    def unready_since(self) -> str:
+        """Since when the sidecar runs, while it is not ready: it has no access to the API server, or has just started.
+        Empty where it is ready or does not run."""
+        sidecar = self.container(SIDECAR)
+        return sidecar.since if sidecar.ready is False else ""
+
+    @property
     def awaited_queue(self) -> str | None:
         """The queue in which Kueue keeps the pod until there is quota; None where it does not."""
         return self.queue or None if any(gate.startswith(KUEUE) for gate in self.gates) else None
@@ -151,6 +158,12 @@ def _containers(status: Object) -> Iterator[Container]:
     for field in ("initContainerStatuses", "containerStatuses"):
         for one in status.get(field) or ():
             yield Container.read(one, is_init=field == "initContainerStatuses")
+
+
+def _addresses(status: Object) -> Iterator[str]:
+    for one in status.get("podIPs") or [{"ip": status.get("podIP")}]:
+        if one.get("ip"):
+            yield one["ip"]
 
 
 def _variables(container: Object) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import pod_name
+from elasticjob.pods import pod_name, template_hash
 from elasticjob.reading import Pod
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
@@ -26,7 +26,7 @@ from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
+from elasticjob_operator.objects.pods import SidecarImage, render_pod
 
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)

@@ -17,10 +17,10 @@ from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, Nod
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import pod_key_of, pod_name
 from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Decision, Event, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
-from elasticjob_operator.job.waiting import Reason, Wait
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 NAMED = 3

@@ -11,9 +11,9 @@ from elasticjob.api import PodFailurePolicy, RequestType, WorkerRequest
 from elasticjob.failure_policy import OnExitCodes, PolicyRule
 from elasticjob.pods import SIDECAR
 from elasticjob.reading import Container, End, Pod
+from elasticjob.reading.waits import joined
 from elasticjob.rendezvous import Matched
 from elasticjob.terms import Cause
-from elasticjob_operator.job.waiting import joined
 
 
 class Failed(NamedTuple):

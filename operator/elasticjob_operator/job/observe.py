@@ -6,21 +6,19 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elasticjob.api import DETAIL_LENGTH, ElasticWorkerStatus, PodFailurePolicy, WorkerRequest
-from elasticjob.fields import WORD_LENGTH
+from elasticjob.api import ElasticWorkerStatus, PodFailurePolicy
 from elasticjob.objects import Object
 from elasticjob.pods import pod_key_of
 from elasticjob.reading import Pod, Record, Said, Taint
-from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.reading.validity import Reading, judge, problems_among
+from elasticjob.reading.waits import Reason, Wait, wait_of
+from elasticjob.reading.workers import worker_of
+from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import Cause, RequestType
-from elasticjob.text import plain
 from elasticjob_operator.job.drain import draining_by, is_going
 from elasticjob_operator.job.failure_policy import matched_rule
-from elasticjob_operator.job.records import Reading, judge, problems_among
 from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
 
 Nodes = defaultdict[str, set[str]]
 
@@ -130,12 +128,28 @@ class Observer:
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
-        worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait, self.policy)
+        worker = self._judged(worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait), pod, reading)
         if taint := draining_by(taints, pod, self.drained):
             worker = replace(worker, draining=True)
             wait = wait or Wait(Reason.NODE_DRAINING, f"its node {pod.node} is about to go ({taint})")
         worker = replace(worker, topology=topology) if topology else worker
         return ObservedPod(pod, record, node, reading, worker, wait)
+
+    def _judged(self, worker: Worker, pod: Pod, reading: Reading) -> Worker:
+        """With where its store would be, and what the policy for failures says of it."""
+        if reading.said:
+            worker = replace(worker, address=store_of(reading.said))
+        if self.policy is None:
+            return worker
+        asked = reading.said.request if reading.said else None
+        detail, is_out = worker.request.detail if worker.request else "", worker.deleting or worker.pod in OUT
+        matched = matched_rule(self.policy, pod, self.trainer, worker.index, asked, detail, is_out=is_out)
+        return replace(worker, matched=matched)
+
+
+def store_of(said: Said) -> str:
+    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
+    return f"{said.address}/{said.fingerprint}"
 
 
 def is_made_for(pod: Pod, job: Object) -> bool:
@@ -154,100 +168,7 @@ def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = M
     return found
 
 
-def worker_of(
-    pod: Pod,
-    pod_key: PodKey,
-    reading: Reading,
-    trainer: str,
-    made_from: str,
-    wait: Wait | None,
-    policy: PodFailurePolicy | None = None,
-) -> Worker:
-    """One pod and what its record says."""
-    said = reading.said
-    state, crashes, detail = pod_state(pod, trainer, wait)
-    deleting, asked = bool(pod.deleting), said.request if said else None
-    request = _request(asked, said.node) if said and asked else None
-    is_out = deleting or state in OUT
-    disrupted = pod.disruption
-    detail = detail or plain(disrupted.message if disrupted else "", DETAIL_LENGTH)
-    went_on = request is not None and (request.cause == Cause.STARTED or request.type is RequestType.FINISH)
-    if not detail and went_on:  # any other request has its own reason
-        detail = exit_of(pod.container(trainer).crashed_before)
-    return Worker(
-        index=pod_key[0],
-        replacement=pod_key[1],
-        pod=state,
-        deleting=deleting,
-        crashes=crashes,
-        id=said.id if said else None,
-        address=store_of(said) if said else "",
-        request=request,
-        heartbeat=reading.signs,
-        detail=detail,
-        invalid=reading.problem,
-        doubts=tuple(said.status.doubts) if said else (),
-        answer=_answer(said.status) if said else 0,
-        disrupted=disrupted is not None,
-        rejected=pod.was_rejected and not disrupted,
-        unready=pod.is_unheard_of,
-        outdated=pod.made_from not in (None, made_from),
-        matched=matched_rule(policy, pod, trainer, pod_key[0], asked, request.detail if request else "", is_out=is_out),
-    )
-
-
-def store_of(said: Said) -> str:
-    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
-    return f"{said.address}/{said.fingerprint}"
-
-
 def _unbelieved(worker: Worker, problem: str) -> Worker:
     return replace(
         worker, id=None, address="", request=None, heartbeat=None, doubts=(), answer=0, invalid=problem, matched=None
     )
-
-
-def _answer(said: ElasticWorkerStatus) -> int | None:
-    """A sidecar that writes a heartbeat and no number of a challenge knows of none."""
-    return 0 if said.answer is None and said.heartbeat is None else said.answer
-
-
-def _request(said: WorkerRequest, node: str) -> Request:
-    return Request(
-        type=said.type,
-        after=said.after or 0,
-        round=said.round or 0,
-        stage=said.stage or 1,
-        script=plain(said.script or "", WORD_LENGTH),
-        cause=said.cause or "",
-        detail=_failure(said, node),
-        last_call=said.last_call_seconds,
-        worker_lost=said.worker_lost_seconds,
-    )
-
-
-def _failure(said: WorkerRequest, node: str) -> str:
-    """What failed, and where; also of one that its peers' failure, which may come of it, has reached before."""
-    detail = plain(said.detail or "", DETAIL_LENGTH)
-    if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
-        return ""
-    where = f"on {plain(node, WORD_LENGTH)}" if node else ""
-    return ": ".join(part for part in (where, detail) if part)
-
-
-def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:
-    """State of the trainer container, how often it was started again, and what is wrong.
-
-    The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
-    """
-    found = pod.container(trainer)
-    crashes, end = found.restarts, found.ended
-    if pod.phase == "Failed":
-        return PodState.FAILED, crashes, joined(pod.reason, pod.message) or exit_of(end)
-    if end and end.code == 0 and end.reason == "OOMKilled":
-        return PodState.OOM_KILLED, crashes, "OOMKilled"
-    if pod.phase == "Succeeded" or (end and end.code == 0):
-        return PodState.SUCCEEDED, crashes, ""
-    if wait is None or (found.has_started and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
-        return PodState.RUNNING, crashes, exit_of(end)
-    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else ""

@@ -16,12 +16,12 @@ from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.roster import ENDED, is_current
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
 from elasticjob.text import printable
-from elasticjob_operator.job.waiting import Reason, Wait
 from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 
 UNSEEN = "Kueue has not looked at it yet"

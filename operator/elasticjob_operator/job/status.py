@@ -66,6 +66,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             outcome=state.outcome,
         ),
         replacements=dict(state.replacements),
+        draining=dict(one.pod_key for one in current(state, report.workers).values() if one.draining),
         progress=report.progress,
         node_failures=report.node_failures,
         history=_history(report),

@@ -1,7 +1,5 @@
 """Renders a worker's pod from the job's template. Pure: the same arguments give the same pod."""
 
-import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from elasticjob.pods import (
     SIDECAR,
     TEMPLATE_HASH,
     pod_name,
+    template_hash,
 )
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
@@ -116,12 +115,6 @@ def service_account(job: str, spec: ElasticJobSpec) -> str:
     pod = spec.template.get("spec")
     given = pod.get("serviceAccountName") if isinstance(pod, dict) else None  # whatever else it is, the status says
     return given or access_name(job)
-
-
-def template_hash(spec: ElasticJobSpec) -> str:
-    """The hash of what running pods keep, and what so may change only while there are none."""
-    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def render_pod(

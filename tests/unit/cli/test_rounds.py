@@ -246,7 +246,7 @@ def test_a_spare_has_no_rank_and_waits() -> None:
     seen = formed([0, 1], spec={"spareReplicas": 2}, pods=[pod(2), pod(3)], records=[record(2, joins(4))])
     assert [(one.rank, one.spare, one.worker, one.state) for one in members_of(seen, {})][2:] == [
         (None, True, 2, "waits for a place"),
-        (None, True, 3, "is starting"),
+        (None, True, 3, "has not joined"),
     ]
     text = plain(*status_view(seen, {}))
     assert ", 2 of 2 workers (at least 1), 1 of 2 spares ready, restarts 0 of 3" in text

@@ -89,6 +89,7 @@ TOLD = {
 ON_PAPER = {
     Cause.POLICY,  # test_why
     Cause.SIDECAR_CRASHES,
+    Cause.SIDECAR_NOT_READY,
     Cause.SILENT,
     Cause.STOPPING,
     Cause.SLOW_JOINER,

@@ -9,11 +9,11 @@ from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import KEPT_OFF
 from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Clocks, Decision, Failed, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job import bad_nodes
-from elasticjob_operator.job.waiting import Reason, Wait
 from support.operator_objects import job, pod
 from support.statuses import status
 

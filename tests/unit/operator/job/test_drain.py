@@ -6,10 +6,10 @@ import pytest
 
 from elasticjob.reading import Node, Pod, Taint
 from elasticjob.reading.node import CORDONED
+from elasticjob.reading.waits import Reason
 from elasticjob.spec import DRAIN_TAINTS, DrainSpec
 from elasticjob_operator.job.drain import Budget, budget_of, draining_by, still_there
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.waiting import Reason
 from support.operator_objects import Object, job, pod, record, see, trainer, view_of
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "", "NoExecute")

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from elasticjob.reading import Pod
+from elasticjob.reading.waits import wait_of
+from elasticjob.reading.workers import pod_state
 from elasticjob.rendezvous import Member, PodState, Request, Worker
 from elasticjob.terms import RequestType
-from elasticjob_operator.job.observe import Observer, nodes_of_indices, pod_state
-from elasticjob_operator.job.waiting import wait_of
+from elasticjob_operator.job.observe import Observer, nodes_of_indices
 from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, trainer, view_of
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from elasticjob.reading import End, Pod
+from elasticjob.reading.waits import KINDS, Reason, Wait, exit_of, wait_of
 from elasticjob.rendezvous import PodState
+from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.waiting import KINDS, AnnouncedReasons, Reason, Wait, exit_of, wait_of
 from support.operator_objects import Object, job, pod, record, trainer, view_of
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -107,6 +108,9 @@ def test_every_cause_of_a_pod_is_walked_through() -> None:
         Reason.POD_BACK_OFF,  # there is no pod then
         Reason.NODE_DRAINING,  # its node says so
         Reason.QUOTA_PENDING,  # its gates say so
+        Reason.SIDECAR_NOT_READY,  # its sidecar says so
+        Reason.POD_MISSING,  # there is no pod then
+        Reason.NOT_JOINED,  # its record says so
     }
 
 

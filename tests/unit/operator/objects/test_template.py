@@ -13,7 +13,7 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import KEPT_OFF, pod_key_of, pod_name
+from elasticjob.pods import KEPT_OFF, pod_key_of, pod_name, template_hash
 from elasticjob.reading import Pod
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
@@ -22,7 +22,6 @@ from elasticjob_operator.objects.pods import (
     SIDECAR,
     SidecarImage,
     render_pod,
-    template_hash,
 )
 from elasticjob_operator.objects.template import problem
 from support.operator_objects import JOB_UID, job

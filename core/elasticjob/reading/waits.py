@@ -5,12 +5,12 @@ A pod's status is all that is read, so what the kubelet tells in events alone (a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from elasticjob.pods import CONFIG_WORDS, CRASHES, IMAGE_WORDS, START_WORDS
-from elasticjob.reading import End, Pod
+from elasticjob.reading.container import End
+from elasticjob.reading.pod import Pod
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
 
@@ -27,6 +27,7 @@ class Reason(StrEnum):
     CONTAINER_ERROR = "ContainerError"
     INIT_CRASHES = "InitContainerCrashes"
     SIDECAR_CRASHES = "SidecarCrashes"
+    SIDECAR_NOT_READY = "SidecarNotReady"
     TRAINER_CRASHES = "TrainerCrashes"
     POD_BACK_OFF = "PodBackOff"
     CLAIM_NOT_READY = "ClaimNotReady"
@@ -35,7 +36,9 @@ class Reason(StrEnum):
     INVALID_RECORD = "InvalidRecord"
     NODE_DRAINING = "NodeDraining"
     QUOTA_PENDING = "QuotaPending"
+    POD_MISSING = "PodMissing"
     POD_STARTING = "PodStarting"
+    NOT_JOINED = "NotJoined"
     INSUFFICIENT_MEMBERS = "InsufficientMembers"
     FORMING = "Forming"
 
@@ -59,6 +62,7 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.SIDECAR_CRASHES: Kind(
         PodState.BLOCKED, "its log says more (kubectl logs --previous); it does not count against maxRestarts"
     ),
+    Reason.SIDECAR_NOT_READY: Kind(PodState.RUNNING, ""),  # what the sidecar says has its remedy
     Reason.TRAINER_CRASHES: Kind(PodState.CRASH_LOOP, "its log says more (kubectl logs --previous)"),
     Reason.POD_BACK_OFF: Kind(PodState.CRASH_LOOP, "each next pod is made later, at most 300 s after the last failed"),
     Reason.CLAIM_NOT_READY: Kind(
@@ -76,8 +80,12 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.NODE_DRAINING: Kind(
         PodState.RUNNING, "another starts elsewhere and takes its place; then it saves and leaves"
     ),
+    Reason.POD_MISSING: Kind(PodState.PENDING, "should it last, the operator's log says why"),
     Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why"),
+    Reason.NOT_JOINED: Kind(PodState.RUNNING, "should it last, the log of its trainer says why"),
 }
+# what passes by itself in most jobs, a moment after a worker is wanted: it is named, and announced as no event
+PASSING = frozenset({Reason.POD_MISSING, Reason.POD_STARTING, Reason.NOT_JOINED})
 
 BLOCKED: Mapping[str, Reason] = {
     **dict.fromkeys(IMAGE_WORDS, Reason.IMAGE_PULL),
@@ -101,8 +109,8 @@ class Wait(NamedTuple):
 
     @property
     def is_news(self) -> bool:
-        """Whether it is announced: that a pod is about to start is none."""
-        return self.reason is not Reason.POD_STARTING
+        """Whether it is announced."""
+        return self.reason not in PASSING
 
     @property
     def is_fault(self) -> bool:
@@ -114,26 +122,7 @@ class Wait(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        return f"{self.said}; {KINDS[self.reason].remedy}"
-
-
-@dataclass(slots=True)
-class AnnouncedReasons:
-    """The causes that were announced as events: each once between two rounds, however often it goes and comes back."""
-
-    round: int = -1
-    reasons: set[str] = field(default_factory=set)
-
-    def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
-        """Those of a job's waits, by index, to announce now; `before` is what its status says already."""
-        if round != self.round:
-            self.round, self.reasons = round, {before}
-        found = []
-        for index, wait in waits.items():
-            if wait.is_news and wait.reason not in self.reasons:
-                self.reasons.add(wait.reason)
-                found.append((index, wait))
-        return found
+        return "; ".join(part for part in (self.said, KINDS[self.reason].remedy) if part)
 
 
 def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from elasticjob.api import MAX_DOUBTS, RendezvousPhase
 from elasticjob.objects import Object
-from elasticjob.reading import Pod, Record, Said
-from elasticjob.reading.record import PROBLEM_LENGTH
+from elasticjob.reading.pod import Pod
+from elasticjob.reading.record import PROBLEM_LENGTH, Record, Said
 from elasticjob.terms import RequestType
 from elasticjob.text import plain
 
