@@ -124,8 +124,8 @@ def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
 
 
 def _how_it_ended(state: State) -> str:
-    """In one word; that of the policy for failures is batch/v1's."""
-    if state.cause == RoundCause.POD_FAILURE_POLICY:
+    """In one word; those of the policy for failures and of the deadline are batch/v1's."""
+    if state.cause in (RoundCause.POD_FAILURE_POLICY, RoundCause.DEADLINE_EXCEEDED):
         return state.cause
     return ALL_FINISHED if state.outcome is Outcome.COMPLETE else str(state.outcome)
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
+from elasticjob.api import Active, ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
 from elasticjob.objects import Object
 from elasticjob.rendezvous import Decision, Spec, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -44,6 +44,7 @@ class Report(NamedTuple):
     started: Mapping[PodKey, str] = MappingProxyType({})
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
+    active: Active | None = None
 
     @property
     def limited(self) -> ElasticJobSpec:
