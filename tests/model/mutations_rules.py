@@ -24,19 +24,10 @@ MUTATIONS = mutations(
                 by="composed",
             ),
             omit("newcomers wait for one that never comes", "now - since < last_call(step.spec, newcomers)"),
-            replace("no restart is done", "about_to_end or not (grows or restarts)", "about_to_end or not grows"),
-            replace("a restart waits for who is on the way", "restarts or arrived", "arrived", by="core transcripts"),
-            replace(
-                "a restart that is taken back is done",
-                'step.spec.restarted_at not in ("", state.restarted_at)',
-                "step.spec.restarted_at != state.restarted_at",
-                by="core transcripts",
-            ),
         ),
         "elasticjob.rendezvous.decide:RULES": (
             omit("who waits for a lost member is not told before all have saved", "hurry_after_loss"),
             omit("an index is never forgiven its failures", "forgive_failures"),
-            omit("no job ends at its deadline", "endings.fail_overdue", by="operator"),
             omit("a failure too many waits for a round that could form", "end_beyond_budget", by="core transcripts"),
             omit("whose connection broke is the cause, as it was heard of first", "name_cause", by="core transcripts"),
         ),
@@ -51,9 +42,6 @@ MUTATIONS = mutations(
                 "[] if step.suspended else current(step.state, step.workers).values()",
                 "current(step.state, step.workers).values()",
             ),
-        ),
-        "elasticjob.rendezvous.endings:fail_overdue": (
-            omit("a job that is suspended fails at its deadline", "step.suspended", by="operator"),
         ),
         "elasticjob.rendezvous.endings:_has_finished": (
             replace(
@@ -107,11 +95,6 @@ MUTATIONS = mutations(
             replace("the budget of failures has no end", "restarts <= step.spec.max_restarts", "True", by="operator"),
         ),
         "elasticjob.rendezvous.decide:_form": (
-            omit(
-                "a restart is done over and over",
-                "step.set(restarted_at=step.spec.restarted_at or state.restarted_at)",
-                by="operator",
-            ),
             replace("the store is the last rank's", "members[0]", "members[-1]", by="composed"),
         ),
         "elasticjob.rendezvous.decide:reset_restarts": (
@@ -421,7 +404,6 @@ MUTATIONS = mutations(
         ),
         "elasticjob.agreed:state_of": (
             omit("a new operator does not know what was wanted before", "replicas=agreed.replicas", by="composed"),
-            omit("a new operator does the last restart again", 'restarted_at=agreed.restarted_at or ""', by="composed"),
             omit("a new operator does not know who has finished", "finished=tuple(agreed.finished)", by="composed"),
         ),
         "elasticjob.rendezvous.transitions:MOVES": (

@@ -117,7 +117,7 @@ def restart(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     if no_wait or before.spec.suspend:
         _result(session, {"job": job, "restartedAt": at, "waited": False})
         return
-    done, seconds = _wait(session, job, "a round of new processes", lambda seen: _is_restarted(seen, at), timeout)
+    done, seconds = _wait(session, job, "a round of new processes", _is_restarted, timeout)
     _say(session, f"Round {done.round} of {done.status.rendezvous.world_size} formed after {length(seconds)}.")
     _result(session, {"job": job, "restartedAt": at, "round": done.round, "seconds": round(seconds, 3)})
 
@@ -230,8 +230,9 @@ def _is_formed(seen: Look, replicas: int) -> bool:
     return current and seen.is_formed and seen.unfinished == replicas - len(seen.finished)
 
 
-def _is_restarted(seen: Look, at: str) -> bool:
-    return seen.is_formed and seen.status.rendezvous.restarted_at == at
+def _is_restarted(seen: Look) -> bool:
+    """A later restart than the one that was asked for will do."""
+    return seen.is_formed and seen.status.rendezvous.restarted_at == seen.spec.restarted_at
 
 
 def _has_stopped(session: Session, seen: Look) -> bool:

@@ -144,22 +144,28 @@ def test_no_round_is_waited_for_that_will_not_come(ask: Ask, replicas: str) -> N
 CLOSED = formed([0, 1], rendezvous={"phase": "Closed", "outcome": "Closed", "reason": "closed by worker 0"})
 
 
-class Restarted(Paper):
-    """Its status answers to the restart that was asked for."""
+class Asked(Paper):
+    """For a restart, which its status answers `from_round` on."""
+
+    from_round = 5
 
     def job(self, name: str) -> Object:
         body = super().job(name)
         if self.changes:
-            body["status"]["rendezvous"]["restartedAt"] = self.changes[-1]["restartedAt"]
+            agreed, asked = body["status"]["rendezvous"], self.changes[-1]["restartedAt"]
+            body["spec"]["restartedAt"] = asked
+            agreed |= {"restartedAt": asked} if agreed["round"] >= self.from_round else {}
         return body
 
 
 def test_a_restart_is_waited_for_until_the_round_that_answers_it(ask: Ask) -> None:
     forming = formed([0, 1], number=5, rendezvous={"phase": "Forming"})
-    done = ask(Restarted(formed([0, 1]), formed([0, 1]), forming, formed([0, 1], number=5)), "restart")
+    done = ask(Asked(formed([0, 1]), formed([0, 1]), forming, formed([0, 1], number=5)), "restart")
     assert done.exit_code == Exit.DONE
-    assert done.stdout.startswith("Round 4 of digits ends, and the training processes of its 2 workers start anew")
-    assert ask(Paper(formed([0, 1]), formed([0, 1], number=5)), "restart").exit_code == Exit.DEADLINE
+    planned, told = done.stdout.splitlines()
+    assert planned.startswith("Round 4 of digits ends, and the training processes of its 2 workers start anew")
+    assert told.startswith("Round 5 of 2 formed after ")
+    assert ask(Asked(formed([0, 1]), formed([0, 1])), "restart").exit_code == Exit.DEADLINE
 
 
 def test_a_restart_of_a_suspended_job_is_not_waited_for(ask: Ask) -> None:
