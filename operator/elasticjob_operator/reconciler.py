@@ -28,6 +28,7 @@ from elasticjob_operator.job import bad_nodes, network, quota, sidecars
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.cleanup import cleanup
 from elasticjob_operator.job.conditions import evictions
+from elasticjob_operator.job.deadline import active_of, left_of
 from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.finishing import finishing_of
@@ -122,7 +123,11 @@ class Reconciler:
         workers = memory.false_alarms.marked(state, workers, clock.now())
         workers = memory.restless.marked(state, workers, lambda: observer.said, clock.now())
         allowance = memory.gang.allowance(spec, state, workers)
-        bounds = memory.bounds_of(allowance.of(spec), workers)
+        suspended = spec.suspend or allowance.suspends
+        active = active_of(before.active, state, wall_clock, suspended=suspended)
+        left = left_of(spec, active, wall_clock)
+        deadline = None if left is None else clock.now() + left
+        bounds = replace(memory.bounds_of(allowance.of(spec), workers), deadline=deadline)
         decision = decide(bounds, state, workers, clock.now())
         failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
         asked = sidecars.to_ask(decision.state, workers, observer.pods)
@@ -152,6 +157,7 @@ class Reconciler:
             node_failures=failures,
             allowance=allowance,
             budget_problem=memory.grants.budget_problem,
+            active=active_of(active, decision.state, wall_clock, suspended=suspended),
             budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, ended=ended),
         )
 

@@ -46,7 +46,7 @@ MUTATIONS = mutations(
                 "(worker.pod_key not in arrived, worker.pod in STUCK, worker.index)",
             ),
         ),
-        "elasticjob.rendezvous.decide:reopen_for_newcomers": (
+        "elasticjob.rendezvous.decide:reopen_round": (
             replace(
                 "draining: a round is not ended for who waits for a larger one",
                 "relieved or _would_grow(step, newcomers)",

@@ -68,6 +68,8 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
         yield f"{name} trains with {agreed.world_size} of {spec.replicas} workers"
     elif agreed.phase is RendezvousPhase.FORMED and not agreed.finished and status.spares != spec.spare_replicas:
         yield f"{name} trains, and {status.spares} of {spec.spare_replicas} spares wait"
+    elif agreed.phase is RendezvousPhase.FORMED and not agreed.finished and agreed.restarted_at != spec.restarted_at:
+        yield f"{name} trains, and the restart at {spec.restarted_at} was never done"
     elif agreed.phase is RendezvousPhase.FORMED and status.reason:
         yield f"{name} trains, and its status gives the reason {status.reason!r}"
 

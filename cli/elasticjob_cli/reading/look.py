@@ -166,6 +166,12 @@ class Look:
         return self.for_seconds(self.status.history[-1].time) if self.status.history else None
 
     @property
+    def active_for(self) -> float:
+        """Seconds for which the job was active, as spec.activeDeadlineSeconds counts."""
+        active = self.status.active
+        return (active.seconds + (self.for_seconds(active.since) or 0.0)) if active else 0.0
+
+    @property
     def behind_since(self) -> float | None:
         """Seconds for which the status has not answered to the spec; None where it has."""
         meta = self.scene.job["metadata"]

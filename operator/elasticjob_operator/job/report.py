@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
+from elasticjob.api import Active, ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
 from elasticjob.objects import Object
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Decision, Spec, Worker
@@ -47,6 +47,7 @@ class Report(NamedTuple):
     asked: Sequence[Asked] = ()
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
+    active: Active | None = None
 
     @property
     def limited(self) -> ElasticJobSpec:

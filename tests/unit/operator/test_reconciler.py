@@ -315,6 +315,21 @@ async def test_a_training_that_hangs_is_told_and_counted_once() -> None:
     assert (recorded.done.count("announce ProgressDeadlineExceeded"), told_hangs() - before) == (1, 1)
 
 
+async def test_a_job_has_failed_once_it_was_active_for_as_long_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = hanging(activeDeadlineSeconds=600)
+    recorded.body["status"]["active"] = {"seconds": 500, "since": "2026-01-02T03:00:00Z"}
+    made = reconciler(recorded)
+    for moment in ("2026-01-02T03:01:39Z", "2026-01-02T03:01:40Z"):
+        assert recorded.body["status"].get("reason") != "DeadlineExceeded"
+        monkeypatch.setattr("elasticjob_operator.reconciler._wall_clock", lambda: moment)  # noqa: B023
+        await made.reconcile(KEY)
+    status = recorded.body["status"]
+    assert (status["phase"], status["reason"], status["active"]) == ("Failed", "DeadlineExceeded", {"seconds": 600})
+    (told,) = [one for one in status["conditions"] if one["type"] == "Failed"]
+    assert (told["status"], told["reason"]) == ("True", "DeadlineExceeded")
+    assert told["message"] == "the job has not ended within spec.activeDeadlineSeconds"
+
+
 async def test_members_that_do_not_reach_each_other_are_told_once_and_stay() -> None:
     """Both doubt the other, and both answer."""
     recorded = hanging()

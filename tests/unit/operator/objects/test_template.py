@@ -205,6 +205,23 @@ def test_the_trainer_keeps_its_image_and_gets_its_rendezvous_by_environment() ->
     assert found["PET_STANDALONE"] == "0"  # wins over the same variable from envFrom
 
 
+WHOSE = {"ELASTICJOB_NAME": "digits", "ELASTICJOB_NAMESPACE": "ml", "ELASTICJOB_INDEX": "2"}
+
+
+def test_each_container_of_the_template_is_told_whose_it_is_and_its_own_variables_win() -> None:
+    own = [{"name": "ELASTICJOB_INDEX", "value": "mine"}, {"name": "PREFIX", "value": "$(ELASTICJOB_NAME)"}]
+    logs = {"name": "logs", "image": "logs:1"}
+    init = [{"name": "data", "image": "data:1", "env": own}, {"name": "proxy", "restartPolicy": "Always"}]
+    template = spec(pod={"initContainers": init})
+    template.template["spec"]["containers"].append(logs)
+    pod = render_pod(job(), template, 2, 0, IMAGE, batch="9f3c01d2")["spec"]
+    trainer, beside, data, proxy, _ = (*pod["containers"], *pod["initContainers"])
+    assert environment(trainer).items() >= WHOSE.items()
+    assert environment(beside) == environment(proxy) == WHOSE
+    assert environment(data) == {**WHOSE, "ELASTICJOB_INDEX": "mine", "PREFIX": "$(ELASTICJOB_NAME)"}
+    assert data["env"][-1]["name"] == "PREFIX", "it may name the variables before it"
+
+
 @pytest.mark.parametrize("seconds", [1, 86400])
 @pytest.mark.parametrize(
     ("field", "variable"),
