@@ -44,9 +44,7 @@ class Reflector:
         self._listed: set[Source] = set()
         self._watched: set[Source] = set()
         self._versions: dict[Source, str] = {}  # of listings that no watch has begun from yet
-        self.listed_jobs: set[Key] = (
-            set()
-        )  # by a listing: those that were there before; whoever has seen to one drops it
+        self.listed_jobs: set[Key] = set()  # that were there before; whoever has seen to one takes it out
         self.wake: Callable[[Key], None] = lambda _: None
 
     async def list_all(self, *, anew: bool = False) -> None:
