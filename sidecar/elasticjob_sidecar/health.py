@@ -10,9 +10,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 NOT_YET = "its ElasticWorker is not written or its ElasticJob not seen yet"
 
 
-def health_server(
-    ready: Callable[[], bool], trouble: Callable[[], str], metrics: Callable[[], bytes]
-) -> HealthServer:
+def health_server(ready: Callable[[], bool], trouble: Callable[[], str], metrics: Callable[[], bytes]) -> HealthServer:
     """`/healthz`: the event loop runs. `/readyz`: the record is written and the job was seen. `/trouble`, for the
     operator: a sentence on what keeps this worker from joining, ready or not; empty where nothing does. `/metrics`."""
 
