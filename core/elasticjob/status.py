@@ -242,8 +242,8 @@ class ElasticJobStatus(Model):
         (),
         description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
         "Progressing, after an invalid ElasticWorker WorkersValid, after a fault of the network between its pods "
-        "Connected and, once it has waited for containers that go on after success, Finishing; `kubectl wait` works on "
-        "them.",
+        "Connected, after sidecars that the API server has refused or not answered SidecarsReady and, once it has waited "
+        "for containers that go on after success, Finishing; `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -19,6 +19,7 @@ from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import nanoseconds
+from elasticjob_cli.reading.words import plural
 from elasticjob_cli.reading.worker import WorkerView
 
 LOOK_SECONDS = 1.0
@@ -77,7 +78,7 @@ def past(cluster: Cluster, seen: Look, choice: Choice) -> list[Line]:
     """What there is, of all chosen pods, in the order of time. Raises CliError for no such rank."""
     found, size = [], len(seen.status.rendezvous.participants)
     if choice.rank is not None and choice.rank >= size and seen.status.history:
-        raise CliError(f"there is no rank {choice.rank} in round {seen.round}: it has {size} workers")
+        raise CliError(f"there is no rank {choice.rank} in round {seen.round}: it has {plural(size, 'worker')}")
     for worker in chosen(seen, choice):
         both = _lives(worker, seen, choice) > 0 and choice.tail is None and not choice.previous
         for previous in (True, False) if both else (choice.previous,):

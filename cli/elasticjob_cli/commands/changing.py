@@ -9,6 +9,7 @@ import click
 import yaml
 
 from elasticjob.reading import Pod
+from elasticjob.rendezvous.words import round_of
 from elasticjob_cli.cluster.connection import ApiError, may_pass
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
@@ -21,6 +22,7 @@ from elasticjob_cli.plans.restarting import restart_plan
 from elasticjob_cli.plans.scaling import check, forms_no_round, plan
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.times import length
+from elasticjob_cli.reading.words import plural
 from elasticjob_cli.why.answer import answer
 
 DEADLINE_SECONDS = 600
@@ -54,9 +56,10 @@ def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bo
     if no_wait or before.spec.suspend or before.is_closed or forms_no_round(before, replicas):
         _result(session, {"job": job, "replicas": replicas, "waited": False})
         return
-    what = f"a round of {replicas - len(before.finished)} workers"
+    what = f"a round of {plural(replicas - len(before.finished), 'worker')}"
     done, seconds = _wait(session, job, what, lambda seen: _is_formed(seen, replicas), timeout)
-    _say(session, f"Round {done.round} of {done.status.rendezvous.world_size} formed after {length(seconds)}.")
+    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+    _say(session, f"{told} formed after {length(seconds)}.")
     _result(session, {"job": job, "replicas": replicas, "round": done.round, "seconds": round(seconds, 3)})
 
 
@@ -90,13 +93,13 @@ def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     before = glance(session.cluster, job)
     _refuse(before)
     session.cluster.patch_job(job, {"spec": {"suspend": False}})
-    _say(session, f"{job} goes on with {before.spec.replicas} workers in new pods.")
+    _say(session, f"{job} goes on with {plural(before.spec.replicas, 'worker')} in new pods.")
     if no_wait:
         _result(session, {"job": job, "suspended": False, "waited": False})
         return
     done, seconds = _wait(session, job, "a round", lambda seen: seen.is_formed, timeout)
-    size = done.status.rendezvous.world_size
-    _say(session, f"Round {done.round} of {size} formed after {length(seconds)}.")
+    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+    _say(session, f"{told} formed after {length(seconds)}.")
     _result(session, {"job": job, "suspended": False, "round": done.round, "seconds": round(seconds, 3)})
 
 

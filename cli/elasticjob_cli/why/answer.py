@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+from elasticjob.rendezvous.words import round_of
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.look import look as read
 from elasticjob_cli.reading.scene import Scene
@@ -73,8 +74,8 @@ def _now(look: Look) -> str:
     if look.trains:
         since, yet = length(look.formed_since) or "some time", ""
         if look.finishing:
-            size = plural(len(look.status.rendezvous.participants), "worker")
-            return f"Round {look.round} of {size} has ended in success."
+            told = round_of(look.round, len(look.status.rendezvous.participants))
+            return f"{told.capitalize()} has ended in success."
         if look.cut_off:
             return f"Round {look.round} stands {_size(look)}; it formed {since} ago, and may take no steps."
         if look.starts:

@@ -2,6 +2,7 @@
 
 import re
 
+from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
@@ -90,7 +91,7 @@ def gang_waits(look: Look) -> str | None:
         return None
     if found.status != "True":
         return None if " have joined (" in found.message else found.message  # else it has pods, which are looked at
-    return found.message.removeprefix(f"round {agreed.round} of {len(agreed.participants)}: {agreed.reason}; ")
+    return found.message.removeprefix(f"{round_of(agreed.round, len(agreed.participants))}: {agreed.reason}; ")
 
 
 def gang_refused(look: Look) -> str | None:

@@ -29,6 +29,7 @@ from elasticjob.rendezvous.roster import (
 from elasticjob.rendezvous.sizes import largest_size
 from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
+from elasticjob.rendezvous.words import workers as counted
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 
 FORMING, FORMED, _ = RendezvousPhase
@@ -265,7 +266,7 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     cause, reason = begins.get(state.reason, (state.cause or RoundCause.OTHER, state.reason))
     reason += of_ranks(step.spec, state, members)
     step.formed_after = step.now - state.clocks.opened
-    message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
+    message = f"round {state.round} formed with {counted(len(members))} in {step.formed_after:.1f} s: {reason}"
     step.move(ROUND_FORMED, cause, reason, message)
     step.set(participants=participants, replicas=step.spec.replicas, store=members[0].address)
     step.set(restarted_at=step.spec.restarted_at or state.restarted_at)

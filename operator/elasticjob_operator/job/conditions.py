@@ -10,6 +10,7 @@ from elasticjob.rendezvous import State, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
 from elasticjob.rendezvous.roster import current
 from elasticjob.rendezvous.sizes import largest_size, min_members
+from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.finishing import CONTAINER_FAILED, CONTAINERS_RUN, FINISHING
@@ -127,7 +128,7 @@ def _rendezvoused(report: Report) -> Finding:
     if state.phase is RendezvousPhase.CLOSED:
         return Finding(name, "False", "Closed", "; ".join([state.reason, *_undone_restart(report)]))
     if state.phase is RendezvousPhase.FORMED:
-        formed = f"round {state.round} of {len(state.participants)}: {state.reason}"
+        formed = f"{round_of(state.round, len(state.participants))}: {state.reason}"
         told = [formed, *_obstacles(report), *_left_over(report), *_undone_restart(report)]
         return Finding(name, "True", "Formed", "; ".join(told))
     if report.spec.suspend:

@@ -119,8 +119,12 @@ STANDS = formed([0, 1, 2, 3], rendezvous=ONE_FINISHED)
 @pytest.mark.parametrize(
     ("replicas", "after", "told"),
     [
-        ("4", STANDS, "Round 4 of 4 formed after"),
-        ("3", formed([0, 2], number=5, spec={"replicas": 3}, rendezvous=ONE_FINISHED), "Round 5 of 2 formed after"),
+        ("4", STANDS, "Round 4 (4 workers) formed after"),
+        (
+            "3",
+            formed([0, 2], number=5, spec={"replicas": 3}, rendezvous=ONE_FINISHED),
+            "Round 5 (2 workers) formed after",
+        ),
     ],
     ids=["the round that stands", "a smaller one"],
 )

@@ -250,7 +250,8 @@ def test_what_follows(seen: Look, follows: str) -> None:
 def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
     """In the operator's words: this tool reads no nodes."""
     going = "worker 1: its node b is about to go (node.kubernetes.io/unschedulable)"
-    told = f"round 4 of 2: x; worker 7: no image: try another; {going}; another starts elsewhere and takes its place"
+    others = "worker 7: no image: try another"
+    told = f"round 4 (2 workers): x; {others}; {going}; another starts elsewhere and takes its place"
     reply = answer(formed([0, 1], conditions=[condition("Rendezvoused", "True", 30, told)]))
     assert [(one.cause, one.said) for one in reply.findings] == [(Cause.NODE_DRAINING, going)]
     assert f"A node is about to go: {going}. Others start elsewhere " in reply.paragraph
@@ -548,7 +549,7 @@ def test_of_a_gangs_pod_that_kueue_holds_back_it_is_told_that_it_should_not() ->
 
 def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:
     rest = "2 of 4 workers wait for quota: in the queue gpus: insufficient unused quota"
-    told = gang(f"round 4 of 2: worker 1 joined; {rest}", "True")
+    told = gang(f"round 4 (2 workers): worker 1 joined; {rest}", "True")
     reply = answer(formed([0, 1], rendezvous={"reason": "worker 1 joined"}, **told))
     assert [one.cause for one in reply.findings] == [Cause.GANG]
     assert f"Kueue has not admitted all of it: {rest}. " in reply.paragraph
@@ -557,7 +558,7 @@ def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:
 def test_of_a_gang_with_pods_that_have_yet_to_join_these_are_told() -> None:
     told = gang("1 of 2 workers have joined (at least 2 must); 2 of 4 workers wait for quota")
     assert Cause.GANG not in causes(forming(joined=[0], last=(0, 1), **told))
-    worse = gang("round 4 of 2: x; worker 1: ErrImagePull; 2 of 4 workers wait for quota", "True", "ImagePull")
+    worse = gang("round 4 (2 workers): x; worker 1: ErrImagePull; 2 of 4 workers wait for quota", "True", "ImagePull")
     assert Cause.GANG not in causes(formed([0, 1], **worse))
 
 
@@ -582,7 +583,7 @@ def test_containers_that_go_on_after_success_are_told_with_the_time_left() -> No
     reply = answer(seen)
     assert not reply.full
     assert reply.paragraph.startswith(
-        f"Round 4 of 2 workers has ended in success. It waits for containers: {told}; 5 min of it are left. Their logs "
+        f"Round 4 (2 workers) has ended in success. It waits for containers: {told}; 5 min of it are left. Their logs "
     )
     assert states(seen) == ["finishing", "finishing"]
     late = formed([0, 1], rendezvous=both, conditions=gone_on(told), spec={"finishSeconds": 100})

@@ -34,7 +34,7 @@ TOLD = {
     "failed": (Cause.FAILED, "It has failed: worker 0: its trainer ended with exit code 0 without joining a round: "),
     "finishing": (
         Cause.FINISHING,
-        "Round 1 of 1 worker has ended in success. It waits for containers: torchrun has ended in success in worker 0, "
+        "Round 1 (1 worker) has ended in success. It waits for containers: torchrun has ended in success in worker 0, "
         "and the container of worker 0 goes on, until 2026-",
     ),
     "container-failed": (

@@ -282,7 +282,8 @@ def test_who_comes_for_a_member_whose_node_drains_is_no_replica_more() -> None:
 
 def test_that_workers_may_be_evicted_is_told_once_the_grace_is_over() -> None:
     told = (
-        "round 3 of 2: scaled from 1 to 2; its pods may be evicted: spec.drain.graceSeconds, 300 s, are over on a node "
+        "round 3 (2 workers): scaled from 1 to 2; its pods may be evicted: spec.drain.graceSeconds, 300 s, are over on "
+        "a node "
     )
     assert condition(status(FORMED, budget=Budget.OPEN), "Rendezvoused").message.startswith(told)
 
@@ -304,7 +305,7 @@ def test_that_somebody_waits_as_no_round_may_be_so_large_is_told(
     state = State(clocks=CLOCKS, round=3, phase=RendezvousPhase.FORMED, participants=members, replicas=3, reason="x")
     state = replace(state, waiting=waiting, finished=done)
     found = status(state, spec={"replicas": 6, "sizes": {"step": 3}})
-    assert condition(found, "Rendezvoused").message == f"round 3 of 3: x{said}"
+    assert condition(found, "Rendezvoused").message == f"round 3 (3 workers): x{said}"
 
 
 def test_a_bad_template_is_a_condition() -> None:
