@@ -135,6 +135,7 @@ class Reconciler:
             problem=memory.template.problem,
             refusal=memory.grants.problem or memory.pods.refusal,
             term=self._leadership.term,
+            lease=self._leadership.lease,
             now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
             start=start_of(before, said_by_first(view, state) if before.starting else None, memory.start, wall_clock),

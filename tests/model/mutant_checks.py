@@ -30,6 +30,7 @@ FILES = {
     "operator spares": "operator/job/test_spares.py",
     "operator stalls": "operator/job/test_stalls.py",
     "operator status": "operator/job/test_status.py",
+    "operator status writer": "operator/actions/test_status_writer.py",
     "operator template": "operator/objects/test_template.py",
     "operator topology": "operator/job/test_topology.py",
     "operator watch times": "operator/cluster/test_watch_times.py",

@@ -11,12 +11,20 @@ from model.mutation import mutations, omit, replace
 MUTATIONS = mutations(
     {
         "elasticjob_operator.actions.status_writer:StatusWriter.write": (
-            omit("a status of a later term is written over", "if report.before.term > self._leadership.term: ..."),
+            omit("a status of a later term is written over", "if is_ahead(...): ..."),
             replace("pods are ended by a status that is not written yet", "return pace", "return Unchanged()"),
             replace(
                 "a status that met a newer one counts as written",
                 "self._cache.note_job(...); return Retry(0.0)",
                 "self._cache.note_job(...); return Written()",
+            ),
+        ),
+        "elasticjob_operator.actions.status_writer:is_ahead": (
+            replace(
+                "two leaders have one term, as their Leases were made one after the other",
+                "status.lease != lease",
+                "False",
+                by="operator status writer",
             ),
         ),
         "elasticjob_operator.cluster.client:Kube.delete": (

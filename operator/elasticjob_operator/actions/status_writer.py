@@ -2,6 +2,7 @@
 
 import time
 
+from elasticjob.api import ElasticJobStatus, LeaseIdentity
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.cluster.client import Conflict, Kube
@@ -22,7 +23,7 @@ class StatusWriter:
 
     async def write(self, report: Report) -> Agreed | Retry:
         """Write the status that `report` makes, if it has changed and it is time."""
-        if report.before.term > self._leadership.term:
+        if is_ahead(report.before, self._leadership.term, self._leadership.lease):
             await self._leadership.outgrow(report.before.term)
             return Retry(0.0)
         after, now = status_of(report), time.monotonic()
@@ -43,3 +44,9 @@ class StatusWriter:
         self._cache.note_job(written)
         self._written_at, self._differs_at = time.monotonic(), None
         return Written()
+
+
+def is_ahead(status: ElasticJobStatus, term: int, lease: LeaseIdentity) -> bool:
+    """Whether a write in `term` of `lease` would not fence the writer of `status`: its term is later, or the same, as
+    another Lease counted it. CRDs of an older version do not keep which Lease that was."""
+    return status.term > term or (status.term == term and status.lease is not None and status.lease != lease)

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, LeaseIdentity, NodeFailures, Progress
 from elasticjob.objects import Object
 from elasticjob.rendezvous import Decision, Spec, Worker
 from elasticjob.rendezvous.model import PodKey
@@ -21,7 +21,8 @@ from elasticjob_operator.job.waiting import Wait
 class Report(NamedTuple):
     """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
     `budget_problem`: why their PodDisruptionBudget is not as it should be; `allowance`: what the quota makes of the
-    spec; `started`: since when trainers run, while the time runs in which their torchruns have to speak."""
+    spec; `started`: since when trainers run, while the time runs in which their torchruns have to speak;
+    `lease`: the Lease that `term` is of."""
 
     job: Object
     spec: ElasticJobSpec
@@ -44,6 +45,7 @@ class Report(NamedTuple):
     started: Mapping[PodKey, str] = MappingProxyType({})
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
+    lease: LeaseIdentity | None = None
 
     @property
     def limited(self) -> ElasticJobSpec:

@@ -42,6 +42,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         starting=_starts(report),
         restarts=state.restarts,
         term=report.term,
+        lease=report.lease,
         rendezvous=RendezvousStatus(
             round=state.round,
             phase=state.phase,

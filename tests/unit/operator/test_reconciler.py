@@ -110,7 +110,8 @@ class RecordedJob:
 
 def reconciler(recorded: RecordedJob, *, nodes: bool = True) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
-    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now))
+    clock = SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now)
+    leadership = SimpleNamespace(term=5, lease=None, clock=clock)
     cache.note_job(recorded.body)
     return Reconciler(cast(Any, recorded), cache, cast(Any, leadership), cast(Any, recorded), image, nodes=nodes)
 
