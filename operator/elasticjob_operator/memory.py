@@ -9,9 +9,11 @@ from types import MappingProxyType
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
+from elasticjob.objects import Object
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator import metrics
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.leftovers import Leftovers
@@ -31,6 +33,7 @@ from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
+from elasticjob_operator.job.rivals import Rivalry, Rivals
 from elasticjob_operator.job.stalls import NOBODY, Asked
 from elasticjob_operator.job.starts import UNKNOWN, Start
 from elasticjob_operator.job.waiting import AnnouncedReasons
@@ -134,6 +137,7 @@ class Memories:
         self._taken_over, self._taking_over = False, asyncio.Lock()
         self._workloads = Workloads(kube, by_namespace=bool(namespaces))
         self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
+        self._rivals = Rivals()
         self.leftovers = Leftovers(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
@@ -144,6 +148,7 @@ class Memories:
             return None
         await self._take_over()
         await self.leftovers.take_over()
+        metrics.NAMESPACES_LEFT.set(len(self._rivals.left))
         memory = self._known.get(key)
         if memory is not None and (memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch):
             self._announcer.forget(memory.uid)
@@ -152,7 +157,7 @@ class Memories:
             if not await self._lister.list_one(key):
                 self._forget(key)
                 return None
-            memory = memory or self._begin(view.job["metadata"]["uid"], epoch)
+            memory = memory or self._begin(view.job["metadata"], epoch)
             memory.settled = True
             memory.listed_at = time.monotonic()
             self._known[key] = memory
@@ -173,20 +178,21 @@ class Memories:
                 job = self._cache.view(key).job
                 if job is None:  # deleted since
                     continue
-                memory = self._begin(job["metadata"]["uid"], self._leadership.clock.epoch)
+                memory = self._begin(job["metadata"], self._leadership.clock.epoch)
                 memory.listed_at = time.monotonic() - RELIST_SECONDS + random.uniform(1, 2) * SETTLE_SECONDS
                 self._known[key] = memory
             self._taken_over = True
 
-    def _begin(self, uid: str, epoch: int) -> Memory:
+    def _begin(self, meta: Object, epoch: int) -> Memory:
         kube, now = self._kube, self._leadership.clock.now()
+        rivalry = Rivalry(self._rivals, meta["namespace"])
         return Memory(
-            uid,
+            meta["uid"],
             epoch,
             Clocks(opened=now, formed=now),
             Times(counted=now),
             template=TemplateCheck(kube, self._announcer, self._image),
-            status=StatusWriter(kube, self._cache, self._leadership),
+            status=StatusWriter(kube, self._cache, self._leadership, self._announcer, rivalry),
             grants=Grants(kube, self._announcer, network_policy=self._network_policy),
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
             gang=Gang(kube, self._workloads, self._announcer, self._image),

@@ -64,6 +64,10 @@ class Operators:
         self._kube, self._lease = kube, f"lease-{secrets.token_hex(3)}"
         self._last: Leadership | None = None
 
+    def beside(self) -> "Operators":
+        """Those of another installation, with a Lease of their own."""
+        return Operators(self._kube)
+
     async def lead(self) -> Leader:
         if self._last is not None:
             await self._last.release()

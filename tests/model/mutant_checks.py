@@ -27,6 +27,7 @@ FILES = {
     "operator quota": "operator/job/test_quota.py",
     "operator reconciler": "operator/test_reconciler.py",
     "operator records": "operator/job/test_records.py",
+    "operator rivals": "operator/job/test_rivals.py",
     "operator spares": "operator/job/test_spares.py",
     "operator stalls": "operator/job/test_stalls.py",
     "operator status": "operator/job/test_status.py",

@@ -27,6 +27,17 @@ MUTATIONS = mutations(
                 by="operator status writer",
             ),
         ),
+        "elasticjob_operator.job.rivals:Rivals.outbid": (
+            omit("of two installations both leave the jobs alone", "is_older(theirs, ours)", by="operator rivals"),
+            omit("who is outbid once in a while leaves for good", "now - at < OUTBID_SECONDS", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry.left_to": (
+            omit("who has lost the Lease counts as a rival", "is_rival(ours, theirs)", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry._is_stuck": (
+            omit("the other is gone while it still acts", "before != self._seen", by="operator rivals"),
+            omit("the other is gone while nothing is due", "not is_due(before, after)", by="operator rivals"),
+        ),
         "elasticjob_operator.cluster.client:Kube.delete": (
             omit("a delete hits whatever has the name by now", '"preconditions": {"uid": uid}'),
         ),

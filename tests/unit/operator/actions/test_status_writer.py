@@ -15,7 +15,9 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
 from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.rivals import Rivalry, Rivals
 from support.operator_objects import Object, job
+from support.recording_server import Announcements
 from support.statuses import FORMED
 
 STATE = replace(FORMED, leaving=(), finished=())
@@ -35,7 +37,9 @@ class Operator:
         self.conflicts = False
         self.term, self.lease = 5, OURS
         self.cache = Cache()
-        self.writer = StatusWriter(cast(Any, self), self.cache, cast(Any, self))
+        self.announced = Announcements()
+        parts = (self, self.cache, self, self.announced, Rivalry(Rivals(), "ml"))
+        self.writer = StatusWriter(*cast(Any, parts))
 
     def monotonic(self) -> float:
         return self.now
@@ -131,3 +135,24 @@ async def test_nothing_is_written_over_a_term_that_is_not_before_this_operators(
 async def test_a_status_of_the_same_term_is_written_over(operator: Operator, lease: LeaseIdentity | None) -> None:
     assert await operator.write(STATE, term=5, lease=lease) == Written()
     assert operator.term == 5
+
+
+async def test_what_another_installation_with_an_older_lease_writes_again_and_again_is_left_to_it(
+    operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = LeaseIdentity(namespace="team", name="operator", uid="a", created="2026-01-01T00:00:00Z")
+    for term in (6, 8):
+        assert await operator.write(STATE) == Written()
+        lost = await operator.write(STATE, term=term, lease=other)
+        operator.written[-1] = operator.written[-1].model_copy(update={"term": term, "lease": other})
+    assert lost == Retry(module.LEFT_SECONDS)
+    count = len(operator.written)
+    for passed, told in ((60, 1), (module.TELL_SECONDS, 2)):  # events are forgotten
+        operator.now += passed
+        assert await operator.write(STATE, term=8, lease=other) == Retry(module.LEFT_SECONDS)
+        assert len(operator.announced) == told
+    assert len(operator.written) == count
+    first = operator.announced[0]
+    assert first.startswith("Warning JobLeft: two installations of ElasticJob look after the namespace ml: ")
+    assert "team/operator goes on with this job, and that of ops/operator, which is the younger Lease" in first
+    assert "ml/digits: two installations" in caplog.text
