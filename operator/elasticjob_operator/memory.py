@@ -55,7 +55,8 @@ class Memory:
     they may be evicted. `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed
     rounds by joining again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the
     round's start. `network`: what was last found of it, None before the first look. `crashes`: how often containers
-    that go on after success have failed. `rejecting`: by index, the nodes that have rejected its pods."""
+    that go on after success have failed. `rejecting`: by index, the nodes that have rejected its pods. `ends`: with its
+    namespace, which is being deleted."""
 
     uid: str
     epoch: int
@@ -81,6 +82,7 @@ class Memory:
     false_alarms: FalseAlarms = field(default_factory=FalseAlarms)
     start: Start = UNKNOWN
     rejecting: Mapping[int, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    ends: bool = False
 
     def fresh_for(self) -> float:
         """Seconds until it is to be listed again."""

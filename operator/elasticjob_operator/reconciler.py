@@ -20,7 +20,7 @@ from elasticjob.objects import Object
 from elasticjob.rendezvous import decide, pods_to_create, pods_to_delete, roster_of
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.cluster.client import Kube, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job import bad_nodes, network, quota
@@ -74,7 +74,14 @@ class Reconciler:
             memory = await self._memories.recall(key)
             if memory is None:
                 return await self._memories.leftovers.release(key)
-            happened = await self._step(key, memory, self._cache.view(key))
+            if memory.ends:
+                return None
+            try:
+                happened = await self._step(key, memory, self._cache.view(key))
+            except Terminating:
+                log.info("%s/%s: its namespace is being deleted, and nothing more is done for it", *key)
+                memory.ends = True
+                return None
         if isinstance(happened, Retry):
             return happened.seconds
         seconds = look_again(happened)

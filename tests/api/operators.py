@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from elasticjob.api import API_VERSION
@@ -50,11 +51,17 @@ class Leader:
 
     async def see(self, name: str) -> Object:
         """Work on the job once; returns its status."""
-        key = Key("default", name)
-        self._cache.note_job(await Kube.job(self.kube, *key))
-        await self._reconciler.reconcile(key)
-        status: Object = (await self.kube.job(*key))["status"]
+        await self.look(name)
+        status: Object = (await self.kube.job("default", name))["status"]
         return status
+
+    async def look(self, name: str, namespace: str = "default", gone: Sequence[Object] = ()) -> float | None:
+        """Work on the job once, after the pods `gone` have been deleted; returns when to look again."""
+        key = Key(namespace, name)
+        self._cache.note_job(await Kube.job(self.kube, *key))
+        for pod in gone:
+            self._cache.note_pod(pod, deleted=True)
+        return await self._reconciler.reconcile(key)
 
 
 class Operators:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.observe import is_owned_by
@@ -130,7 +130,7 @@ class Grants:
             return await self._ensure(path, f"{path}/{name}", body, job, what)
         except Conflict:
             return False
-        except Busy:  # no object is at fault
+        except (Busy, Terminating):  # no object is at fault
             raise
         except ApiError as error:
             need = "" if body["kind"] == BUDGET else ", which the workers need,"
