@@ -236,10 +236,13 @@ class Reconciler:
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """The workers' access and budget; `soon`: pods are to be made."""
-        if not (soon or memory.settled or memory.going):  # an option may have changed with the operator
+        # an option may have changed with the operator
+        if not (soon or memory.settled or memory.going or memory.grants.owes_budget):
             return Done()
         within, access = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS, not report.decision.state.ended
-        return await memory.grants.give(report.job, report.spec, within=within, budget=report.budget, access=access)
+        # of one without pods the cluster would tell; they are seen before any of them is ready, and guarded
+        budget = report.budget if memory.observer.pods or report.budget is Budget.NONE else None
+        return await memory.grants.give(report.job, report.spec, within=within, budget=budget, access=access)
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""

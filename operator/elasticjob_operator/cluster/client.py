@@ -201,7 +201,8 @@ class Kube:
         return await self.request("GET", f"{CORE}/namespaces/{namespace}/pods/{name}")
 
     async def try_template(self, namespace: str, template: Object) -> str | None:
-        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy and Terminating.
+        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy,
+        Terminating.
 
         It is tried as a PodTemplate: what the cluster allows of pods now, by quotas, limits, policies and webhooks, is
         another question, and answered when one is made.
