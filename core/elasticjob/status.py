@@ -18,6 +18,7 @@ from elasticjob.fields import (
     Message,
     Metrics,
     NodeName,
+    ObjectName,
     PodName,
     ScriptName,
     Sentence,
@@ -222,6 +223,22 @@ class Active(Model):
     since: Time | None = Field(None, description="Since when it is active; absent while suspended and after the end.")
 
 
+class LeaseIdentity(Model):
+    """A Lease of the operators. Each Lease counts its own terms, so a term means nothing without its Lease."""
+
+    namespace: ObjectName = Field(description="The namespace that the Lease is in.")
+    name: ObjectName = Field(description="The name of the Lease.")
+    uid: ObjectName = Field(description="The UID of the Lease: one that was deleted and made anew is another.")
+    created: Time = Field(
+        description="When it was created. Of two installations that write the same jobs, the one with the older Lease "
+        "goes on."
+    )
+
+    @property
+    def place(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
@@ -242,8 +259,8 @@ class ElasticJobStatus(Model):
         (),
         description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
         "Progressing, after an invalid ElasticWorker WorkersValid, after a fault of the network between its pods "
-        "Connected, after sidecars that the API server has refused or not answered SidecarsReady and, once it has waited "
-        "for containers that go on after success, Finishing; `kubectl wait` works on them.",
+        "Connected, after sidecars that the API server has refused or not answered SidecarsReady and, once it has "
+        "waited for containers that go on after success, Finishing; `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
@@ -268,6 +285,9 @@ class ElasticJobStatus(Model):
     restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(
         0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
+    )
+    lease: LeaseIdentity | None = Field(
+        None, description="The Lease that counts the term; absent under an operator of a version that does not tell."
     )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
     progress: Progress | None = Field(

@@ -83,6 +83,7 @@ async def _lead_once(options: Options, kube: Kube, watches: WatchTimes) -> bool:
     finally:
         _stop_at_signals()
         metrics.LEADER.set(0)
+        metrics.NAMESPACES_LEFT.set(0)
         metrics.JOBS.known = tuple
         watches.stop()
     return False

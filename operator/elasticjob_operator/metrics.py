@@ -24,6 +24,9 @@ QUEUE_DEPTH = Gauge(PREFIX + "queue_depth", "Jobs for which a step is due or und
 STATUS_CONFLICTS = Counter(PREFIX + "status_conflicts", "Status writes that met a newer object.")
 API_ERRORS = Counter(PREFIX + "api_errors", "Requests that the API server refused, by code; 0: no answer.", ["code"])
 LEADER = Gauge(PREFIX + "leader", "1 while this operator leads.")
+NAMESPACES_LEFT = Gauge(
+    PREFIX + "left_namespaces", "Namespaces that this operator leaves to another installation, as both look after them."
+)
 WATCH_SILENT = Gauge(PREFIX + "watch_silent_seconds", "Seconds since the watch that began longest ago did so.")
 
 STEPS: dict[Metric, Counter | Histogram] = {

@@ -11,13 +11,32 @@ from model.mutation import mutations, omit, replace
 MUTATIONS = mutations(
     {
         "elasticjob_operator.actions.status_writer:StatusWriter.write": (
-            omit("a status of a later term is written over", "if report.before.term > self._leadership.term: ..."),
+            omit("a status of a later term is written over", "if is_ahead(...): ..."),
             replace("pods are ended by a status that is not written yet", "return pace", "return Unchanged()"),
             replace(
                 "a status that met a newer one counts as written",
                 "self._cache.note_job(...); return Retry(0.0)",
                 "self._cache.note_job(...); return Written()",
             ),
+        ),
+        "elasticjob_operator.actions.status_writer:is_ahead": (
+            replace(
+                "two leaders have one term, as their Leases were made one after the other",
+                "status.lease != lease",
+                "False",
+                by="operator status writer",
+            ),
+        ),
+        "elasticjob_operator.job.rivals:Rivals.outbid": (
+            omit("of two installations both leave the jobs alone", "is_older(theirs, ours)", by="operator rivals"),
+            omit("who is outbid once in a while leaves for good", "now - at < OUTBID_SECONDS", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry.left_to": (
+            omit("who has lost the Lease counts as a rival", "is_rival(ours, theirs)", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry._is_stuck": (
+            omit("the other is gone while it still acts", "before != self._seen", by="operator rivals"),
+            omit("the other is gone while nothing is due", "not is_due(before, after)", by="operator rivals"),
         ),
         "elasticjob_operator.cluster.client:Kube.delete": (
             omit("a delete hits whatever has the name by now", '"preconditions": {"uid": uid}'),
