@@ -36,6 +36,7 @@ from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, RendezvousSpec
 from elasticjob.status import (
+    Active,
     Challenge,
     Condition,
     ElasticJobStatus,
@@ -48,6 +49,7 @@ from elasticjob.status import (
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 
 __all__ = [
+    "Active",
     "AvoidNodesSpec",
     "Cause",
     "Challenge",

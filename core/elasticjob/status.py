@@ -71,6 +71,11 @@ class RendezvousStatus(Model):
         description="How many replicas the last round was formed for, so that a later round knows if the job was "
         "scaled: spec.replicas; of a gang as many of them as had quota.",
     )
+    restarted_at: Time | None = Field(
+        None,
+        description="What spec.restartedAt was when the last round was formed; with another time there that round is "
+        "ended. Absent before the first restart.",
+    )
     leaving: MembersField = Field(
         default_factory=Members,
         description="Workers told to leave: they exit and their pods go. Packed as participants are.",
@@ -113,8 +118,8 @@ class RendezvousStatus(Model):
     )
     planned: bool = Field(
         False,
-        description="The last round was ended for newcomers or for workers told to leave, and all its members live: "
-        "scripts may save before they are stopped.",
+        description="The last round was ended for newcomers, workers told to leave or a restart, and all its members "
+        "live: scripts may save before they are stopped.",
     )
     challenge: Challenge | None = Field(
         None,
@@ -210,6 +215,13 @@ class Progress(Model):
     )
 
 
+class Active(Model):
+    """For how long the job has been active, which is not suspended."""
+
+    seconds: SmallCount = Field(0, description="How long it was active before the last suspension, or in all.")
+    since: Time | None = Field(None, description="Since when it is active; absent while suspended and after the end.")
+
+
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
@@ -230,8 +242,8 @@ class ElasticJobStatus(Model):
         (),
         description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
         "Progressing, after an invalid ElasticWorker WorkersValid, after a fault of the network between its pods "
-        "Connected, after sidecars that the API server has refused or not answered SidecarsReady and, once it has waited "
-        "for containers that go on after success, Finishing; `kubectl wait` works on them.",
+        "Connected, after sidecars that the API server has refused or not answered SidecarsReady and, once it has "
+        "waited for containers that go on after success, Finishing; `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
@@ -249,6 +261,9 @@ class ElasticJobStatus(Model):
         False,
         description="The processes of the formed round start, and do not train yet, as history[].started says it; for "
         "ten minutes at most, since a script may tell nothing.",
+    )
+    active: Active | None = Field(
+        None, description="For how long the job has been active, as spec.activeDeadlineSeconds counts."
     )
     restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(

@@ -10,6 +10,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import ApiError, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support import ControlPlane
@@ -39,19 +40,20 @@ class Witness(Kube):
 
 
 class Leader:
-    """An operator without kopf, from its term to the release of its Lease: `see` stands for a watch's event."""
+    """An operator without kopf, from its term to the release of its Lease: `see` stands for its watches."""
 
     def __init__(self, kube: Witness, leadership: Leadership) -> None:
         self.kube, self.leadership = kube, leadership
         self._cache = Cache()
         image, announcer = SidecarImage("none", "Always"), Announcer(kube, "test")
-        self._reconciler = Reconciler(kube, self._cache, leadership, announcer, image)
+        self._reconciler = Reconciler(kube, self._cache, Reflector(kube, self._cache), leadership, announcer, image)
+        self._watches = Reflector(Kube(kube._client), self._cache)
         kube.asked = []
 
     async def see(self, name: str) -> Object:
         """Work on the job once; returns its status."""
         key = Key("default", name)
-        self._cache.note_job(await Kube.job(self.kube, *key))
+        await self._watches.list_all(anew=True)
         await self._reconciler.reconcile(key)
         status: Object = (await self.kube.job(*key))["status"]
         return status

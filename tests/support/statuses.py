@@ -23,6 +23,7 @@ FORMED = State(
     phase=RendezvousPhase.FORMED,
     participants=(Member(1, "b"), Member(0, "a")),
     replicas=2,
+    restarted_at="2026-01-01T00:00:00Z",
     leaving=(Member(2, "c"),),
     finished=(Member(3, "d"),),
     replacements={1: 2},

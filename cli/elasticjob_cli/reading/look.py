@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
 from elasticjob.pods import pod_key_of, template_hash
-from elasticjob.reader.records import Reading
+from elasticjob.reading import Pod
+from elasticjob.reading.validity import Reading
 from elasticjob.rendezvous import Clocks, roster_of
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import breaks
@@ -165,6 +166,12 @@ class Look:
         return self.for_seconds(self.status.history[-1].time) if self.status.history else None
 
     @property
+    def active_for(self) -> float:
+        """Seconds for which the job was active, as spec.activeDeadlineSeconds counts."""
+        active = self.status.active
+        return (active.seconds + (self.for_seconds(active.since) or 0.0)) if active else 0.0
+
+    @property
     def behind_since(self) -> float | None:
         """Seconds for which the status has not answered to the spec; None where it has."""
         meta = self.scene.job["metadata"]
@@ -240,11 +247,11 @@ def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iter
     bodies = {body["metadata"]["name"]: body for body in scene.records}
     members = {member.index: (rank, member) for rank, member in enumerate(status.rendezvous.participants)}
     invalid, made_from = _invalid_of(status), template_hash(spec)
-    for pod in scene.pods:
-        number = pod_key_of(scene.job["metadata"]["name"], pod["metadata"]["name"])
+    for pod in map(Pod.read, scene.pods):
+        number = pod_key_of(scene.job["metadata"]["name"], pod.name)
         if number is None or number[1] != status.replacements.get(number[0], 0):
             continue
-        body = bodies.get(pod["metadata"]["name"])
+        body = bodies.get(pod.name)
         record, (rank, member) = parsed(body, pod), members.get(number[0], (None, None))
         rank = rank if member and is_of(member, pod, record) else None
         problem = invalid.get(number[0], "")

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from elasticjob.reader.waits import Reason, Wait
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Failures, PodState, Spec, State, Worker, roster_of
 from elasticjob.rendezvous.backoff import delay_of
 from elasticjob.rendezvous.losses import never_joined

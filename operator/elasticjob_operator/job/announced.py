@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elasticjob.reader.waits import Wait
+from elasticjob.reading.waits import Wait
 
 
 @dataclass(slots=True)

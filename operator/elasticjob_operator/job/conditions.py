@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.reader.waits import Reason, Wait
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
 from elasticjob.rendezvous.roster import current
@@ -106,8 +106,8 @@ def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
 
 
 def _how_it_ended(state: State) -> str:
-    """In one word; that of the policy for failures is batch/v1's."""
-    if state.cause == RoundCause.POD_FAILURE_POLICY:
+    """In one word; those of the policy for failures and of the deadline are batch/v1's."""
+    if state.cause in (RoundCause.POD_FAILURE_POLICY, RoundCause.DEADLINE_EXCEEDED):
         return state.cause
     return ALL_FINISHED if state.outcome is Outcome.COMPLETE else str(state.outcome)
 
@@ -126,10 +126,11 @@ def _obstacle(report: Report) -> Reason | None:
 def _rendezvoused(report: Report) -> Finding:
     state, name = report.decision.state, RENDEZVOUSED
     if state.phase is RendezvousPhase.CLOSED:
-        return Finding(name, "False", "Closed", state.reason)
+        return Finding(name, "False", "Closed", "; ".join([state.reason, *_undone_restart(report)]))
     if state.phase is RendezvousPhase.FORMED:
         formed = f"{round_of(state.round, len(state.participants))}: {state.reason}"
-        return Finding(name, "True", "Formed", "; ".join([formed, *_obstacles(report), *_left_over(report)]))
+        told = [formed, *_obstacles(report), *_left_over(report), *_undone_restart(report)]
+        return Finding(name, "True", "Formed", "; ".join(told))
     if report.spec.suspend:
         return Finding(name, "False", "Suspended", "")
     if report.allowance.suspends:
@@ -175,6 +176,13 @@ def evictions(spec: ElasticJobSpec) -> str:
     return (
         f"its pods may be evicted: spec.drain.graceSeconds, {spec.drain.grace_seconds} s, are over on a node that goes"
     )
+
+
+def _undone_restart(report: Report) -> Iterator[str]:
+    """Of a round that trains on to its end, as one of its members has finished or the rendezvous is closed."""
+    state, asked = report.decision.state, report.spec.restarted_at
+    if asked not in (None, state.restarted_at) and not state.ended:
+        yield f"no restart is done for spec.restartedAt {asked}, as the round trains on to its end"
 
 
 def _left_over(report: Report) -> Iterator[str]:

@@ -5,9 +5,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
+from elasticjob.api import Active, ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
 from elasticjob.objects import Object
-from elasticjob.reader.waits import Wait
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Decision, Spec, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.drain import Budget
@@ -47,6 +47,7 @@ class Report(NamedTuple):
     asked: Sequence[Asked] = ()
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
+    active: Active | None = None
 
     @property
     def limited(self) -> ElasticJobSpec:

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from elasticjob.api import HEALTH_PORT
-from elasticjob.objects import Object
-from elasticjob.pods import SIDECAR, container, running_since, unready_since
-from elasticjob.reader.waits import Reason, Wait
+from elasticjob.pods import SIDECAR
+from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
     ready: bool
 
 
-def to_ask(state: State, workers: Collection[Worker], pods: Mapping[PodKey, Object]) -> list[Asked]:
+def to_ask(state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]) -> list[Asked]:
     """Those whose workers have asked for nothing yet or are not ready, the first that are due at the front."""
     if state.ended:
         return []
@@ -44,13 +44,13 @@ def to_ask(state: State, workers: Collection[Worker], pods: Mapping[PodKey, Obje
     return sorted(found, key=lambda one: (one.ready, one.at, one.pod_key))
 
 
-def _asked(worker: Worker, pod: Object | None) -> Iterator[Asked]:
-    address = (pod or {}).get("status", {}).get("podIP")
-    if pod is None or not address or worker.deleting:
+def _asked(worker: Worker, pod: Pod | None) -> Iterator[Asked]:
+    if pod is None or not pod.addresses or worker.deleting:
         return
-    if since := unready_since(pod):
+    address = pod.addresses[0]
+    if since := pod.unready_since:
         yield Asked(worker.pod_key, address, _after(since, START_SECONDS), ready=False)
-    elif worker.request is None and (since := running_since(container(pod, SIDECAR))):
+    elif worker.request is None and (since := pod.container(SIDECAR).since):
         yield Asked(worker.pod_key, address, _after(since, SILENT_SECONDS), ready=True)
 
 

@@ -40,6 +40,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         spares=state.spares,
         selector=selector(report.job["metadata"]["name"]),
         starting=_starts(report),
+        active=report.active,
         restarts=state.restarts,
         term=report.term,
         rendezvous=RendezvousStatus(
@@ -49,6 +50,7 @@ def status_of(report: Report) -> ElasticJobStatus:
             waiting=state.waiting,
             participants=Members(state.participants),
             replicas=state.replicas,
+            restarted_at=state.restarted_at or None,
             leaving=Members(state.leaving),
             finished=Members(state.finished),
             finishing=Members(state.finishing),

@@ -143,6 +143,8 @@ def render_pod(
     pod = template["spec"]
     trainer = next(one for one in pod["containers"] if one["name"] == spec.trainer_container)
     _prepare_trainer(trainer, meta, spec, imports)
+    for container in (*pod["containers"], *(pod.get("initContainers") or ())):
+        _say_whose(container, meta, index)
     pod["restartPolicy"] = "OnFailure"
     pod["serviceAccountName"] = service_account(meta["name"], spec)
     pod.setdefault("automountServiceAccountToken", False)
@@ -199,8 +201,6 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "PET_NPROC_PER_NODE": str(spec.nproc_per_node),
         "PET_MAX_RESTARTS": str(UNLIMITED_RESTARTS),
         "PET_STANDALONE": "0",  # the image's, or one from envFrom, would turn torchrun away from the job's rendezvous
-        "ELASTICJOB_NAME": meta["name"],
-        "ELASTICJOB_NAMESPACE": meta["namespace"],
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
     }
@@ -219,6 +219,19 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
     trainer["env"] = fixed + list(given.values())
     mount = {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH, "readOnly": True}
     trainer["volumeMounts"] = [*(trainer.get("volumeMounts") or ()), mount]
+
+
+def _say_whose(container: Object, meta: Object, index: int) -> None:
+    """Of which job and worker a container is, as what the template says of its own may name it; not the rank, which
+    changes while the container runs."""
+    ours = {
+        "ELASTICJOB_NAME": meta["name"],
+        "ELASTICJOB_NAMESPACE": meta["namespace"],
+        "ELASTICJOB_INDEX": str(index),
+    }
+    given = container.get("env") or ()
+    names = {variable["name"] for variable in given}
+    container["env"] = [{"name": name, "value": value} for name, value in ours.items() if name not in names] + [*given]
 
 
 def _hold_back(trainer: Object) -> Object:

@@ -8,6 +8,8 @@ import pytest
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.objects import Object
 from elasticjob.pods import TEMPLATE_HASH, template_hash
+from elasticjob.reading import Node, Taint
+from elasticjob.reading.node import CORDONED
 from elasticjob.rendezvous import Member, State
 from elasticjob.spec import DRAIN_TAINTS
 from elasticjob.terms import RendezvousPhase
@@ -16,12 +18,10 @@ from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import answer
 from elasticjob_operator.job.absent import waits_of
-from elasticjob_operator.job.drain import CORDONED, Taint
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.status import status_of
-from elasticjob_operator.job.view import JobView
 from support.cli_jobs import LEADER, NOW
-from support.operator_objects import ID, job, pod, record, trainer
+from support.operator_objects import ID, job, pod, record, trainer, view_of
 from support.statuses import CLOCKS, report
 
 FORMED = State(
@@ -70,10 +70,9 @@ def both(spec: Object, others: list[Object], joined: tuple[int, ...], drains: tu
     asked = {0: {"type": "Join", "after": 2}, 1: {"type": "Join", "after": 2}, **dict.fromkeys(joined, JOINS)}
     records = [record(index, request=request) for index, request in asked.items()]
     found = report(FORMED, spec=spec)
-    view = JobView(job={**job(**spec), "status": status_of(found).dump()})
-    view.pods = {one["metadata"]["name"]: one for one in pods}
-    view.workers = {one["metadata"]["name"]: one for one in records}
-    view.taints = {node: (Taint(CORDONED, "", "NoSchedule"),) for node in drains}
+    by_name = [{one["metadata"]["name"]: one for one in there} for there in (pods, records)]
+    nodes = {name: Node(name, 1, {}, (Taint(CORDONED, "", "NoSchedule"),)) for name in drains}
+    view = view_of({**job(**spec), "status": status_of(found).dump()}, *by_name, nodes=nodes)
     observer = Observer("trainer", template_hash(found.spec), drained=DRAIN_TAINTS)
     workers, _ = observer.observe(view)
     waits = waits_of(rendezvous_spec(found.spec), FORMED, workers, observer.waits)

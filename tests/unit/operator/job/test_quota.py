@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.pods import template_hash
-from elasticjob.reader.waits import Reason, Wait
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Clocks, Member, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.quota import (

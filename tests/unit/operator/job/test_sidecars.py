@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.reader.waits import Reason, Wait
+from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import PodState, Request, State, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.job.sidecars import NO_ANSWER, to_ask, troubles
@@ -18,11 +19,11 @@ JOIN = Request(type=RequestType.JOIN)
 KEY = (0, 0)
 
 
-def a_pod(*, ready: bool, runs: bool = True, address: str = "10.0.0.7") -> Any:
+def a_pod(*, ready: bool, runs: bool = True, address: str = "10.0.0.7") -> Pod:
     state = {"running": {"startedAt": SINCE}} if runs else {"waiting": {}}
     made = pod(0, podIP=address) if address else pod(0)
     made["status"]["initContainerStatuses"] = [{"name": "elasticjob-sidecar", "ready": ready, "state": state}]
-    return made
+    return Pod.read(made)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def a_pod(*, ready: bool, runs: bool = True, address: str = "10.0.0.7") -> Any:
     ],
     ids=["no record", "a record that was lost", "silent", "joined", "not started", "no address", "on its way out"],
 )
-def test_a_sidecar_is_asked_once_it_should_have_been_heard_of(made: Any, worker: Worker, due: str | None) -> None:
+def test_a_sidecar_is_asked_once_it_should_have_been_heard_of(made: Pod, worker: Worker, due: str | None) -> None:
     asked = to_ask(FORMING, [worker], {KEY: made})
     assert [(one.address, f"{one.at:%H:%M:%S}") for one in asked] == ([("10.0.0.7", due)] if due else [])
 

@@ -7,7 +7,7 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
-from elasticjob.reader.waits import Reason, Wait
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from elasticjob_operator.job.absent import waits_of
@@ -47,6 +47,22 @@ def test_a_formed_round_is_running_and_rendezvoused() -> None:
     assert (found.phase, found.rendezvous.world_size, found.term) == ("Running", 2, 5)
     assert condition(found, "Rendezvoused").status == "True"
     assert found.selector == "elasticjob.io/job=digits"
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (FORMED, True),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.CLOSED), True),
+        (replace(FORMED, restarted_at=NOW), False),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE), False),
+    ],
+    ids=["a member has finished", "closed", "done", "ended"],
+)
+def test_that_a_restart_is_not_done_is_told(state: State, told: bool) -> None:
+    message = condition(status(state, spec={"restartedAt": NOW}), "Rendezvoused").message
+    assert (f"no restart is done for spec.restartedAt {NOW}, as the round" in message) is told
+    assert "no restart" not in condition(status(state), "Rendezvoused").message
 
 
 def test_that_the_budget_is_refused_is_told_and_holds_nobody_up() -> None:

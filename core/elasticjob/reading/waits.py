@@ -8,26 +8,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from elasticjob.objects import Object
-from elasticjob.pods import (
-    CONFIG_WORDS,
-    CRASHES,
-    IMAGE_WORDS,
-    SIDECAR,
-    START_WORDS,
-    awaited_queue,
-    condition,
-    container,
-    containers,
-    crash_before,
-    end_before,
-    ended,
-    has_started,
-    how_it_ended,
-    init_containers,
-    waiting,
-    waits_for,
-)
+from elasticjob.pods import CONFIG_WORDS, CRASHES, IMAGE_WORDS, START_WORDS
+from elasticjob.reading.container import End
+from elasticjob.reading.pod import Pod
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
 
@@ -142,75 +125,69 @@ class Wait(NamedTuple):
         return "; ".join(part for part in (self.said, KINDS[self.reason].remedy) if part)
 
 
-def wait_of(pod: Object, trainer: str, *, asked: bool = False) -> Wait | None:
+def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
     """Why the trainer of `pod` does not run, or runs and does not join; None where it does, or has ended for good.
 
     `asked`: it has asked something of the rendezvous: it has started, and its crashes before that are of no interest.
     """
-    if pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
+    if pod.is_over:
         return None
-    for status in containers(pod):
-        if reason := BLOCKED.get(waits_for(status)):
-            return Wait(reason, joined(waits_for(status), waiting(status).get("message")))
+    for one in pod.containers:
+        if reason := BLOCKED.get(one.reason):
+            return Wait(reason, joined(one.reason, one.message))
     return _init_crash(pod) or _trainer_wait(pod, trainer, asked)
 
 
-def exit_of(end: Object | None) -> str:
+def exit_of(end: End | None) -> str:
     """How a container has failed; empty where it has not."""
-    return joined(how_it_ended(end)) if end and end["exitCode"] else ""
+    return joined(end.told) if end and end.code else ""
 
 
 def joined(*parts: str | None) -> str:
     return cut(printable(": ".join(part for part in parts if part)), TEXT_LENGTH)
 
 
-def _trainer_wait(pod: Object, trainer: str, asked: bool) -> Wait | None:
-    found = container(pod, trainer)
-    crashes, last = found.get("restartCount", 0), exit_of(crash_before(found))
-    if crashes and (waits_for(found) == CRASHES or (last and not asked)):
-        return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", crashes)
-    if has_started(found) or asked:  # the kubelet may be seconds behind who asks
+def _trainer_wait(pod: Pod, trainer: str, asked: bool) -> Wait | None:
+    found = pod.container(trainer)
+    last = exit_of(found.crashed_before)
+    if found.restarts and (found.reason == CRASHES or (last and not asked)):
+        return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", found.restarts)
+    if found.has_started or asked:  # the kubelet may be seconds behind who asks
         return None
     return _unscheduled(pod) or Wait(Reason.POD_STARTING, _starting(pod, trainer))
 
 
-def _init_crash(pod: Object) -> Wait | None:
+def _init_crash(pod: Pod) -> Wait | None:
     """Why an init container is waited for: it fails again and again, or is a sidecar, which should stay, and ends."""
-    for status in init_containers(pod):
-        now = exit_of(ended(status))  # for a long time the kubelet says no more
-        stays = status["name"] in _staying(pod)
-        if waits_for(status) != CRASHES and (stays or not now):
+    for one in pod.init_containers:
+        now = exit_of(one.ended)  # for a long time the kubelet says no more
+        stays = one.name in pod.staying
+        if one.reason != CRASHES and (stays or not now):
             continue
-        end = now or exit_of(end_before(status)) or "it ends"
+        end = now or exit_of(one.ended_before) or "it ends"
         if stays:
-            return Wait(Reason.SIDECAR_CRASHES, joined(f"the sidecar {status['name']} crashes", end))
-        said = joined(f"the init container {status['name']} fails", end)
-        return Wait(Reason.INIT_CRASHES, said, status.get("restartCount", 0))
+            return Wait(Reason.SIDECAR_CRASHES, joined(f"the sidecar {one.name} crashes", end))
+        return Wait(Reason.INIT_CRASHES, joined(f"the init container {one.name} fails", end), one.restarts)
     return None
 
 
-def _staying(pod: Object) -> set[str]:
-    of_init = pod.get("spec", {}).get("initContainers", ())
-    return {SIDECAR} | {one["name"] for one in of_init if one.get("restartPolicy") == "Always"}
-
-
-def _unscheduled(pod: Object) -> Wait | None:
-    if queue := awaited_queue(pod):
+def _unscheduled(pod: Pod) -> Wait | None:
+    if queue := pod.awaited_queue:
         return Wait(Reason.QUOTA_PENDING, f"in the queue {queue}")
-    found = condition(pod, "PodScheduled")
-    if found.get("reason") not in ("Unschedulable", "SchedulingGated"):
+    found = pod.condition("PodScheduled")
+    if found.reason not in ("Unschedulable", "SchedulingGated"):
         return None
-    message, reason = found.get("message", ""), Reason(found["reason"])
-    if reason is Reason.UNSCHEDULABLE and "persistentvolumeclaim" in message.lower():
+    reason = Reason(found.reason)
+    if reason is Reason.UNSCHEDULABLE and "persistentvolumeclaim" in found.message.lower():
         reason = Reason.CLAIM_NOT_READY
-    return Wait(reason, joined(found["reason"], message))
+    return Wait(reason, joined(found.reason, found.message))
 
 
-def _starting(pod: Object, trainer: str) -> str:
+def _starting(pod: Pod, trainer: str) -> str:
     """How far its start has come."""
-    if condition(pod, "PodScheduled").get("status") != "True":
+    if pod.condition("PodScheduled").status != "True":
         return "no scheduler has placed its pod yet"
-    for status in init_containers(pod):
-        if "running" in status.get("state", {}) and not status.get("started", False):
-            return f"its init container {status['name']} runs"
-    return joined("its pod is being set up", waits_for(container(pod, trainer)))
+    for one in pod.init_containers:
+        if one.runs and not one.started:
+            return f"its init container {one.name} runs"
+    return joined("its pod is being set up", pod.container(trainer).reason)
