@@ -169,7 +169,7 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
 
     planned, formed = ej("restart", "train").output.splitlines()
     assert planned.startswith("Round 2 of train ends, and the training processes of its 2 workers start anew")
-    assert formed.startswith("Round 3 of 2 formed after ")
+    assert formed.startswith("Round 3 (2 workers) formed after ")
     rounds = ej.json("history", "train")["rounds"]
     assert (rounds[-1]["cause"], rounds[-1]["counted"]) == ("Restarted", False)
 

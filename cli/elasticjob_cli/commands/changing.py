@@ -121,7 +121,8 @@ def restart(session: Session, job: str, timeout: float, no_wait: bool) -> None:
         _result(session, {"job": job, "restartedAt": at, "waited": False})
         return
     done, seconds = _wait(session, job, "a round of new processes", _is_restarted, timeout)
-    _say(session, f"Round {done.round} of {done.status.rendezvous.world_size} formed after {length(seconds)}.")
+    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+    _say(session, f"{told} formed after {length(seconds)}.")
     _result(session, {"job": job, "restartedAt": at, "round": done.round, "seconds": round(seconds, 3)})
 
 

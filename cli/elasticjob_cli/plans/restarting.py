@@ -2,7 +2,7 @@
 
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.reading.look import Look
-from elasticjob_cli.reading.words import names
+from elasticjob_cli.reading.words import names, plural
 
 
 def restart_plan(look: Look) -> str:
@@ -21,6 +21,6 @@ def restart_plan(look: Look) -> str:
         return f"Round {look.round} of {look.name} is forming: all its processes are new anyway."
     size, seconds = look.status.rendezvous.world_size, look.spec.rendezvous.save_seconds
     return (
-        f"Round {look.round} of {look.name} ends, and the training processes of its {size} workers start anew in the "
-        f"pods that they have. Scripts that call wants_restart() may save before, for up to {seconds} s."
+        f"Round {look.round} of {look.name} ends, and the training processes of its {plural(size, 'worker')} start "
+        f"anew in the pods that they have. Scripts that call wants_restart() may save before, for up to {seconds} s."
     )

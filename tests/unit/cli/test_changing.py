@@ -168,7 +168,7 @@ def test_a_restart_is_waited_for_until_the_round_that_answers_it(ask: Ask) -> No
     assert done.exit_code == Exit.DONE
     planned, told = done.stdout.splitlines()
     assert planned.startswith("Round 4 of digits ends, and the training processes of its 2 workers start anew")
-    assert told.startswith("Round 5 of 2 formed after ")
+    assert told.startswith("Round 5 (2 workers) formed after ")
     assert ask(Asked(formed([0, 1]), formed([0, 1])), "restart").exit_code == Exit.DEADLINE
 
 
