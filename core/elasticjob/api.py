@@ -36,6 +36,7 @@ from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, RendezvousSpec
 from elasticjob.status import (
+    Active,
     Challenge,
     Condition,
     ElasticJobStatus,
@@ -49,6 +50,7 @@ from elasticjob.status import (
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 
 __all__ = [
+    "Active",
     "AvoidNodesSpec",
     "Cause",
     "Challenge",
@@ -101,6 +103,7 @@ JOB_LEFT = "JobLeft"  # the reason of an event: another installation goes on wit
 # libraries open stores of their own, on rank 0, and none of them is the sidecar's.
 STORE_PORT, FORWARDED_PORTS = 27400, 128
 TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 27600, 27601, 27602
+TROUBLE_PATH = "/trouble"  # at HEALTH_PORT: what keeps the worker from joining, as its sidecar says
 
 
 class WorkerRequest(Model):

@@ -72,6 +72,11 @@ class RendezvousStatus(Model):
         description="How many replicas the last round was formed for, so that a later round knows if the job was "
         "scaled: spec.replicas; of a gang as many of them as had quota.",
     )
+    restarted_at: Time | None = Field(
+        None,
+        description="What spec.restartedAt was when the last round was formed; with another time there that round is "
+        "ended. Absent before the first restart.",
+    )
     leaving: MembersField = Field(
         default_factory=Members,
         description="Workers told to leave: they exit and their pods go. Packed as participants are.",
@@ -114,8 +119,8 @@ class RendezvousStatus(Model):
     )
     planned: bool = Field(
         False,
-        description="The last round was ended for newcomers or for workers told to leave, and all its members live: "
-        "scripts may save before they are stopped.",
+        description="The last round was ended for newcomers, workers told to leave or a restart, and all its members "
+        "live: scripts may save before they are stopped.",
     )
     challenge: Challenge | None = Field(
         None,
@@ -227,6 +232,13 @@ class LeaseIdentity(Model):
         return f"{self.namespace}/{self.name}"
 
 
+class Active(Model):
+    """For how long the job has been active, which is not suspended."""
+
+    seconds: SmallCount = Field(0, description="How long it was active before the last suspension, or in all.")
+    since: Time | None = Field(None, description="Since when it is active; absent while suspended and after the end.")
+
+
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
@@ -267,6 +279,9 @@ class ElasticJobStatus(Model):
         description="The processes of the formed round start, and do not train yet, as history[].started says it; for "
         "ten minutes at most, since a script may tell nothing.",
     )
+    active: Active | None = Field(
+        None, description="For how long the job has been active, as spec.activeDeadlineSeconds counts."
+    )
     restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(
         0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
@@ -282,6 +297,10 @@ class ElasticJobStatus(Model):
         default_factory=dict,
         description="How often a worker's pod was replaced, packed as index/number or first-last/number; the number is "
         "the last part of the pod's name. The form may change, as that of rendezvous.participants.",
+    )
+    draining: Replacements = Field(
+        default_factory=dict,
+        description="The pods of workers whose nodes are about to go, packed as replacements are.",
     )
     node_failures: tuple[NodeFailures, ...] = Field(
         (),

@@ -14,6 +14,7 @@ from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.handlers import register, settings
 from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
+from elasticjob_operator.cluster.reflector import Reflector, install
 from elasticjob_operator.cluster.reviews import Reviews
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
@@ -111,9 +112,11 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
         environment,
     )
     nodes = options.watch_nodes and await may_watch_nodes(kube)
+    reflector = Reflector(kube, cache, options.namespaces, nodes=nodes)
     reconciler = Reconciler(
         kube,
         cache,
+        reflector,
         leadership,
         Announcer(kube, options.identity),
         image,
@@ -122,14 +125,16 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
         nodes=nodes,
     )
     queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
+    reflector.wake = queue.add
     metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue, watches, nodes=nodes)
     watches.start()
+    install()
     try:
         await kopf.operator(
             registry=registry,
-            settings=settings(),
+            settings=settings(reflector, watches),
             standalone=True,
             identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name: a pod has none
             clusterwide=not options.namespaces,

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
 from typing import Any
 
 from elasticjob.api import API_VERSION
@@ -11,6 +10,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import ApiError, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support import ControlPlane
@@ -40,13 +40,14 @@ class Witness(Kube):
 
 
 class Leader:
-    """An operator without kopf, from its term to the release of its Lease: `see` stands for a watch's event."""
+    """An operator without kopf, from its term to the release of its Lease: `see` stands for its watches."""
 
     def __init__(self, kube: Witness, leadership: Leadership) -> None:
         self.kube, self.leadership = kube, leadership
         self._cache = Cache()
         image, announcer = SidecarImage("none", "Always"), Announcer(kube, "test")
-        self._reconciler = Reconciler(kube, self._cache, leadership, announcer, image)
+        self._reconciler = Reconciler(kube, self._cache, Reflector(kube, self._cache), leadership, announcer, image)
+        self._watches = Reflector(Kube(kube._client), self._cache)
         kube.asked = []
 
     async def see(self, name: str) -> Object:
@@ -55,13 +56,10 @@ class Leader:
         status: Object = (await self.kube.job("default", name))["status"]
         return status
 
-    async def look(self, name: str, namespace: str = "default", gone: Sequence[Object] = ()) -> float | None:
-        """Work on the job once, after the pods `gone` have been deleted; returns when to look again."""
-        key = Key(namespace, name)
-        self._cache.note_job(await Kube.job(self.kube, *key))
-        for pod in gone:
-            self._cache.note_pod(pod, deleted=True)
-        return await self._reconciler.reconcile(key)
+    async def look(self, name: str, namespace: str = "default") -> float | None:
+        """Work on the job once; returns when to look again."""
+        await self._watches.list_all(anew=True)
+        return await self._reconciler.reconcile(Key(namespace, name))
 
 
 class Operators:

@@ -12,7 +12,7 @@ from api import chart
 from api.operators import GROUP, JOBS, Operators, new_job
 from api.pods import pod_client
 from elasticjob.api import Cause, RequestType, WorkerRequest
-from elasticjob.pods import batch_of
+from elasticjob.reading import Pod
 from elasticjob_sidecar.kubernetes.identity import Identity
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from support import ControlPlane
@@ -41,7 +41,7 @@ class Worker:
             pod_uid=uid,
             job=self._job,
             index=0,
-            id=f"{batch_of(pod)}.0",
+            id=f"{Pod.read(pod).batch}.0",
             certificate=new_credentials().certificate,
             address="10.0.0.1:27601",
         )

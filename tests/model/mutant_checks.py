@@ -16,6 +16,7 @@ FILES = {
     "core transcripts": "core/rendezvous/test_transcripts.py",
     "operator bad nodes": "operator/job/test_bad_nodes.py",
     "operator cache": "operator/cluster/test_cache.py",
+    "operator deadline": "operator/job/test_deadline.py",
     "operator drain": "operator/job/test_drain.py",
     "operator failure policy": "operator/job/test_failure_policy.py",
     "operator gang": "operator/actions/test_gang.py",

@@ -49,9 +49,7 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.cluster.client:Kube.set_deadline": (
-            omit(
-                "a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": meta["uid"]}'
-            ),
+            omit("a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": pod.uid}'),
         ),
         "elasticjob_operator.cluster.client:Kube.request": (
             replace("a request of the Lease may take for ever", "_request_timeout=seconds", "_request_timeout=3600"),
@@ -64,12 +62,12 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.reconciler:Reconciler._give": (
-            omit("what an operator of other options gave is not renewed", "memory.settled"),
+            omit("what an operator of other options gave is not renewed", "memory.access_due_in() <= 0"),
         ),
         "elasticjob_operator.reconciler:Reconciler._wake": (
             omit(
-                "a job of which nothing is heard is not listed again",
-                "yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())",
+                "a job of which nothing is heard is not looked at again",
+                "yield LookAgain(at_rest)",
                 by="operator reconciler",
             ),
             omit(
@@ -84,10 +82,9 @@ MUTATIONS = mutations(
             omit("pods are made before their access", "if isinstance(given, Retry): ..."),
         ),
         "elasticjob_operator.memory:Memories.recall": (
-            omit("nothing is listed anew", "memory.fresh_for() <= 0"),
             replace(
                 "a job of the same name inherits what was known of the one before",
-                '(memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch)',
+                "(memory.uid, memory.epoch) != (uid, epoch)",
                 "memory.epoch != epoch",
                 by="operator reconciler",
             ),
@@ -100,11 +97,15 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.cluster.cache:_is_news": (
-            omit(
-                "a deleted job comes back with an answer that was on its way",
-                'job["metadata"]["uid"] not in view.gone',
+        "elasticjob_operator.cluster.cache:Cache._note": (
+            replace(
+                "a late event of a pod writes over what is newer",
+                "one.version >= before.version",
+                "True",
                 by="operator cache",
+            ),
+            omit(
+                "a pod comes back with an answer that was on its way", "one.uid not in self._gone", by="operator cache"
             ),
         ),
         "elasticjob_operator.cluster.cache:is_newer": (
@@ -114,24 +115,30 @@ MUTATIONS = mutations(
                 "True",
             ),
         ),
-        "elasticjob_operator.cluster.cache:_merge": (
-            replace(
-                "a listing takes away what was made meanwhile", "{**listed, **newer}", "listed", by="operator tests"
-            ),
-            omit("a listing brings back what is gone", "item['metadata']['uid'] not in gone", by="operator tests"),
+        "elasticjob_operator.cluster.cache:Cache._merge": (
+            omit("a listing takes away what was made meanwhile", "one.version <= version", by="operator tests"),
+            omit("a listing leaves what has vanished", "del known[name]", by="operator tests"),
+        ),
+        "elasticjob_operator.cluster.cache:Cache._replace": (
+            replace("a listing brings back what is gone", "one.uid not in self._gone", "True", by="operator tests"),
         ),
         "elasticjob_operator.cluster.cache:Cache.note_job": (
             omit(
+                "a deleted job comes back with an answer that was on its way",
+                "uid not in self._gone",
+                by="operator cache",
+            ),
+            omit(
                 "the end of a job takes away the next one of its name",
-                'view.job["metadata"]["uid"] == job["metadata"]["uid"]',
+                'view.job["metadata"]["uid"] == uid',
                 by="operator tests",
             ),
         ),
-        "elasticjob_operator.job.records:_problem_of": (
+        "elasticjob.reading.validity:_problem_of": (
             replace(
                 "a worker may doubt as many as it likes",
-                "(doubted := len(record.status.doubts)) > MAX_DOUBTS",
-                "(doubted := len(record.status.doubts)) > 65536",
+                "(doubted := len(said.status.doubts)) > MAX_DOUBTS",
+                "(doubted := len(said.status.doubts)) > 65536",
                 by="operator records",
             ),
         ),

@@ -125,6 +125,7 @@ class TranscribedJob(JobOnPaper):
                 yield f"{after.round} Formed{took}: {self.members(after.participants)}"
                 store = next(one.address for one in self.workers.values() if one.member == after.participants[0])
                 before = replace(before, participants=after.participants, replicas=self.spec.replicas, store=store)
+                before = replace(before, restarted_at=self.spec.restarted_at or before.restarted_at)
             else:
                 yield f"{after.round} {after.outcome or after.phase}"
         before = replace(before, reason=self.reason, cause=self.cause)
@@ -205,6 +206,10 @@ def spec(job: TranscribedJob, **fields: Any) -> None:
     job.step()
 
 
+def restart(job: TranscribedJob, at: object = "noon") -> None:
+    spec(job, restarted_at=str(at))
+
+
 def away(job: TranscribedJob, seconds: float) -> None:
     """Time passes, and nobody looks."""
     job.now += seconds
@@ -244,6 +249,7 @@ VERBS: dict[str, Callable[..., object]] = {
     "forge": forge,
     "spec": spec,
     "scale": JobOnPaper.scale,
+    "restart": restart,  # people ask for new processes
     "suspend": lambda job: job.suspend(True),
     "resume": lambda job: job.suspend(False),
     "wait": lambda job, seconds, *living: job.wait(seconds, living),

@@ -155,6 +155,10 @@ def network_fault(look: Look) -> str | None:
     return look.cut_off or None
 
 
+def sidecars_not_ready(look: Look) -> str | None:
+    return None if look.has_ended else look.message_of("SidecarsReady", "False")
+
+
 def no_steps(look: Look) -> str | None:
     return look.message_of("Progressing", "False") if look.is_formed else None
 

@@ -53,6 +53,7 @@ class Cause(StrEnum):
     CONTAINER_ERROR = "ContainerError"
     INIT_CRASHES = "InitContainerCrashes"
     SIDECAR_CRASHES = "SidecarCrashes"
+    SIDECAR_NOT_READY = "SidecarNotReady"
     CRASH_LOOP = "CrashLoop"
     VOLUME = "VolumeNotMounted"
     SANDBOX = "NoSandbox"
@@ -181,6 +182,13 @@ OF_JOB = (
         covers=False,
     ),
     JobRow(
+        Cause.SIDECAR_NOT_READY,
+        job.sidecars_not_ready,
+        "Sidecars are refused or cut off by the API server: {said}.",
+        "They try again every three seconds at the latest; until then their workers cannot join.",
+        covers=False,
+    ),
+    JobRow(
         Cause.NO_STEPS,
         job.no_steps,
         "The training hangs: {said}.",
@@ -302,6 +310,12 @@ OF_WORKER = (
         "whose sidecar{s} crash{es}: {said}",
         "See its log: `kubectl logs --container elasticjob-sidecar --previous`.",
         stuck=True,
+    ),
+    WorkerRow(
+        Cause.SIDECAR_NOT_READY,
+        pod.sidecar_not_ready,
+        "whose sidecar{s} {have} run for {said} and {be} not ready",
+        "The condition SidecarsReady says why, and so does the log: `kubectl logs --container elasticjob-sidecar`.",
     ),
     WorkerRow(
         Cause.CRASH_LOOP,

@@ -121,6 +121,8 @@ class Step:
 
     def _moments(self) -> Iterator[float]:
         clocks, spec, state = self.state.clocks, self.spec, self.state
+        if spec.deadline is not None and not self.suspended:
+            yield spec.deadline
         if state.phase is FORMED:
             yield clocks.formed + spec.restart_reset
             yield clocks.formed + LONGEST_SECONDS

@@ -5,11 +5,10 @@ import time
 from dataclasses import replace
 
 from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
-from elasticjob.objects import Object
+from elasticjob.objects import Object, is_owned_by
 from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget

@@ -157,18 +157,63 @@ def test_of_a_claim_that_may_not_be_read_the_scheduler_is_heard(hidden: tuple[st
 def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, told: bool) -> None:
     seen = formed([0], spec={"replicas": 2, "spareReplicas": spares}, pods=[unscheduled(1)])
     assert ("No spare is ready to take a place." in answer(seen).paragraph) is told
-    full = formed([0], spec={"spareReplicas": spares}, pods=[pod(1)] * spares)
-    assert "spare" not in answer(full).paragraph
+    ready = formed([0], spec={"spareReplicas": spares}, pods=[pod(1)] * spares, records=[record(1, joins(4))] * spares)
+    assert "spare" not in answer(ready).paragraph
 
 
-def test_a_spare_that_cannot_come_is_told_of_a_full_group() -> None:
-    reply = answer(formed([0], spec={"spareReplicas": 2}, pods=[unscheduled(1), pod(2)]))
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (
+            [unscheduled(1)],
+            "A spare is missing: worker 1, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add "
+            "nodes, or ask for less in the template.",
+        ),
+        ([], "A spare is missing: worker 1, which has no pod yet: it is about to be made, if an operator leads"),
+        (
+            [pod(1)],
+            "A spare is missing: worker 1, whose trainer has run for 100 s: no torchrun of worker 1 has spoken to its "
+            "sidecar. Should it last, see the log: ",
+        ),
+        (
+            [pod(1, since=None, phase="Pending")],
+            "A spare is missing: worker 1, whose pod is starting: it is being set up.",
+        ),
+    ],
+    ids=["no node", "no pod", "runs", "starts"],
+)
+def test_a_spare_that_is_not_there_is_told_of_a_full_group(others: list[Object], told: str) -> None:
+    reply = answer(formed([0], spec={"spareReplicas": 1}, pods=others))
     assert reply.full
     assert not reply.findings
-    assert reply.paragraph.endswith(
-        "A spare is missing: worker 1, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, "
-        "or ask for less in the template."
+    assert told in reply.paragraph
+
+
+def test_a_sidecar_that_cannot_write_is_told_by_what_it_says_and_its_worker_is_no_slow_joiner() -> None:
+    why = "worker 1: its ElasticWorker cannot be written: exceeded quota: records; raise it"
+    body = pod(1)
+    status = {
+        "name": "elasticjob-sidecar",
+        "restartCount": 0,
+        "ready": False,
+        "state": {"running": {"startedAt": ago(60)}},
+    }
+    body["status"]["initContainerStatuses"] = [status]
+    seen = forming(
+        joined=[0],
+        last=[0, 1],
+        pods=[body],
+        conditions=[
+            condition("Rendezvoused", "False", 12),
+            condition("SidecarsReady", "False", 9, why, "SidecarNotReady"),
+        ],
     )
+    assert causes(seen) == [Cause.SIDECAR_NOT_READY, Cause.SIDECAR_NOT_READY]
+    told = answer(seen).paragraph
+    assert f"Sidecars are refused or cut off by the API server: {why}." in told
+    assert "worker 1, whose sidecar has run for 60 s and is not ready" in told
+    status["ready"] = True
+    assert causes(look(seen.scene)) == [Cause.SIDECAR_NOT_READY, Cause.NO_TORCHRUN]  # the condition is a little behind
 
 
 def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:

@@ -90,6 +90,7 @@ ON_PAPER = {
     Cause.POLICY,  # test_why
     Cause.TWO_INSTALLATIONS,
     Cause.SIDECAR_CRASHES,
+    Cause.SIDECAR_NOT_READY,
     Cause.SILENT,
     Cause.STOPPING,
     Cause.SLOW_JOINER,
