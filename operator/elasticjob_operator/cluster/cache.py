@@ -153,7 +153,7 @@ def _note(view: JobView, objects: dict[str, Object], body: Object, deleted: bool
         view.gone.add(body["metadata"]["uid"])
         if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
             del objects[name]
-    elif is_newer(body, known):
+    elif body["metadata"]["uid"] not in view.gone and is_newer(body, known):  # an answer may come after the end
         objects[name] = _slim(body)
 
 
