@@ -89,6 +89,16 @@ def test_a_pod_told_once_more_asks_for_nothing() -> None:
     assert cache.note_pod(pod(0, version=7), deleted=True) == (KEY, True)
 
 
+def test_an_answer_that_comes_after_the_end_leaves_no_ghost() -> None:
+    """A pod is made, and gone before its creation is answered."""
+    cache = Cache()
+    cache.note_pod(pod(0, version=7), deleted=True)
+    cache.note_pod(pod(0, version=5))
+    cache.note_worker(record(0), deleted=True)
+    cache.note_worker(record(0))
+    assert (cache.view(KEY).pods, cache.view(KEY).workers) == ({}, {})
+
+
 def test_a_listing_removes_what_is_no_more() -> None:
     cache = Cache()
     cache.note_pod(pod(0, version=3))
