@@ -53,12 +53,13 @@ PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 class Memory:
     """Of one job. `phase`: what `clocks` are of, once that is known. `heard`: when the first news came in that no
     status has answered yet, in monotonic seconds. `access_at`: from when its workers' access is looked at though no pod
-    is to be made, in the same: an option may have changed with the operator. `going`: since when pods have been seen on
-    nodes that are about to go. `evictable`: it was announced that they may be evicted. `asked`: in which round all were
-    asked why nobody takes steps. `restless`: who has ended formed rounds by joining again. `false_alarms`: who has
-    suspected others without cause. `start`: what was last found of the round's start. `network`: what was last found of
-    it, None before the first look. `crashes`: how often containers that go on after success have failed. `rejecting`:
-    by index, the nodes that have rejected its pods. `ends`: with its namespace, which is being deleted."""
+    is to be made, in the same: where the job was taken over, an option of the operator may have changed. `going`: since
+    when pods have been seen on nodes that are about to go. `evictable`: it was announced that they may be evicted.
+    `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed rounds by joining
+    again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the round's start.
+    `network`: what was last found of it, None before the first look. `crashes`: how often containers that go on after
+    success have failed. `rejecting`: by index, the nodes that have rejected its pods. `ends`: with its namespace, which
+    is being deleted."""
 
     uid: str
     epoch: int
@@ -159,6 +160,9 @@ class Memories:
             memory = None
         if memory is None:
             memory = self._known[key] = self._begin(view.job["metadata"], epoch)
+            if key in self._reflector.listed_jobs:
+                memory.access_at = time.monotonic() + random.uniform(1, 10) * SETTLE_SECONDS
+        self._reflector.listed_jobs.discard(key)
         return memory
 
     async def _list(self) -> None:
@@ -182,7 +186,6 @@ class Memories:
             grants=Grants(kube, self._announcer, network_policy=self._network_policy),
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
             gang=Gang(kube, self._workloads, self._announcer, self._image),
-            access_at=time.monotonic() + random.uniform(1, 10) * SETTLE_SECONDS,
             questions=SidecarQuestions(sidecars.trouble_of),
         )
 

@@ -51,6 +51,17 @@ def test_a_deleted_pod_does_not_come_back_with_an_answer_that_was_on_its_way() -
     assert cache.view(KEY).pods == {}
 
 
+def test_a_record_that_had_lost_its_label_comes_back_with_it() -> None:
+    """To a watch of that label alone the one is its end, and the other its beginning, under the same uid."""
+    cache = Cache()
+    cache.note_worker(record(0))
+    for version, deleted in ((4, True), (6, False)):
+        changed = record(0)
+        changed["metadata"]["resourceVersion"] = str(version)
+        cache.note_worker(changed, deleted=deleted)
+    assert set(cache.view(KEY).workers) == {"digits-0-0"}
+
+
 def test_a_heartbeat_asks_for_nothing() -> None:
     cache = Cache()
     assert cache.note_worker(record(0)) == (KEY, True)
