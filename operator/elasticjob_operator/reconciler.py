@@ -252,7 +252,7 @@ class Reconciler:
         if not (soon or memory.going or memory.grants.owes_budget or memory.access_due_in() <= 0):
             return Done()
         within, access = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS, not report.decision.state.ended
-        # of one without pods the cluster would tell; they are seen before any of them is ready, and guarded
+        # the cluster tells of a budget that finds no pods; a pod is seen, and guarded, before it is ready
         budget = report.budget if memory.observer.pods or report.budget is Budget.NONE else None
         return await memory.grants.give(report.job, report.spec, within=within, budget=budget, access=access)
 

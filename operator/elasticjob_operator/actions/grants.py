@@ -63,7 +63,8 @@ class Grants:
         is_known = not access or (asked[0] == self._asked[0] and now < self._access_at + within)
         self._asked, self._looked_at = asked, -math.inf  # until it is known, whatever is raised
         told = {self.problem, self.budget_problem}
-        self.problem = None if is_known else self.problem
+        if is_known:
+            self.problem = None
         given = is_known or await self._look_at_access(job, spec)
         if given and budget is not None:
             given = await self._is_budget_given(job, budget)

@@ -25,7 +25,7 @@ def is_older(lease: LeaseIdentity, other: LeaseIdentity) -> bool:
 
 
 class Rivals:
-    """Of the holder of the Lease `ours`. `left`: the namespaces that it leaves alone, and to which Lease's holder."""
+    """Of one operator. `left`: the namespaces that it leaves alone, and to which Lease's holder."""
 
     def __init__(self) -> None:
         self.left: dict[str, LeaseIdentity] = {}
