@@ -31,9 +31,9 @@ def _unchanged(field: str, unless: str, otherwise: str, *, optional: bool = Fals
     }
 
 
-def _while_without_pods(field: str) -> dict[str, str]:
+def _while_without_pods(field: str, *, optional: bool = False) -> dict[str, str]:
     condition = f"{field} can be changed only while the job is suspended or its template invalid"
-    return _unchanged(field, NO_PODS, f"{condition}: set spec.suspend to true first")
+    return _unchanged(field, NO_PODS, f"{condition}: set spec.suspend to true first", optional=optional)
 
 
 def _strings(description: str) -> dict[str, Any]:
@@ -43,6 +43,7 @@ def _strings(description: str) -> dict[str, Any]:
 # for the root of the schema, which alone sees the status beside the spec
 TRANSITIONS = (
     *map(_while_without_pods, (*MADE_FROM, "quotaAdmission")),
+    _while_without_pods("hostNetwork", optional=True),
     _unchanged("replicas", "true", ""),
     *(_unchanged(field, "true", "", optional=True) for field in ("restartedAt", "activeDeadlineSeconds")),
 )

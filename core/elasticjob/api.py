@@ -34,7 +34,7 @@ from elasticjob.fields import (
 )
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
-from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, RendezvousSpec
+from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, HostNetworkSpec, RendezvousSpec
 from elasticjob.status import (
     Active,
     Challenge,
@@ -62,6 +62,7 @@ __all__ = [
     "ElasticWorker",
     "ElasticWorkerSpec",
     "ElasticWorkerStatus",
+    "HostNetworkSpec",
     "IMPORTS_LENGTH",
     "KeepAlive",
     "LeaseIdentity",

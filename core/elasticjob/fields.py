@@ -41,6 +41,7 @@ WorkerLost = Annotated[int, Field(ge=1, le=86400, json_schema_extra={"minimum": 
 # reports come at most once a second, and a busy machine may hold one up
 ProgressDeadline = Annotated[int, Field(ge=10, le=86400)]
 KeepAlive = Annotated[int, Field(ge=SHORTEST_LOST_SECONDS, le=86400)]
+Port = Annotated[int, Field(ge=1024, le=65535)]
 UserId = Annotated[int, Field(ge=1, le=MAX_INT32)]  # the sidecar is never root
 Count = Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER)]
 Stage = Annotated[int, Field(ge=1, le=MAX_JSON_INTEGER)]

@@ -50,4 +50,5 @@ def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
 def template_hash(spec: ElasticJobSpec) -> str:
     """The hash of what running pods keep, and what so may change only while there are none."""
     made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
+    made_from += [spec.host_network.dump()] if spec.host_network else []
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]

@@ -9,6 +9,7 @@ from elasticjob.failure_policy import PodFailurePolicy
 from elasticjob.fields import (
     MAX_INT32,
     MAX_REPLICAS,
+    Port,
     ProgressDeadline,
     Replicas,
     Seconds,
@@ -188,6 +189,35 @@ class SizesSpec(Model):
 
 def _is_a_size(of: str) -> str:
     return f"has(self.sizes.step) ? {of} % self.sizes.step == 0 : {of} in self.sizes.allowed"
+
+
+_SHARED = (
+    "with hostNetwork 127.0.0.1 is the node's, and its other processes reach the round's store: read docs/security.md, "
+    "and set acknowledged to true"
+)
+
+
+class HostNetworkSpec(Model):
+    """Lets the template have hostNetwork: true; its ports are the node's then, and the scheduler knows them."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule(
+                "self.storePort != self.tunnelPort && self.storePort != self.healthPort && "
+                "self.tunnelPort != self.healthPort",
+                "storePort, tunnelPort and healthPort must be three different ports",
+                ".storePort",
+            )
+        )
+    )
+
+    acknowledged: bool = Field(
+        description="Has to be true: that the node's other processes reach the store of the round.",
+        json_schema_extra=validations(rule("self", _SHARED)),
+    )
+    store_port: Port = Field(27400, description="The round's store, on the node's loopback; the scripts' MASTER_PORT.")
+    tunnel_port: Port = Field(27601, description="Where the sidecars of other workers reach this one.")
+    health_port: Port = Field(27602, description="The sidecar's health and metrics.")
 
 
 class SidecarSecurity(Model):
@@ -375,6 +405,7 @@ class ElasticJobSpec(Model):
     )
     rendezvous: RendezvousSpec = Field(default_factory=RendezvousSpec)
     sidecar: SidecarSpec | None = None
+    host_network: HostNetworkSpec | None = None
     template: Annotated[dict[str, Any], BeforeValidator(without_nulls)] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
         json_schema_extra=POD_TEMPLATE,

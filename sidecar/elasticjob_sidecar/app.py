@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from elasticjob.api import FORWARDED_PORTS, HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
 from elasticjob_sidecar.config import Config, ConfigError
@@ -50,6 +51,15 @@ class Ports:
     loopback: str = LOOPBACK
     forwarded: int = FORWARDED_PORTS
     """How many ports after the store's lead to rank 0's pod."""
+    trainer_socket: Path | None = None
+    """In place of the trainer API's port."""
+
+    @classmethod
+    def of(cls, config: Config) -> "Ports":
+        """With a socket loopback is the node's: then no port leads to others of rank 0's, which are its node's."""
+        given = cls(store=config.store_port, tunnel=config.tunnel_port, health=config.health_port)
+        socket = config.trainer_socket
+        return replace(given, trainer_socket=socket, forwarded=0) if socket else given
 
 
 class Sidecar:
@@ -68,7 +78,9 @@ class Sidecar:
         failed, limited = self.metrics.api_failed, self.driver.limited
         self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited)
         refused = self.metrics.tunnels_refused
-        transport = Transport(credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc())
+        transport = Transport(
+            credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc(), ports.forwarded
+        )
         self.trust = RoundTrust(kube, config.job, self.driver, transport, self.metrics.api_failed, self.watch.pod_of)
         self.tunnel = Tunnel(self.driver, transport, self.metrics, Callers(config.processes))
         lost, doubt = self.record.named_worker_lost, self.record.doubt
@@ -82,7 +94,10 @@ class Sidecar:
         """Listen on all ports. Raises OSError."""
         ports = self._ports
         await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel), ports.forwarded)
-        await self._trainer_server.listen(ports.loopback, ports.trainer_api)
+        if ports.trainer_socket:
+            await self._trainer_server.listen_at(ports.trainer_socket)
+        else:
+            await self._trainer_server.listen(ports.loopback, ports.trainer_api)
         await self.health.listen(ports.health, ports.health_host)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -126,9 +141,9 @@ def _identity(config: Config, id: str, credentials: Credentials) -> Identity:
 
 
 async def run(
-    config: Config, credentials: Credentials, ports: Ports = Ports(), server: InCluster | None = None
+    config: Config, credentials: Credentials, ports: Ports | None = None, server: InCluster | None = None
 ) -> None:
-    """Run until SIGTERM. Raises StartError."""
+    """Run until SIGTERM, by default on the ports that `config` names. Raises StartError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -140,7 +155,7 @@ async def run(
         kube = Kube(config.namespace, server or InCluster.load())
     except ConfigError as error:
         raise StartError(str(error)) from None
-    sidecar = Sidecar(config, id, kube, credentials, ports)
+    sidecar = Sidecar(config, id, kube, credentials, ports or Ports.of(config))
     try:
         await _listen(sidecar)
         log.info("worker %d of %s/%s starts", config.index, config.namespace, config.job)

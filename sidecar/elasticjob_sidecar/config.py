@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError
 
-from elasticjob.api import TUNNEL_PORT
+from elasticjob.api import HEALTH_PORT, STORE_PORT, TUNNEL_PORT
 from elasticjob.logs import Format
 
 PREFIX = "ELASTICJOB_"
@@ -18,6 +18,7 @@ HINT = "the sidecar is meant to be started by the elasticjob operator, in a work
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Seconds = Annotated[float, Field(gt=0, le=86400)]
+Port = Annotated[int, Field(gt=0, lt=65536)]
 
 
 class ConfigError(Exception):
@@ -40,6 +41,10 @@ class Config(BaseModel):
     node_name: str = ""
     state_dir: Path = Path("/var/lib/elasticjob")
     plugin_dir: Path | None = None
+    store_port: Port = STORE_PORT
+    tunnel_port: Port = TUNNEL_PORT
+    health_port: Port = HEALTH_PORT
+    trainer_socket: Path | None = None  # where loopback is the node's, and so no place for the trainer's API
     join_timeout_seconds: Seconds = 600.0
     store_ready_seconds: Seconds = 20.0
     processes: Annotated[int, Field(ge=0)] = 0  # training processes of each worker; 0 is not known
@@ -60,7 +65,7 @@ class Config(BaseModel):
     def address(self) -> str:
         """Where other sidecars find this one's tunnel."""
         ip = f"[{self.pod_ip}]" if isinstance(self.pod_ip, IPv6Address) else str(self.pod_ip)
-        return f"{ip}:{TUNNEL_PORT}"
+        return f"{ip}:{self.tunnel_port}"
 
 
 def _sentence(error: ValidationError) -> str:

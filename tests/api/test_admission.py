@@ -174,6 +174,33 @@ def test_suspended_in_the_same_edit_is_too_late(jobs: Jobs) -> None:
     assert refusal.names("spec.nprocPerNode", "nprocPerNode can be changed only while")
 
 
+ON_THE_NODE = {"acknowledged": True, "tunnelPort": 30601}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "sentence"),
+    [
+        ({}, "spec.hostNetwork.acknowledged", ""),
+        ({"acknowledged": False}, "spec.hostNetwork.acknowledged", "its other processes reach the round's store"),
+        ({**ON_THE_NODE, "storePort": 30601}, "spec.hostNetwork.storePort", "must be three different ports"),
+        ({**ON_THE_NODE, "healthPort": 80}, "spec.hostNetwork.healthPort", ""),
+    ],
+    ids=["nothing", "no acknowledgement", "one port twice", "a port below 1024"],
+)
+def test_the_nodes_network_has_to_be_acknowledged(jobs: Jobs, given: Any, field: str, sentence: str) -> None:
+    with pytest.raises(Refused, check=lambda refused: refused.names(field, sentence)):
+        jobs.make(hostNetwork=given)
+
+
+def test_the_ports_in_the_nodes_network_stay_while_pods_run(jobs: Jobs) -> None:
+    name = jobs.make(hostNetwork=ON_THE_NODE)
+    refusal = jobs.refusal(name, hostNetwork={"tunnelPort": 30602})
+    assert refusal.names("spec.hostNetwork", "hostNetwork can be changed only while the job is suspended")
+    assert jobs.refusal(name, hostNetwork=None).names("spec.hostNetwork", "set spec.suspend to true first")
+    jobs.change(name, suspend=True)
+    jobs.change(name, hostNetwork=None)
+
+
 TIMES = [("restartedAt", "2026-01-01T00:00:00Z"), ("activeDeadlineSeconds", 60)]
 
 

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Protocol
 
 from contract.cluster.sidecars import start_sidecar
 from elasticjob.api import HEALTH_PORT
 from elasticjob_operator.objects.pods import PLUGIN_VOLUME
+from elasticjob_operator.objects.pods import TRAINER_SOCKET as SOCKET
 from support.credentials import kubeconfig, write_private
 from support.kubelet import Object
 from support.pod_life import environment
@@ -32,6 +34,7 @@ TRAINER = Path(__file__).parents[2] / "trainer"
 MARK = "STAND_IN_CONTAINER"
 START = "STAND_IN_START"  # which start of a container it is; e2e/agent.py tells the sidecar
 LINE_BYTES = 1 << 20
+TRAINER_SOCKET = "ELASTICJOB_TRAINER_SOCKET"  # the variable that names it to the sidecar
 STAMP = "%Y-%m-%d %H:%M:%S,%f"  # of the sidecar's log
 
 
@@ -227,6 +230,8 @@ class Sandbox:
     def start_sidecar(self, container: Object) -> Sidecar:
         service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api_port)}
         given = environment(container, self.body, self.address, self.body["spec"]["nodeName"])
+        if TRAINER_SOCKET in given:
+            given[TRAINER_SOCKET] = self._here(given[TRAINER_SOCKET], self._mounts(container))
         output = self.folder / "sidecar.log"
         log = LogFile(output)
         return Sidecar(start_sidecar(given | service, self.secrets, self.address, output), log)
@@ -245,6 +250,7 @@ class Sandbox:
                 os.kill(pid, number)
 
     def remove(self) -> None:
+        Path(self._here(SOCKET, {})).unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _mounts(self, container: Object) -> dict[str, Path]:
@@ -252,6 +258,8 @@ class Sandbox:
 
     def _here(self, text: str, mounts: Mapping[str, Path]) -> str:
         """A word of a command or a variable, with this machine's paths and the pod's own loopback."""
+        short = f"{gettempdir()}/elasticjob-{self.body['metadata']['uid'][:13]}"  # a socket's path has 107 characters
+        text = text.replace(SOCKET, short)
         for path in sorted(mounts, key=len, reverse=True):
             text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?![\w.-])", str(mounts[path]), text)
         return text.replace("127.0.0.1", self.address)

@@ -13,6 +13,7 @@ from typing import Any
 from elasticjob_torch import wire
 from elasticjob_torch.agent.course import Course, Steps
 from elasticjob_torch.sidecar import client
+from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import Call, Calls, Tries, read_answer
 from elasticjob_torch.sidecar.errors import SidecarUnavailable
 from elasticjob_torch.sidecar.events import Lines, Reopening, Stream
@@ -33,9 +34,9 @@ async def open_connection(host: str, port: int) -> tuple[Reader, Writer]:
 class VirtualCalls(Calls):
     """As `SidecarClient`: its methods are to be awaited. `told` hears of each call that ended."""
 
-    def __init__(self, host: str, port: int, trainer: str, patience: float, told: Told = lambda *_: None) -> None:
+    def __init__(self, address: Address, trainer: str, patience: float, told: Told = lambda *_: None) -> None:
         super().__init__(trainer, patience)
-        self._host, self._port, self._told = host, port, told
+        self._address, self._told = address, told
 
     async def _make(self, call: Call[Any], still_waiting: Callable[[float], Any] | None = None) -> Any:  # type: ignore[override]
         began = asyncio.get_running_loop().time()
@@ -63,7 +64,7 @@ class VirtualCalls(Calls):
         writer: Writer | None = None
         try:
             async with asyncio.timeout(client._CONNECT_SECONDS):
-                reader, writer = await open_connection(self._host, self._port)
+                reader, writer = await open_connection(self._address.host, self._address.port)
             writer.write(_request(call.method, call.target, call.body))
             if still_waiting is not None:
                 await _await_answer(reader, within, still_waiting)
@@ -120,7 +121,7 @@ class VirtualStream(Stream):
             await asyncio.sleep(reopening.ended(was_open, why, loop.time()))
 
     async def _followed(self) -> str:
-        reader, writer = await open_connection(self._host, self._port)
+        reader, writer = await open_connection(self._address.host, self._address.port)
         try:
             async with asyncio.timeout(wire.SILENCE_SECONDS):
                 writer.write(_request("GET", self.target(), None))

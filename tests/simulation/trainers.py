@@ -11,6 +11,7 @@ from typing import Any
 from elasticjob.api import STORE_PORT, Member
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.settings import parse_settings
+from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import Round
 from elasticjob_torch.sidecar.errors import (
     Closed,
@@ -46,8 +47,8 @@ class Exit(Exception):
 class AgentStream(VirtualStream, EventStream):
     """An agent's events. Its process has the same id in each run of a history."""
 
-    def __init__(self, host: str, port: int, trainer: str, container: str, script: str) -> None:
-        super().__init__(host, port, trainer, container=container, script=script)
+    def __init__(self, address: Address, trainer: str, container: str, script: str) -> None:
+        super().__init__(address, trainer, container=container, script=script)
         self._pid = 7
 
 
@@ -157,10 +158,10 @@ class Agent:
             self._task.cancel()
 
     async def run(self) -> int:
-        host, port = self.settings.host, self.settings.port
-        events = self.events = AgentStream(host, port, self.trainer, *self._place)
+        address = self.settings.address
+        events = self.events = AgentStream(address, self.trainer, *self._place)
         events.silent = lambda: self.views.silent(self.name, self.process, self.pod, self.loop.time())
-        calls = VirtualCalls(host, port, self.trainer, self.settings.sidecar_timeout, self._told)
+        calls = VirtualCalls(address, self.trainer, self.settings.sidecar_timeout, self._told)
         course = self.course = VirtualCourse(self.settings, calls, events, self.loop.time, asyncio.sleep)
         try:
             await course.go(course.opening())

@@ -133,7 +133,7 @@ class Workers:
         agent, dice = self.agent, self._dice
         ends = 1e12 if self.group.left is None else agent.loop.time() + self.group.left
         fails = agent.loop.time() + dice.uniform(0.5, 20)
-        calls = VirtualCalls(agent.settings.host, agent.settings.port, f"{agent.name}-script", 5.0, agent._told)
+        calls = VirtualCalls(agent.settings.address, f"{agent.name}-script", 5.0, agent._told)
         step, late, saved = 0, False, 0
         while (now := agent.loop.time()) < ends:
             if self._failing and now >= fails:
@@ -163,7 +163,7 @@ class Workers:
 
     def _open_stream(self) -> None:
         agent = self.agent
-        stream = self._stream = WatchStream(agent.settings.host, agent.settings.port, f"{agent.name}-script")
+        stream = self._stream = WatchStream(agent.settings.address, f"{agent.name}-script")
         stream.saves = self._saves
         stream.silent = lambda: agent.views.silent(
             f"{agent.name}'s script", agent.process, self._pod, agent.loop.time()

@@ -189,9 +189,9 @@ class Agent:
                 super().take(data)
                 self.views.append(events.view)
 
-        self.events = Events(HOST, PORT, trainer, container="1", script="train.py")
+        self.events = Events(settings.address, trainer, container="1", script="train.py")
         self.events.silent = self._silent
-        self.calls = VirtualCalls(HOST, PORT, trainer, settings.sidecar_timeout)
+        self.calls = VirtualCalls(settings.address, trainer, settings.sidecar_timeout)
         self.course = VirtualCourse(settings, self.calls, self.events, scene.loop.time, asyncio.sleep)
         self.process.call(scene.internet.settle, pod.sandbox.ip)
 

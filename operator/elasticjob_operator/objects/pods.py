@@ -13,6 +13,7 @@ from elasticjob.api import (
     TRAINER_API_PORT,
     TUNNEL_PORT,
     ElasticJobSpec,
+    HostNetworkSpec,
 )
 from elasticjob.objects import Object
 from elasticjob.pods import (
@@ -30,6 +31,7 @@ from elasticjob.pods import (
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
+TRAINER_SOCKET = f"{PLUGIN_PATH}/.sidecar"  # in place of a port where loopback is the node's
 PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -198,7 +200,7 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
     given = {variable["name"]: variable for variable in trainer.get("env") or ()}
     ours = {
         "PET_RDZV_BACKEND": "elasticjob",
-        "PET_RDZV_ENDPOINT": f"127.0.0.1:{TRAINER_API_PORT}",
+        "PET_RDZV_ENDPOINT": f"unix:{TRAINER_SOCKET}" if spec.host_network else f"127.0.0.1:{TRAINER_API_PORT}",
         "PET_RDZV_ID": meta["uid"],
         "PET_NNODES": f"{spec.min_replicas}:{spec.max_replicas or MAX_REPLICAS}",
         "PET_NPROC_PER_NODE": str(spec.nproc_per_node),
@@ -259,8 +261,10 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
         "ELASTICJOB_SAVE_SECONDS": str(spec.rendezvous.save_seconds),
         "ELASTICJOB_PROCESSES": str(spec.nproc_per_node) if str(spec.nproc_per_node).isdecimal() else "0",
+        **_own_ports(spec.host_network),
         **image.environment,
     }
+    health = spec.host_network.health_port if spec.host_network else HEALTH_PORT
     fields = {
         "ELASTICJOB_NAMESPACE": "metadata.namespace",
         "ELASTICJOB_POD_NAME": "metadata.name",
@@ -275,18 +279,15 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
         "restartPolicy": "Always",
         "env": [{"name": name, "value": value} for name, value in values.items()]
         + [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
-        "ports": [
-            {"name": "tunnel", "containerPort": TUNNEL_PORT},
-            {"name": "health", "containerPort": HEALTH_PORT},
-        ],
+        "ports": _ports(spec.host_network),
         "readinessProbe": {
-            "httpGet": {"path": "/readyz", "port": HEALTH_PORT},
+            "httpGet": {"path": "/readyz", "port": health},
             "initialDelaySeconds": ANSWERS_SECONDS,
             "periodSeconds": 1,
             "failureThreshold": UNREADY_SECONDS,
         },
         "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": HEALTH_PORT},
+            "httpGet": {"path": "/healthz", "port": health},
             "initialDelaySeconds": START_SECONDS,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
@@ -300,6 +301,26 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
             {"name": TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": True},
         ],
     }
+
+
+def _own_ports(given: HostNetworkSpec | None) -> dict[str, str]:
+    """For the sidecar of a pod in its node's network; others have theirs from the code."""
+    if given is None:
+        return {}
+    return {
+        "ELASTICJOB_STORE_PORT": str(given.store_port),
+        "ELASTICJOB_TUNNEL_PORT": str(given.tunnel_port),
+        "ELASTICJOB_HEALTH_PORT": str(given.health_port),
+        "ELASTICJOB_TRAINER_SOCKET": TRAINER_SOCKET,
+    }
+
+
+def _ports(given: HostNetworkSpec | None) -> list[Object]:
+    """As the scheduler is to know them: it puts no two pods that name a port of the node on one node."""
+    if given is None:
+        return [{"name": "tunnel", "containerPort": TUNNEL_PORT}, {"name": "health", "containerPort": HEALTH_PORT}]
+    ports = {"tunnel": given.tunnel_port, "health": given.health_port, "store": given.store_port}
+    return [{"name": name, "containerPort": port, "hostPort": port} for name, port in ports.items()]
 
 
 def _token_volume() -> Object:

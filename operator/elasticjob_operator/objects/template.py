@@ -36,15 +36,20 @@ def _problems(spec: ElasticJobSpec) -> Iterator[str]:
         return
     if pod.get("restartPolicy", "OnFailure") != "OnFailure":
         yield "spec.template.spec.restartPolicy must be OnFailure or left out: a failed trainer restarts in its pod"
-    if pod.get("hostNetwork"):
-        yield "spec.template.spec.hostNetwork must be left out: workers on one node would share the rendezvous ports"
+    if pod.get("hostNetwork") and spec.host_network is None:
+        yield (
+            "spec.template.spec.hostNetwork must be left out, or allowed by spec.hostNetwork.acknowledged: true, as "
+            "other processes of the node reach the round's store then (docs/security.md)"
+        )
+    if spec.host_network and not pod.get("hostNetwork"):
+        yield "spec.hostNetwork is for a template with hostNetwork: true: set that, or leave spec.hostNetwork out"
     if pod.get("nodeName"):
         yield (
             "spec.template.spec.nodeName must be left out: all workers would go there, even while it is drained; name "
             "it in nodeSelector, as kubernetes.io/hostname"
         )
     yield from _names(pod)
-    yield from _ports(pod)
+    yield from _ports(spec, pod)
     yield from _failure_policy(spec, pod)
     yield from _environment(trainer)
     yield from launchers.problems(trainer)
@@ -59,9 +64,11 @@ def _names(pod: Object) -> Iterator[str]:
             yield f"spec.template.spec.volumes: the name {volume['name']} is taken by the operator: choose another"
 
 
-def _ports(pod: Object) -> Iterator[str]:
+def _ports(spec: ElasticJobSpec, pod: Object) -> Iterator[str]:
     """A pod's containers share them, so one would not get it."""
-    ours = (STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT)
+    own, ours = spec.host_network, {STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT}
+    if own:
+        ours = {own.store_port, own.tunnel_port, own.health_port}
     for container in (*pod["containers"], *(pod.get("initContainers") or ())):
         for port in container.get("ports") or ():
             if port.get("containerPort") in ours:

@@ -69,9 +69,15 @@ def admission_seconds(members: int) -> float:
 
 class Transport:
     def __init__(
-        self, credentials: Credentials, job_uid: str, refused: Callable[[Code], None] = lambda _: None
+        self,
+        credentials: Credentials,
+        job_uid: str,
+        refused: Callable[[Code], None] = lambda _: None,
+        forwarded: int = FORWARDED_PORTS,
     ) -> None:
+        """`forwarded`: how many ports after the store's may be asked for."""
         self._credentials, self._job_uid, self._refused = credentials, job_uid, refused
+        self._forwarded = forwarded
         self._client = credentials.client_context()
         self._trust: _Trust | None = None
         self._trusting = asyncio.Event()
@@ -119,7 +125,7 @@ class Transport:
 
     def trust(self, round: int, members: Mapping[Member, bytes]) -> None:
         """From now on let in exactly these members of `round`, each with the certificate (DER) given."""
-        offsets = {server_name(self._job_uid, round, one): one for one in range(FORWARDED_PORTS + 1)}
+        offsets = {server_name(self._job_uid, round, one): one for one in range(self._forwarded + 1)}
         line = line_name(self._job_uid, round)
         context = self._credentials.server_context(members.values(), lambda asked: asked in offsets or asked == line)
         by_fingerprint = {fingerprint_of(certificate): member for member, certificate in members.items()}

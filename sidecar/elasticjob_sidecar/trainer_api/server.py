@@ -1,7 +1,11 @@
-"""The trainer API's port on loopback: only this pod's processes come here, and none of them can exhaust the sidecar."""
+"""The trainer API's port on loopback, or its socket: only this pod's processes come here, and none can exhaust it."""
 
 import asyncio
 import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -32,6 +36,16 @@ class TrainerServer:
 
     async def listen(self, host: str, port: int) -> None:
         """Raises OSError."""
+        self._server = await asyncio.get_running_loop().create_server(await self._connected(), host, port)
+
+    async def listen_at(self, path: Path) -> None:
+        """At a socket, which the trainer may connect to whatever its user is. Raises OSError."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # of the sidecar before
+        self._server = await asyncio.get_running_loop().create_unix_server(await self._connected(), path)
+        os.chmod(path, 0o666)
+
+    async def _connected(self) -> Callable[[], asyncio.BaseProtocol]:
         await self._runner.setup()
         http = self._runner.server
         assert http is not None
@@ -40,7 +54,7 @@ class TrainerServer:
             # the newest is turned away, not the oldest: that is the agent's stream, whose end is the agent's
             return http() if len(http.connections) < wire.MAX_CONNECTIONS else _TurnedAway()
 
-        self._server = await asyncio.get_running_loop().create_server(connected, host, port)
+        return connected
 
     async def close(self) -> None:
         if self._server is not None:

@@ -35,4 +35,5 @@ def _run(environment: dict[str, str], secrets: Path, address: str, log: Path) ->
     server = replace(InCluster.load(environment), token=secrets / "token", authority=secrets / "ca.crt")
     config = Config.from_env({**environment, "ELASTICJOB_STATE_DIR": str(secrets)})
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    asyncio.run(run(config, new_credentials(), Ports(loopback=address, health_host=address), server))
+    ports = replace(Ports.of(config), loopback=address, health_host=address)
+    asyncio.run(run(config, new_credentials(), ports, server))

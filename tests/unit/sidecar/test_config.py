@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from elasticjob_sidecar.app import Ports
 from elasticjob_sidecar.config import Config, ConfigError
 from support.waiting import run
 
@@ -26,6 +27,15 @@ def test_it_is_read_from_the_environment() -> None:
     config = Config.from_env({**ENV, "PATH": "/bin"})
     assert (config.job, config.index, config.store_ready_seconds, config.join_timeout_seconds) == ("job", 3, 30, 600)
     assert config.address == "10.0.0.7:27601"
+
+
+def test_in_its_nodes_network_a_pod_has_the_ports_that_it_is_given_and_leads_to_no_other_of_rank_0s() -> None:
+    given = {"STORE_PORT": "30400", "TUNNEL_PORT": "30601", "HEALTH_PORT": "30602", "TRAINER_SOCKET": "/p/.sidecar"}
+    config = Config.from_env(ENV | {f"ELASTICJOB_{name}": value for name, value in given.items()})
+    ports = Ports.of(config)
+    assert (ports.store, ports.tunnel, ports.health, ports.forwarded) == (30400, 30601, 30602, 0)
+    assert (str(ports.trainer_socket), config.address) == ("/p/.sidecar", "10.0.0.7:30601")
+    assert Ports.of(Config.from_env(ENV)) == Ports()
 
 
 @pytest.mark.parametrize("field", ["join_timeout_seconds", "store_ready_seconds", "save_seconds"])

@@ -21,6 +21,7 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent import stalls
 from elasticjob_torch.script import api as script
 from elasticjob_torch.script.client import Progress, ScriptStream, ScriptView, Sender
+from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import REFUSALS
 from elasticjob_torch.sidecar.events import EventStream, View
@@ -90,7 +91,7 @@ def test_the_plug_in_reads_every_field_of_a_view() -> None:
 def test_a_script_reads_every_field_of_its_view() -> None:
     fields = {field.name for field in dataclasses.fields(ScriptView)} - {"since"}  # that one is its own
     assert fields == set(wire.ScriptView.__annotations__)
-    stream = ScriptStream("127.0.0.1", 1, NAME)
+    stream = ScriptStream(Address("127.0.0.1", 1), NAME)
     for name in fields:
         with pytest.raises(ValueError, match=name):
             stream.take(dict.fromkeys(fields - {name}, 1))
@@ -100,7 +101,7 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     """Every call, made by the plug-in's own code, is one that the sidecar's models take."""
     sidecar.answers["POST /v1/rendezvous"] = [handed(3)]
     sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 27400})]
-    client = SidecarClient("127.0.0.1", sidecar.port, NAME, patience=5)
+    client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     client.view()
     client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits={"lastCall": 5, "workerLost": 20}, detail="a", exit_code=1)
     client.post_store(3, 40001)
@@ -112,7 +113,7 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     client.tell_processes(3, wire.ProcessState.WAITS, 0)
     connected = threading.Event()
     connected.set()
-    sender = Sender("127.0.0.1", sidecar.port, NAME, 1, connected)
+    sender = Sender(Address("127.0.0.1", sidecar.port), NAME, 1, connected)
     sender.saved(3)
     sidecar.await_(lambda: bool(sidecar.said("POST /v1/saved")), "the word that the script has saved")
     sender.report(Progress(7, 9, {"loss": 0.5}, 0.25))
@@ -130,7 +131,7 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
 
 
 def _streams() -> tuple[EventStream, ScriptStream]:
-    return EventStream("127.0.0.1", 1, NAME), ScriptStream("127.0.0.1", 1, NAME)
+    return EventStream(Address("127.0.0.1", 1), NAME), ScriptStream(Address("127.0.0.1", 1), NAME)
 
 
 def _snake(name: str) -> str:
@@ -199,7 +200,7 @@ def test_limits_are_those_of_the_api() -> None:
 
 @pytest.mark.parametrize("names", [["t" * 100] * 300, ["t"] * 300, [], ["torch", "sklearn.datasets"]])
 def test_imports_that_the_plug_in_tells_are_taken_and_fit_a_record(sidecar: Sidecar, names: list[str]) -> None:
-    client = SidecarClient("127.0.0.1", sidecar.port, NAME, patience=5)
+    client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     client.tell_imports(names)
     ((_, body),) = sidecar.requests
     taken = bodies.Imports.model_validate(body).imports
@@ -211,7 +212,7 @@ def test_imports_that_the_plug_in_tells_are_taken_and_fit_a_record(sidecar: Side
 def test_imports_whose_names_cannot_be_told_are_left_out(sidecar: Sidecar) -> None:
     """A module may have any name; a record holds plain ones, each of which is one word of a list."""
     longest = "m" * wire.IMPORT_LENGTH
-    client = SidecarClient("127.0.0.1", sidecar.port, NAME, patience=5)
+    client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     client.tell_imports(["a,b", "torch", "", "é", "a\n", "a..b", ".a", "7", longest + "m", longest, "_a.b_7"])
     assert sidecar.requests == [("POST /v1/imports", {"imports": ["torch", longest, "_a.b_7"]})]
 

@@ -84,7 +84,7 @@ class Course(ABC):
             view = yield self._client.view
         except SidecarError as error:
             raise CannotRunHere(
-                f"no ElasticJob sidecar at {settings.host}:{settings.port} ({error}); this backend works only "
+                f"no ElasticJob sidecar at {settings.address} ({error}); this backend works only "
                 "in a worker pod of an ElasticJob, elsewhere use another --rdzv-backend"
             ) from error
         self._check_run_id(str(view.get("runId") or settings.run_id))
@@ -92,7 +92,7 @@ class Course(ABC):
         try:
             yield from self._stream_opens()  # it does not where another torchrun of this pod lives
         except SidecarUnavailable as error:
-            raise CannotRunHere(f"the sidecar at {settings.host}:{settings.port} does not serve: {error}") from error
+            raise CannotRunHere(f"the sidecar at {settings.address} does not serve: {error}") from error
 
     @property
     def view(self) -> View | None:

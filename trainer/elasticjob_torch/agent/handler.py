@@ -106,7 +106,7 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     warm = switch_on(membership.tell_imports)
     join_again_when_ranks_break()
     look_at_news()
-    inherited = HandedOn(os.environ, params.endpoint or f"{settings.host}:{settings.port}")
+    inherited = HandedOn(os.environ, params.endpoint or str(settings.address))
     handler = ElasticJobRendezvousHandler(settings, membership, warm, inherited)
     failures, told = handler.failures, weakref.WeakMethod(handler.told)  # a handler that is dropped is gone
     tell_processes(settings.run_id, lambda processes: said(processes) if (said := told()) is not None else {})

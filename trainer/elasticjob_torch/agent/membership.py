@@ -41,10 +41,10 @@ class Membership(Course):
         trainer = uuid.uuid4().hex
         self.news = Alarm()
         container, script = start_of_container(), script_of(sys.argv)
-        events = EventStream(settings.host, settings.port, trainer, self.news.ring, container, script)
+        events = EventStream(settings.address, trainer, self.news.ring, container, script)
         # an agent that is dropped without an end is gone, as a killed one is
         weakref.finalize(self, events.let_go).atexit = False
-        client = SidecarClient(settings.host, settings.port, trainer, settings.sidecar_timeout)
+        client = SidecarClient(settings.address, trainer, settings.sidecar_timeout)
         super().__init__(settings, client, events)
 
     def open(self) -> None:

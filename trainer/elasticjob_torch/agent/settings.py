@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from elasticjob_torch import wire
+from elasticjob_torch.sidecar.address import UNIX, Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,8 +61,7 @@ class SettingsError(ValueError):
 class Settings:
     """How to reach the sidecar, and for how long to wait. All times are in seconds."""
 
-    host: str
-    port: int
+    address: Address
     run_id: str
     close_timeout: float = 30.0
     """How long to wait until a leave, finish or close is recorded."""
@@ -101,9 +101,9 @@ def parse_settings(
         SettingsError: the endpoint is not the sidecar's, a key of --rdzv-conf is unknown, or a value is not a number
             that it can have.
     """
-    host, port = _parse_endpoint(endpoint)
+    address = _parse_endpoint(endpoint)
     of_this_pod = environment.get(SIDECAR, "")
-    if of_this_pod and (host, port) != _parse_endpoint(of_this_pod):
+    if of_this_pod and address != _parse_endpoint(of_this_pod):
         raise SettingsError(
             f"--rdzv-endpoint '{endpoint}' is not this pod's sidecar, {of_this_pod}; leave the option out"
         )
@@ -117,8 +117,7 @@ def parse_settings(
     )
     numbers = {key: _parse_number(key, config[key]) for key in _NUMBERS if key in config}
     return Settings(
-        host=host,
-        port=port,
+        address=address,
         run_id=run_id,
         last_call_timeout=numbers.get("last_call_timeout"),
         worker_lost=_worker_lost(numbers),
@@ -129,7 +128,9 @@ def parse_settings(
     )
 
 
-def _parse_endpoint(endpoint: str) -> tuple[str, int]:
+def _parse_endpoint(endpoint: str) -> Address:
+    if endpoint.startswith(f"{UNIX}/"):
+        return Address(path=endpoint[len(UNIX) :])
     host, separator, text = endpoint.strip().rpartition(":")
     if not separator:
         host, text = text, str(wire.PORT)
@@ -143,7 +144,7 @@ def _parse_endpoint(endpoint: str) -> tuple[str, int]:
         )
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
         raise SettingsError(f"--rdzv-endpoint '{endpoint}' has no valid port; use 127.0.0.1:{wire.PORT}")
-    return host, int(text)
+    return Address(host, int(text))
 
 
 def _of_the_job(variable: str, environment: Mapping[str, str]) -> float | None:

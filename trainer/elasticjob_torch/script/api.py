@@ -221,7 +221,7 @@ def _find() -> ScriptClient | None:
     except SettingsError as error:
         log.warning("no sidecar of an ElasticJob is to be found: %s", error)
         return None
-    return ScriptClient(settings.host, settings.port, _number("LOCAL_RANK") or 0)
+    return ScriptClient(settings.address, _number("LOCAL_RANK") or 0)
 
 
 def _begin() -> None:

@@ -21,6 +21,8 @@ from elasticjob_torch.sidecar.events import Stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from elasticjob_torch.sidecar.address import Address
+
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
@@ -54,8 +56,8 @@ class ScriptView:
 class ScriptStream(Stream):
     """Looks on without being an agent. `saves` says that this process wants to save before a planned end."""
 
-    def __init__(self, host: str, port: int, name: str) -> None:
-        super().__init__(host, port)
+    def __init__(self, address: Address, name: str) -> None:
+        super().__init__(address)
         self.view: ScriptView | None = None
         self.saves = False
         self.has_view = threading.Event()
@@ -79,10 +81,10 @@ class ScriptStream(Stream):
 class ScriptClient:
     """A script's side of the sidecar's API."""
 
-    def __init__(self, host: str, port: int, local_rank: int) -> None:
+    def __init__(self, address: Address, local_rank: int) -> None:
         name = uuid.uuid4().hex
-        self._stream = ScriptStream(host, port, name)
-        self._sender = Sender(host, port, name, local_rank, self._stream.connected)
+        self._stream = ScriptStream(address, name)
+        self._sender = Sender(address, name, local_rank, self._stream.connected)
         self._lock = threading.Lock()
         self._watching = False
         self._late = False  # the last True was returned when all ranks had heard of the end
@@ -128,8 +130,8 @@ class ScriptClient:
 class Sender:
     """Sends the newest of what there is to send, from a thread of its own."""
 
-    def __init__(self, host: str, port: int, name: str, local_rank: int, connected: threading.Event) -> None:
-        self._client = SidecarClient(host, port, name, _PATIENCE_SECONDS)
+    def __init__(self, address: Address, name: str, local_rank: int, connected: threading.Event) -> None:
+        self._client = SidecarClient(address, name, _PATIENCE_SECONDS)
         self._name = name
         self._local_rank = local_rank
         self._connected = connected

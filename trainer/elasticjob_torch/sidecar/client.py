@@ -1,4 +1,4 @@
-"""Calls to the sidecar's trainer API: one HTTP request to loopback each.
+"""Calls to the sidecar's trainer API: one HTTP request each.
 
 Blocking and free of threads, so that a signal interrupts any call; it knows neither torch nor what a
 round means. Each call may be repeated without harm, and is repeated here when the sidecar restarts. Each has
@@ -25,6 +25,8 @@ from elasticjob_torch.sidecar.errors import REFUSALS, SidecarRefusal, SidecarUna
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable, Mapping
+
+    from elasticjob_torch.sidecar.address import Address
 
 T = TypeVar("T")
 
@@ -185,10 +187,9 @@ class Calls(ABC):
 class SidecarClient(Calls):
     """Makes the calls over HTTP, to where the sidecar listens, and waits for the answer."""
 
-    def __init__(self, host: str, port: int, trainer: str, patience: float) -> None:
+    def __init__(self, address: Address, trainer: str, patience: float) -> None:
         super().__init__(trainer, patience)
-        self.host = host
-        self.port = port
+        self.address = address
 
     def _make(self, call: Call[T], still_waiting: Callable[[float], None] | None = None) -> T:
         tries = Tries(call, time.monotonic())
@@ -204,8 +205,8 @@ class SidecarClient(Calls):
     def _try(
         self, call: Call[Any], answer_within: float, still_waiting: Callable[[float], None] | None
     ) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=_CONNECT_SECONDS)
-        where, within = f"{self.host}:{self.port}", _CONNECT_SECONDS
+        connection = self.address.connection(_CONNECT_SECONDS)
+        where, within = self.address, _CONNECT_SECONDS
         try:
             connection.connect()
             within = answer_within

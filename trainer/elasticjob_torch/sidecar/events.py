@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from elasticjob_torch.sidecar.address import Address
+
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
@@ -129,12 +131,11 @@ class Stream(ABC):
         taken: the sidecar's sentence once it has said that another process has the place, and lives; empty before.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, address: Address) -> None:
         self.connected = threading.Event()
         self.superseded = False
         self.taken = ""
-        self._host = host
-        self._port = port
+        self._address = address
         self._socket: socket.socket | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="elasticjob-events", daemon=True)
@@ -207,7 +208,7 @@ class Stream(ABC):
 
     def _follow(self) -> str:
         """Read one connection to its end; return why it ended."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=wire.SILENCE_SECONDS)
+        connection = self._address.connection(wire.SILENCE_SECONDS)
         try:
             connection.connect()
             self._socket = connection.sock
@@ -247,14 +248,13 @@ class EventStream(Stream):
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        address: Address,
         trainer: str,
         seen: Callable[[], object] = lambda: None,
         container: str = "",
         script: str = "",
     ) -> None:
-        super().__init__(host, port)
+        super().__init__(address)
         self._seen = seen
         self.view: View | None = None
         self.handed = self.stage = 0

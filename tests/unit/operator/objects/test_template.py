@@ -39,8 +39,12 @@ def fails_on(*values: int, **rest: Any) -> Object:
     return {"action": "FailJob", "onExitCodes": {"operator": "In", "values": values, **rest}}
 
 
+ON_THE_NODE = {"acknowledged": True, "storePort": 30400, "tunnelPort": 30601}
+
+
 def test_a_plain_template_is_good() -> None:
     assert problem(spec()) is None
+    assert problem(spec(pod={"hostNetwork": True}, hostNetwork=ON_THE_NODE)) is None
 
 
 def test_a_policy_for_failures_may_name_any_container() -> None:
@@ -53,7 +57,16 @@ def test_a_policy_for_failures_may_name_any_container() -> None:
     [
         ({"trainer": {"name": "main"}}, "no container named 'trainer' (it has: main)"),
         ({"pod": {"restartPolicy": "Always"}}, "restartPolicy must be OnFailure"),
-        ({"pod": {"hostNetwork": True}}, "hostNetwork"),
+        ({"pod": {"hostNetwork": True}}, "hostNetwork must be left out, or allowed by spec.hostNetwork.acknowledged"),
+        ({"hostNetwork": ON_THE_NODE}, "spec.hostNetwork is for a template with hostNetwork: true"),
+        (
+            {
+                "pod": {"hostNetwork": True},
+                "trainer": {"ports": [{"containerPort": 30601}]},
+                "hostNetwork": ON_THE_NODE,
+            },
+            "port 30601 of container trainer",
+        ),
         ({"pod": {"nodeName": "node-a"}}, "spec.template.spec.nodeName must be left out"),
         ({"pod": {"initContainers": [{"name": SIDECAR}]}}, "choose another"),
         ({"trainer": {"ports": [{"containerPort": 80}, {"containerPort": 27601}]}}, "port 27601 of container trainer"),
@@ -405,6 +418,21 @@ def test_whichever_container_fails_the_end_of_its_log_is_kept() -> None:
     pod = render(spec(pod={"initContainers": [{"name": "move"}, own]}))["spec"]
     policies = [one["terminationMessagePolicy"] for one in (*pod["initContainers"], pod["containers"][0])]
     assert policies == ["FallbackToLogsOnError", "File", "FallbackToLogsOnError", "FallbackToLogsOnError"]
+
+
+def test_in_its_nodes_network_a_pod_names_its_ports_to_the_scheduler_and_keeps_the_trainers_api_from_loopback() -> None:
+    given = spec(pod={"hostNetwork": True}, hostNetwork=ON_THE_NODE)
+    pod = render(given)["spec"]
+    sidecar, trainer = pod["initContainers"][-1], environment(pod["containers"][0])
+    ports = [(one["name"], one["containerPort"], one["hostPort"]) for one in sidecar["ports"]]
+    assert ports == [("tunnel", 30601, 30601), ("health", 27602, 27602), ("store", 30400, 30400)]
+    found = environment(sidecar)
+    assert [found[f"ELASTICJOB_{name}_PORT"] for name in ("STORE", "TUNNEL", "HEALTH")] == ["30400", "30601", "27602"]
+    socket = found["ELASTICJOB_TRAINER_SOCKET"]
+    assert trainer["PET_RDZV_ENDPOINT"] == f"unix:{socket}"
+    folders = {mount["mountPath"] for one in (sidecar, pod["containers"][0]) for mount in one["volumeMounts"]}
+    assert str(Path(socket).parent) in folders
+    assert template_hash(given) != template_hash(spec(pod={"hostNetwork": True}))
 
 
 def test_the_sidecar_is_told_the_jobs_times() -> None:

@@ -409,6 +409,15 @@ async def test_a_caller_that_is_turned_away_names_rank_0_and_the_round(formed: T
         await Transport(new_credentials(), JOB_UID).connect(zero.store, 1, 2)
 
 
+async def test_no_other_port_than_the_forwarded_ones_can_be_asked_for(formed: TwoSidecars) -> None:
+    """As none can be where the ports after the store's are the node's."""
+    zero, one = formed.workers
+    with pytest.raises(Refused, match="the store does not answer"):  # it was let in, and nobody listens there
+        await Transport(own(one), JOB_UID).connect(zero.store, 1, 2, offset=zero.ports.forwarded)
+    with pytest.raises(ConnectionError, match="does not let this one in to round 1"):
+        await Transport(own(one), JOB_UID).connect(zero.store, 1, 2, offset=zero.ports.forwarded + 1)
+
+
 async def test_a_silent_sidecar_of_rank_0_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "ADMISSION_SECONDS", 0.04)
     with socket.create_server(("127.0.0.1", 0)) as silent:

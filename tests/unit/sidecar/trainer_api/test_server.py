@@ -4,11 +4,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from elasticjob_sidecar.log_limits import LOGGED_A_MINUTE
+from elasticjob_sidecar.trainer_api.server import TrainerServer
 from elasticjob_torch import wire
+from elasticjob_torch.sidecar.address import Address
+from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.wire import HEAD_BYTES, HEADERS
 from support.two_sidecars import TwoSidecars, two_workers
 from support.waiting import within
@@ -41,6 +46,23 @@ async def test_the_agents_stream_outlives_a_flood(pair: TwoSidecars, monkeypatch
     for _, writer in held:
         writer.close()
     assert (await zero.call("GET", "rendezvous"))[0] == 200
+
+
+async def test_a_trainer_of_any_user_reaches_it_at_a_socket_which_the_next_sidecar_takes_over(tmp_path: Path) -> None:
+    async def view(_: web.Request) -> web.Response:
+        return web.json_response({"round": 7})
+
+    socket = tmp_path / ".sidecar"
+    client = SidecarClient(Address(path=str(socket)), "t", 5)
+    for _ in range(2):
+        app = web.Application()
+        app.router.add_get(wire.VIEW.path, view)
+        server = TrainerServer(app)
+        await server.listen_at(socket)
+        assert socket.stat().st_mode & 0o666 == 0o666
+        assert await asyncio.to_thread(client.view) == {"round": 7}
+        await server.close()
+        assert socket.exists(), "as one that was killed leaves it"
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 import pytest
 
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
+from elasticjob_torch.sidecar.address import Address
 
 
 def test_defaults():
     settings = parse_settings("127.0.0.1:27600", "uid", {"timeout": 900})
-    assert (settings.host, settings.port, settings.run_id) == ("127.0.0.1", 27600, "uid")
+    assert (settings.address, settings.run_id) == (Address("127.0.0.1", 27600), "uid")
     assert (settings.close_timeout, settings.sidecar_timeout) == (30, 30)
     assert settings.ignored == ()
     assert settings.limits == {}
@@ -45,16 +46,16 @@ def test_a_limit_in_place_of_the_jobs_may_be_as_long(key, limit):
 @pytest.mark.parametrize(
     ("endpoint", "expected"),
     [
-        ("", ("127.0.0.1", 27600)),
-        ("localhost", ("127.0.0.1", 27600)),
-        ("127.0.0.1", ("127.0.0.1", 27600)),
-        ("localhost:1234", ("127.0.0.1", 1234)),
-        (" 127.0.0.2:1234 ", ("127.0.0.2", 1234)),
+        ("", Address("127.0.0.1", 27600)),
+        ("localhost", Address("127.0.0.1", 27600)),
+        ("127.0.0.1", Address("127.0.0.1", 27600)),
+        ("localhost:1234", Address("127.0.0.1", 1234)),
+        (" 127.0.0.2:1234 ", Address("127.0.0.2", 1234)),
+        ("unix:/elasticjob/trainer/.sidecar", Address(path="/elasticjob/trainer/.sidecar")),
     ],
 )
 def test_endpoint(endpoint, expected):
-    settings = parse_settings(endpoint, "uid", {})
-    assert (settings.host, settings.port) == expected
+    assert parse_settings(endpoint, "uid", {}).address == expected
 
 
 def test_what_accelerate_makes_of_several_machines_is_refused_in_its_words():
@@ -62,7 +63,9 @@ def test_what_accelerate_makes_of_several_machines_is_refused_in_its_words():
         parse_settings("None:29500", "uid", {})
 
 
-@pytest.mark.parametrize("endpoint", ["10.0.0.1:27600", "trainer-0", "127.0.0.1:0", "127.0.0.1:http", "[::1]:27600"])
+@pytest.mark.parametrize(
+    "endpoint", ["10.0.0.1:27600", "trainer-0", "127.0.0.1:0", "127.0.0.1:http", "[::1]:27600", "unix:.sidecar"]
+)
 def test_endpoint_elsewhere_is_refused(endpoint):
     with pytest.raises(SettingsError, match="--rdzv-endpoint"):
         parse_settings(endpoint, "uid", {})
@@ -73,7 +76,7 @@ def test_a_port_other_than_the_sidecars_is_refused_at_once(endpoint):
     """As a script of the image says it that was written for c10d: nobody answers there."""
     with pytest.raises(SettingsError, match=f"--rdzv-endpoint '{endpoint}' .*127.0.0.1:1234; leave the option out"):
         parse_settings(endpoint, "uid", {}, {"PET_RDZV_ENDPOINT": "127.0.0.1:1234"})
-    assert parse_settings("localhost:1234", "uid", {}, {"PET_RDZV_ENDPOINT": "127.0.0.1:1234"}).port == 1234
+    assert parse_settings("localhost:1234", "uid", {}, {"PET_RDZV_ENDPOINT": "127.0.0.1:1234"}).address.port == 1234
 
 
 def test_times_come_as_strings():

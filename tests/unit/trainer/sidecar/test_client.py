@@ -10,6 +10,7 @@ import pytest
 from elasticjob_torch import wire
 from elasticjob_torch.sidecar import client as api
 from elasticjob_torch.sidecar import errors
+from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
 from elasticjob_torch.sidecar.errors import SidecarRefusal, SidecarUnavailable
 from support.trainer_sidecar import handed, refusal
@@ -18,7 +19,7 @@ from support.waiting import in_time
 
 @pytest.fixture
 def client(sidecar):
-    return SidecarClient("127.0.0.1", sidecar.port, "t" * 32, patience=5)
+    return SidecarClient(Address("127.0.0.1", sidecar.port), "t" * 32, patience=5)
 
 
 def test_join(sidecar, client):
@@ -90,7 +91,7 @@ def test_a_failing_sidecar_is_asked_again(sidecar, client):
 def test_no_sidecar():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    client = SidecarClient("127.0.0.1", port, "t", patience=0.2)
+    client = SidecarClient(Address("127.0.0.1", port), "t", patience=0.2)
     with pytest.raises(SidecarUnavailable, match=rf"nothing answers at 127.0.0.1:{port}.*refused\), for [0-9.]+ s$"):
         client.view()
 
@@ -116,7 +117,7 @@ def silent():
 
 def test_silence_has_a_deadline(silent, monkeypatch):
     monkeypatch.setattr(wire, "MARGIN_SECONDS", 0.05)
-    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    client = SidecarClient(Address("127.0.0.1", silent.getsockname()[1]), "t", patience=5)
     with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/leave within 0\.15 s"):
         client.leave("TrainerLeft", 0.1)
     with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/rendezvous within 0\.15 s"):
@@ -125,7 +126,7 @@ def test_silence_has_a_deadline(silent, monkeypatch):
 
 def test_a_long_wait_is_told_and_can_be_given_up(silent, monkeypatch):
     monkeypatch.setattr(api, "_LOG_SECONDS", 0.02)
-    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    client = SidecarClient(Address("127.0.0.1", silent.getsockname()[1]), "t", patience=5)
     told = []
 
     def still_waiting(seconds):
@@ -151,7 +152,7 @@ def test_repetitions_have_a_deadline_too(silent, monkeypatch):
                 connection.close()
 
     threading.Thread(target=serve, daemon=True).start()
-    client = SidecarClient("127.0.0.1", silent.getsockname()[1], "t", patience=5)
+    client = SidecarClient(Address("127.0.0.1", silent.getsockname()[1]), "t", patience=5)
     with (
         in_time("an end of the repetitions", 4),  # before the client's patience is over
         pytest.raises(SidecarUnavailable, match=r"nothing answers|did not answer POST /v1/finish"),

@@ -12,6 +12,7 @@ import pytest
 
 import elasticjob_torch
 from elasticjob_torch.sidecar import events as module
+from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.events import EventStream, Lines, View
 from support.trainer_sidecar import refusal
 from support.waiting import wait_until
@@ -19,7 +20,7 @@ from support.waiting import wait_until
 
 @pytest.fixture
 def stream(sidecar):
-    events = EventStream("127.0.0.1", sidecar.port, "t" * 32)
+    events = EventStream(Address("127.0.0.1", sidecar.port), "t" * 32)
     events.start()
     yield events
     events.stop()
@@ -56,7 +57,7 @@ def test_a_sidecar_that_stays_away_is_told(sidecar, stream, monkeypatch, caplog)
 
 def test_a_stream_that_was_replaced_stays_away(sidecar):
     sidecar.answers["GET /v1/rendezvous/events"] = [refusal(409, "Superseded")]
-    events = EventStream("127.0.0.1", sidecar.port, "t")
+    events = EventStream(Address("127.0.0.1", sidecar.port), "t")
     events.start()
     wait_until("the refusal", lambda: events.superseded)
     events.stop()
@@ -71,8 +72,9 @@ def test_stop_ends_the_connection(sidecar, stream):
 
 AGENT = """
 import os, sys, time
+from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.events import EventStream
-stream = EventStream("127.0.0.1", int(sys.argv[1]), "t")
+stream = EventStream(Address("127.0.0.1", int(sys.argv[1])), "t")
 stream.start()
 assert stream.connected.wait(60)
 child = os.fork()

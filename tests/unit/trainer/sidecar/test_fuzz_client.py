@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elasticjob_torch.sidecar import events
+from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
 from elasticjob_torch.sidecar.errors import SidecarError
 from support.fuzzing import encoded, numbers, spoiled, texts, tried, values
@@ -96,7 +97,7 @@ def outcome(call: Callable[[], object]) -> object:
 def test_an_answer_is_read_or_refused(stranger: Stranger, says: bytes) -> None:
     tried["answers of a sidecar"] += 1
     stranger.says = says
-    client = SidecarClient("127.0.0.1", stranger.port, "t", patience=0.01)
+    client = SidecarClient(Address("127.0.0.1", stranger.port), "t", patience=0.01)
     view = outcome(client.view)
     assert isinstance(view, dict | SidecarError)
     joined = outcome(lambda: client.join(0, "Started", 1))
@@ -123,7 +124,7 @@ LINES = st.one_of(
 @example(lines=[b'data: {"round": Infinity, "phase": "Formed"}\n\n'])
 def test_an_event_is_read_or_passed_over(lines: list[bytes]) -> None:
     tried["event streams of a sidecar"] += 1
-    stream = events.EventStream("127.0.0.1", 1, "t")
+    stream = events.EventStream(Address("127.0.0.1", 1), "t")
     stream._read(io.BytesIO(b"".join(lines)))
     view = stream.view
     assert view is None or (type(view.round), type(view.handed), type(view.reason)) == (int, int, str)
