@@ -148,11 +148,11 @@ class Memories:
     async def recall(self, key: Key) -> Memory | None:
         """That of job `key`; None without a job. Raises FAILURES, as long as not all has been listed."""
         await self._list()
+        await self.leftovers.take_over()
         view, epoch = self._cache.view(key), self._leadership.clock.epoch
         if view.job is None or "deletionTimestamp" in view.job["metadata"]:
             self._forget(key)
             return None
-        await self.leftovers.take_over()
         metrics.NAMESPACES_LEFT.set(len(self._rivals.left))
         memory, uid = self._known.get(key), view.job["metadata"]["uid"]
         if memory is not None and (memory.uid, memory.epoch) != (uid, epoch):

@@ -270,7 +270,8 @@ async def test_a_round_outlives_a_rollback_to_an_operator_that_knew_no_challenge
     assert (agreed["round"], agreed["phase"], agreed["challenge"]) == (5, "Formed", {"number": 3, "members": ""})
 
 
-async def test_a_job_that_goes_while_its_pods_are_listed_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["workers", "workloads"])
+async def test_a_job_that_goes_while_its_objects_are_listed_is_gone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = RecordedJob(job())
     made = reconciler(recorded)
 
@@ -278,7 +279,7 @@ async def test_a_job_that_goes_while_its_pods_are_listed_is_gone(monkeypatch: py
         made._cache.note_job(recorded.body, deleted=True)
         return Listing([], "7")
 
-    monkeypatch.setattr(recorded, "workers", deleted_meanwhile)
+    monkeypatch.setattr(recorded, kind, deleted_meanwhile)
     assert await made.reconcile(KEY) is None
     assert recorded.done == []
 
