@@ -44,7 +44,7 @@ demo:  ##* train on the cluster, scale it, kill a worker, and watch
 .PHONY: check coverage test flakes unit fuzz api plane contract overload explore explore-quick simulate simulate-quick mutants
 .PHONY: e2e e2e-all faults faults-c10d
 .PHONY: soak soak-silences upgrade-test guards lint bench bench-profile bench-c10d-cluster bench-restart bench-steady
-.PHONY: bench-silence bench-joins bench-store bench-ranks
+.PHONY: bench-fleet bench-silence bench-joins bench-store bench-ranks
 .PHONY: lint-workflows lint-style lint-format lint-types lint-types-trainer lint-imports lint-crds lint-docs
 .PHONY: lint-chart-readme lint-chart
 check:  ##* ruff, mypy and the unit tests of what changed, in a minute (SINCE=a commit, else the upstream; SECONDS=60, 0 is no limit)
@@ -103,9 +103,11 @@ bench-profile: install  ## where the time of a round goes, step by step (SIZES="
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.profile $(if $(SIZES),--sizes $(SIZES))
 bench-steady: install  ## what jobs cost while nothing happens: requests, CPU, memory; writes build/bench-steady.json (SIZES="8 128")
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.steady $(if $(SIZES),--sizes $(SIZES))
-	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.fleet
 	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/lines.py
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests python bench/sidecar_container.py
+bench-fleet:  ## one operator with up to 20,000 workers: memory, take-overs, requests; no cluster; writes build/bench-fleet.json (SIZES="50x20")
+	@hack/cluster/tools.sh apiserver
+	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python -m fleet $(if $(SIZES),--sizes $(SIZES))
 bench-silence: install  ## until all are told of a worker that stands still, by size (SIZES="8 1024", RUNS=3)
 	@CLUSTER=1 hack/with-torch.sh digits python -m rounds.silence --runs $(or $(RUNS),3) $(if $(SIZES),--sizes $(SIZES))
 bench-c10d-cluster: install  ## digits as an ElasticJob and with c10d, from kubectl to the new group's training; an hour (RUNS=3, K=part of an event's name)

@@ -9,7 +9,6 @@
     operators.py   the operator's process, while the installed one rests
     processes.py   all processes, started and ended
     steady.py      what a job costs while nothing happens to it (`python -m rounds.steady`)
-    fleet.py       what an operator costs that has many jobs, and how it comes back (`python -m rounds.fleet`)
     silence.py     until all know that one stands still (`python -m rounds.silence`)
     costs.py       how that is counted
     api.py         the administrator's calls to the API server, and what it counts

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -24,11 +23,10 @@ CORE = "/api/v1/namespaces"
 
 
 class Operator:
-    """A process of `module`, with the options of this benchmark; `identity` stands for the name of its pod."""
+    """A process of `module`, with the options of this benchmark."""
 
-    def __init__(self, *module: str, identity: str = "") -> None:
+    def __init__(self, *module: str) -> None:
         self._module = module or ("elasticjob_operator",)
-        self._identity = identity
         self._port = 0
         self._started: asyncio.subprocess.Process | None = None
 
@@ -51,9 +49,8 @@ class Operator:
             f"--health-port={self._port}",
             "--log-level=warning",
         ]
-        environment = {**os.environ, "POD_NAME": self._identity} if self._identity else None
         command = [sys.executable, "-m", *self._module, *flags]
-        self._started = await asyncio.create_subprocess_exec(*command, env=environment)
+        self._started = await asyncio.create_subprocess_exec(*command)
 
     async def ready(self) -> None:
         """Wait until it says so to a kubelet."""
@@ -68,10 +65,6 @@ class Operator:
                             return
                 await asyncio.sleep(LOOK_SECONDS)
         raise TimeoutError(f"the operator was not ready within {READY_SECONDS:g} s")
-
-    async def kill(self) -> None:
-        self._process.kill()
-        await self._process.wait()
 
     async def stop(self) -> None:
         """SIGTERM, on which it gives its Lease up; nothing where it does not run."""

@@ -40,6 +40,7 @@ from elasticjob.status import (
     Challenge,
     Condition,
     ElasticJobStatus,
+    LeaseIdentity,
     MatchedRule,
     NodeFailures,
     Progress,
@@ -63,6 +64,7 @@ __all__ = [
     "ElasticWorkerStatus",
     "IMPORTS_LENGTH",
     "KeepAlive",
+    "LeaseIdentity",
     "MAX_DOUBTS",
     "MAX_JSON_INTEGER",
     "MAX_METRICS",
@@ -95,6 +97,7 @@ JOBS, WORKERS = "elasticjobs", "elasticworkers"
 JOB_LABEL = f"{GROUP}/job"
 INDEX_LABEL = f"{GROUP}/index"
 CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those that metrics count by
+JOB_LEFT = "JobLeft"  # the reason of an event: another installation goes on with the job
 
 # Far from torch's defaults, 29400 and 29500. The store's port is the scripts' MASTER_PORT; the ports after it are where
 # libraries open stores of their own, on rank 0, and none of them is the sidecar's.

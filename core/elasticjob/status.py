@@ -18,6 +18,7 @@ from elasticjob.fields import (
     Message,
     Metrics,
     NodeName,
+    ObjectName,
     PodName,
     ScriptName,
     Sentence,
@@ -222,6 +223,22 @@ class Active(Model):
     since: Time | None = Field(None, description="Since when it is active; absent while suspended and after the end.")
 
 
+class LeaseIdentity(Model):
+    """A Lease of the operators. Each Lease counts its own terms, so a term means nothing without its Lease."""
+
+    namespace: ObjectName = Field(description="The namespace that the Lease is in.")
+    name: ObjectName = Field(description="The name of the Lease.")
+    uid: ObjectName = Field(description="The UID of the Lease: one that was deleted and made anew is another.")
+    created: Time = Field(
+        description="When it was created. Of two installations that write the same jobs, the one with the older Lease "
+        "goes on."
+    )
+
+    @property
+    def place(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
@@ -268,6 +285,9 @@ class ElasticJobStatus(Model):
     restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(
         0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
+    )
+    lease: LeaseIdentity | None = Field(
+        None, description="The Lease that counts the term; absent under an operator of a version that does not tell."
     )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
     progress: Progress | None = Field(

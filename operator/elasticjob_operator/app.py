@@ -1,9 +1,11 @@
 """Puts the parts together, anew for each term, until a signal says to stop."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
+from collections.abc import Callable
 
 import kopf
 
@@ -18,7 +20,9 @@ from elasticjob_operator.cluster.reflector import Reflector, install
 from elasticjob_operator.cluster.reviews import Reviews
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
+from elasticjob_operator.first_steps import FirstSteps
 from elasticjob_operator.job.figures import figures_of
+from elasticjob_operator.loop_watch import watch_loop
 from elasticjob_operator.metrics_server import MetricsServer
 from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import SidecarImage
@@ -39,12 +43,14 @@ async def run(options: Options) -> int:
     kube, watches = await Kube.connect(), WatchTimes()
     kube.failed = metrics.api_failed
     metrics.JOBS.each = options.job_metrics
+    looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
     try:
         while await _lead_once(options, kube, watches):
             log.warning("standing by again, with nothing of the term that has ended")
             await asyncio.sleep(AGAIN_SECONDS)
+            gc.collect()  # what has ended is full of cycles, and the next term may begin before their turn comes
     except asyncio.CancelledError:
         pass
     except StillWorking:
@@ -53,6 +59,7 @@ async def run(options: Options) -> int:
         log.exception("the watches failed")
         return 1
     finally:
+        looking.cancel()
         for server in servers:
             server.close()
         await kube.close()
@@ -72,36 +79,56 @@ async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[Heal
 
 
 async def _lead_once(options: Options, kube: Kube, watches: WatchTimes) -> bool:
-    """Whether it ended because the Lease was lost; the kubelet would hold back a process that ends each time."""
-    _stop_at_signals()
+    """Whether to stand by again: the Lease was lost, and no signal came meanwhile.
+
+    The kubelet would hold back a process that ends at each lost Lease.
+    """
+    stopped = asyncio.Event()
+    _stop_at_signals(stopped)
     lease = options.lease_namespace, options.lease_name
     leadership = Leadership(kube, *lease, options.identity, options.lease_seconds)
     try:
-        await lead(leadership, lambda: _work(options, kube, leadership, watches))
+        await lead(leadership, lambda: _work(options, kube, leadership, watches, stopped))
     except LeaseLost:
-        return True
+        return not stopped.is_set()
     finally:
-        _stop_at_signals()
-        metrics.LEADER.set(0)
-        metrics.JOBS.known = tuple
+        _stop_at_signals(stopped)
+        metrics.end_term()
         watches.stop()
     return False
 
 
-def _stop_at_signals() -> None:
-    """kopf takes them for itself while it runs."""
-    this = asyncio.current_task()
+def _stop_at_signals(stopped: asyncio.Event) -> Callable[[], None]:
+    """This task is cancelled by them, once: what ends already ends in its own way. Call what is returned to have them
+    again, after somebody else has taken them."""
+    this, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert this is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, this.cancel)
+
+    def stop() -> None:
+        stopped.set()
+        if not this.cancelling():
+            this.cancel()
+
+    def listen() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+
+    listen()
+    return listen
 
 
-async def _work(options: Options, kube: Kube, leadership: Leadership, watches: WatchTimes) -> None:
+async def _after(ready: asyncio.Event, then: Callable[[], None]) -> None:
+    await ready.wait()
+    then()
+
+
+async def _work(
+    options: Options, kube: Kube, leadership: Leadership, watches: WatchTimes, stopped: asyncio.Event
+) -> None:
     """The watches and what they cause, until a signal; nothing of it goes on afterwards."""
     metrics.LEADER.set(1)
     await until_served(kube)
     cache = Cache()
-    metrics.JOBS.known = lambda: map(figures_of, cache.jobs())
     environment = {"ELASTICJOB_LOG_FORMAT": options.log_format}
     image = SidecarImage(
         options.sidecar_image,
@@ -123,23 +150,29 @@ async def _work(options: Options, kube: Kube, leadership: Leadership, watches: W
         network_policy=options.worker_network_policy,
         nodes=nodes,
     )
-    queue: WorkQueue[Key] = WorkQueue(reconciler.reconcile)
+    steps = FirstSteps(cache, reconciler.reconcile)
+    queue: WorkQueue[Key] = WorkQueue(steps)
     reflector.wake = queue.add
-    metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
+    metrics.begin_term(lambda: map(figures_of, cache.jobs()), lambda: queue.depth, steps.awaited)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue, watches, nodes=nodes)
     watches.start()
     install()
+    ready = asyncio.Event()
+    # kopf takes signals for itself before it is ready, and would forget one that comes while it ends
+    listening = asyncio.create_task(_after(ready, _stop_at_signals(stopped)), name="signals")
     try:
         await kopf.operator(
             registry=registry,
             settings=settings(reflector, watches),
             standalone=True,
+            ready_flag=ready,
             identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name: a pod has none
             clusterwide=not options.namespaces,
             namespaces=options.namespaces,
         )
     finally:
+        listening.cancel()
         await queue.stop()
 
 

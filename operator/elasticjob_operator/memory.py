@@ -9,10 +9,12 @@ from types import MappingProxyType
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
+from elasticjob.objects import Object
 from elasticjob.pods import template_hash
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
+from elasticjob_operator import metrics
 from elasticjob_operator.actions.gang import Gang
 from elasticjob_operator.actions.grants import Grants
 from elasticjob_operator.actions.leftovers import Leftovers
@@ -35,6 +37,7 @@ from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.observations import Times
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.restless import Restless
+from elasticjob_operator.job.rivals import Rivalry, Rivals
 from elasticjob_operator.job.stalls import NOBODY, Asked
 from elasticjob_operator.job.starts import UNKNOWN, Start
 from elasticjob_operator.objects import template
@@ -50,12 +53,13 @@ PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE = 64, 32
 class Memory:
     """Of one job. `phase`: what `clocks` are of, once that is known. `heard`: when the first news came in that no
     status has answered yet, in monotonic seconds. `access_at`: from when its workers' access is looked at though no pod
-    is to be made, in the same: an option may have changed with the operator. `going`: since when pods have been seen on
-    nodes that are about to go. `evictable`: it was announced that they may be evicted. `asked`: in which round all were
-    asked why nobody takes steps. `restless`: who has ended formed rounds by joining again. `false_alarms`: who has
-    suspected others without cause. `start`: what was last found of the round's start. `network`: what was last found of
-    it, None before the first look. `crashes`: how often containers that go on after success have failed. `rejecting`:
-    by index, the nodes that have rejected its pods."""
+    is to be made, in the same: where the job was taken over, an option of the operator may have changed. `going`: since
+    when pods have been seen on nodes that are about to go. `evictable`: it was announced that they may be evicted.
+    `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed rounds by joining
+    again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the round's start.
+    `network`: what was last found of it, None before the first look. `crashes`: how often containers that go on after
+    success have failed. `rejecting`: by index, the nodes that have rejected its pods. `ends`: with its namespace, which
+    is being deleted."""
 
     uid: str
     epoch: int
@@ -81,6 +85,7 @@ class Memory:
     false_alarms: FalseAlarms = field(default_factory=FalseAlarms)
     start: Start = UNKNOWN
     rejecting: Mapping[int, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    ends: bool = False
 
     def access_due_in(self) -> float:
         """Seconds, 0 once it is due."""
@@ -137,6 +142,7 @@ class Memories:
         self._listing = asyncio.Lock()
         self._workloads = Workloads(kube, by_namespace=bool(namespaces))
         self._pod_slots: Slots[Key] = Slots(PODS_AT_ONCE, PODS_OF_A_JOB_AT_ONCE)
+        self._rivals = Rivals()
         self.leftovers = Leftovers(kube, namespaces)
 
     async def recall(self, key: Key) -> Memory | None:
@@ -147,12 +153,16 @@ class Memories:
             self._forget(key)
             return None
         await self.leftovers.take_over()
+        metrics.NAMESPACES_LEFT.set(len(self._rivals.left))
         memory, uid = self._known.get(key), view.job["metadata"]["uid"]
         if memory is not None and (memory.uid, memory.epoch) != (uid, epoch):
             self._announcer.forget(memory.uid)
             memory = None
         if memory is None:
-            memory = self._known[key] = self._begin(uid, epoch)
+            memory = self._known[key] = self._begin(view.job["metadata"], epoch)
+            if key in self._reflector.listed_jobs:
+                memory.access_at = time.monotonic() + random.uniform(1, 10) * SETTLE_SECONDS
+        self._reflector.listed_jobs.discard(key)
         return memory
 
     async def _list(self) -> None:
@@ -163,19 +173,19 @@ class Memories:
                 await self._reflector.list_all(anew=self._epoch is not None)
                 self._epoch = epoch
 
-    def _begin(self, uid: str, epoch: int) -> Memory:
+    def _begin(self, meta: Object, epoch: int) -> Memory:
         kube, now = self._kube, self._leadership.clock.now()
+        rivalry = Rivalry(self._rivals, meta["namespace"])
         return Memory(
-            uid,
+            meta["uid"],
             epoch,
             Clocks(opened=now, formed=now),
             Times(counted=now),
             template=TemplateCheck(kube, self._announcer, self._image),
-            status=StatusWriter(kube, self._cache, self._leadership),
+            status=StatusWriter(kube, self._cache, self._leadership, self._announcer, rivalry),
             grants=Grants(kube, self._announcer, network_policy=self._network_policy),
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
             gang=Gang(kube, self._workloads, self._announcer, self._image),
-            access_at=time.monotonic() + random.uniform(1, 10) * SETTLE_SECONDS,
             questions=SidecarQuestions(sidecars.trouble_of),
         )
 

@@ -21,9 +21,16 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 RECONCILE_SECONDS = Histogram(PREFIX + "reconcile_seconds", "Seconds of one step of one job.")
 QUEUE_DEPTH = Gauge(PREFIX + "queue_depth", "Jobs for which a step is due or under way.")
+JOBS_AWAITING_STEP = Gauge(PREFIX + "jobs_awaiting_first_step", "Jobs that have had no step yet in this term.")
 STATUS_CONFLICTS = Counter(PREFIX + "status_conflicts", "Status writes that met a newer object.")
 API_ERRORS = Counter(PREFIX + "api_errors", "Requests that the API server refused, by code; 0: no answer.", ["code"])
 LEADER = Gauge(PREFIX + "leader", "1 while this operator leads.")
+NAMESPACES_LEFT = Gauge(
+    PREFIX + "left_namespaces", "Namespaces that this operator leaves to another installation, as both look after them."
+)
+LOOP_STALL = Gauge(
+    PREFIX + "event_loop_stall_seconds", "The longest that the event loop stood still since the process began."
+)
 WATCH_SILENT = Gauge(PREFIX + "watch_silent_seconds", "Seconds since the watch that began longest ago did so.")
 
 STEPS: dict[Metric, Counter | Histogram] = {
@@ -143,6 +150,35 @@ def _reported(known: Iterable[Figures]) -> Iterator[GaugeMetricFamily]:
 
 JOBS = Jobs()
 REGISTRY.register(JOBS)
+
+
+class Stall:
+    """The longest so far."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+
+    def note(self, seconds: float) -> None:
+        self._longest = max(self._longest, seconds)
+        LOOP_STALL.set(self._longest)
+
+
+def begin_term(
+    known: Callable[[], Iterable[Figures]], queue_depth: Callable[[], int], awaiting: Callable[[], int]
+) -> None:
+    """What is shown of a leader's term while it lasts. `awaiting`: how many jobs have had no step yet."""
+    JOBS.known = known
+    QUEUE_DEPTH.set_function(queue_depth)
+    JOBS_AWAITING_STEP.set_function(awaiting)
+
+
+def end_term() -> None:
+    """Nothing of the term is held any more: its cache is as large as all jobs together."""
+    LEADER.set(0)
+    NAMESPACES_LEFT.set(0)
+    JOBS.known = tuple
+    for gauge in (QUEUE_DEPTH, JOBS_AWAITING_STEP):
+        gauge.set_function(int)
 
 
 def count(observations: Iterable[Observation]) -> None:

@@ -20,7 +20,7 @@ from elasticjob.objects import Object
 from elasticjob.rendezvous import decide, pods_to_create, pods_to_delete, roster_of
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.cluster.client import Kube, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector
@@ -78,7 +78,14 @@ class Reconciler:
             memory = await self._memories.recall(key)
             if memory is None:
                 return await self._memories.leftovers.release(key)
-            happened = await self._step(key, memory, self._cache.view(key))
+            if memory.ends:
+                return None
+            try:
+                happened = await self._step(key, memory, self._cache.view(key))
+            except Terminating:
+                log.info("%s/%s: its namespace is being deleted, and nothing more is done for it", *key)
+                memory.ends = True
+                return None
         if isinstance(happened, Retry):
             return happened.seconds
         seconds = look_again(happened)
@@ -145,6 +152,7 @@ class Reconciler:
             problem=memory.template.problem,
             refusal=memory.grants.problem or memory.pods.refusal,
             term=self._leadership.term,
+            lease=self._leadership.lease,
             now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
             start=start_of(before, said_by_first(view, state) if before.starting else None, memory.start, wall_clock),
@@ -241,10 +249,12 @@ class Reconciler:
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """The workers' access and budget; `soon`: pods are to be made."""
-        if not (soon or memory.going or memory.access_due_in() <= 0):
+        if not (soon or memory.going or memory.grants.owes(report.budget) or memory.access_due_in() <= 0):
             return Done()
         within, access = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS, not report.decision.state.ended
-        return await memory.grants.give(report.job, report.spec, within=within, budget=report.budget, access=access)
+        # of one without pods the cluster would tell; they are seen before any of them is ready, and guarded
+        budget = report.budget if memory.observer.pods or report.budget is Budget.NONE else None
+        return await memory.grants.give(report.job, report.spec, within=within, budget=budget, access=access)
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""

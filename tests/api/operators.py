@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from elasticjob.api import API_VERSION
@@ -52,11 +53,17 @@ class Leader:
 
     async def see(self, name: str) -> Object:
         """Work on the job once; returns its status."""
-        key = Key("default", name)
-        await self._watches.list_all(anew=True)
-        await self._reconciler.reconcile(key)
-        status: Object = (await self.kube.job(*key))["status"]
+        await self.look(name)
+        status: Object = (await self.kube.job("default", name))["status"]
         return status
+
+    async def look(self, name: str, namespace: str = "default", gone: Sequence[Object] = ()) -> float | None:
+        """Work on the job once, after the pods `gone` have been deleted; returns when to look again."""
+        key = Key(namespace, name)
+        await self._watches.list_all(anew=True)
+        for pod in gone:
+            self._cache.note_pod(pod, deleted=True)
+        return await self._reconciler.reconcile(key)
 
 
 class Operators:
@@ -65,6 +72,10 @@ class Operators:
     def __init__(self, kube: Witness) -> None:
         self._kube, self._lease = kube, f"lease-{secrets.token_hex(3)}"
         self._last: Leadership | None = None
+
+    def beside(self) -> "Operators":
+        """Those of another installation, with a Lease of their own."""
+        return Operators(self._kube)
 
     async def lead(self) -> Leader:
         if self._last is not None:

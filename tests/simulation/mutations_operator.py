@@ -11,13 +11,32 @@ from model.mutation import mutations, omit, replace
 MUTATIONS = mutations(
     {
         "elasticjob_operator.actions.status_writer:StatusWriter.write": (
-            omit("a status of a later term is written over", "if report.before.term > self._leadership.term: ..."),
+            omit("a status of a later term is written over", "if is_ahead(...): ..."),
             replace("pods are ended by a status that is not written yet", "return pace", "return Unchanged()"),
             replace(
                 "a status that met a newer one counts as written",
                 "self._cache.note_job(...); return Retry(0.0)",
                 "self._cache.note_job(...); return Written()",
             ),
+        ),
+        "elasticjob_operator.actions.status_writer:is_ahead": (
+            replace(
+                "two leaders have one term, as their Leases were made one after the other",
+                "status.lease != lease",
+                "False",
+                by="operator status writer",
+            ),
+        ),
+        "elasticjob_operator.job.rivals:Rivals.outbid": (
+            omit("of two installations both leave the jobs alone", "is_older(theirs, ours)", by="operator rivals"),
+            omit("who is outbid once in a while leaves for good", "now - at < OUTBID_SECONDS", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry.left_to": (
+            omit("who has lost the Lease counts as a rival", "is_rival(ours, theirs)", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry._is_stuck": (
+            omit("the other is gone while it still acts", "before != self._seen", by="operator rivals"),
+            omit("the other is gone while nothing is due", "not is_due(before, after)", by="operator rivals"),
         ),
         "elasticjob_operator.cluster.client:Kube.delete": (
             omit("a delete hits whatever has the name by now", '"preconditions": {"uid": uid}'),
@@ -86,13 +105,15 @@ MUTATIONS = mutations(
                 by="operator cache",
             ),
             omit(
-                "a pod comes back with an answer that was on its way", "one.uid not in self._gone", by="operator cache"
+                "a pod comes back with an answer that was on its way",
+                "not self._is_gone(one.uid, one.version)",
+                by="operator cache",
             ),
         ),
         "elasticjob_operator.cluster.cache:is_newer": (
             replace(
                 "a late event writes over what is newer",
-                'int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])',
+                "_version_of(body) >= _version_of(known)",
                 "True",
             ),
         ),
@@ -101,7 +122,12 @@ MUTATIONS = mutations(
             omit("a listing leaves what has vanished", "del known[name]", by="operator tests"),
         ),
         "elasticjob_operator.cluster.cache:Cache._replace": (
-            replace("a listing brings back what is gone", "one.uid not in self._gone", "True", by="operator tests"),
+            replace(
+                "a listing brings back what is gone",
+                "not self._is_gone(one.uid, one.version)",
+                "True",
+                by="operator tests",
+            ),
         ),
         "elasticjob_operator.cluster.cache:Cache.note_job": (
             omit(
@@ -199,7 +225,9 @@ MUTATIONS = mutations(
         ),
         "elasticjob_operator.app:_lead_once": (
             replace(
-                "an operator that has lost its Lease works on", "return True", "await asyncio.sleep(3600); return True"
+                "an operator that has lost its Lease works on",
+                "return not stopped.is_set()",
+                "await asyncio.sleep(3600); return not stopped.is_set()",
             ),
         ),
     },

@@ -58,6 +58,7 @@ class ControlPlane:
         directory: where the programs ``etcd`` and ``kube-apiserver`` are. Without it they are looked for in the
             directory that ``KUBEBUILDER_ASSETS`` names, and without that on ``PATH``.
         controllers: whether kube-controller-manager and kube-scheduler, from the same place, run too.
+        database_bytes: how large etcd's file may become, where its own bound of 2 GiB is too small.
         start_seconds: how long the start may take.
 
     Every method raises `ControlPlaneError`; `request` its subclass `Refused` when the server says no. Only the
@@ -69,10 +70,12 @@ class ControlPlane:
         directory: str | os.PathLike[str] | None = None,
         *,
         controllers: bool = False,
+        database_bytes: int | None = None,
         start_seconds: float = 180.0,
     ) -> None:
         self._directory = directory
         self._controllers = controllers
+        self._database_bytes = database_bytes
         self._start_seconds = start_seconds
         self._work: Path | None = None
         self._programs: list[Program] = []
@@ -224,7 +227,8 @@ class ControlPlane:
         work = self._directory_of_this_start
         self._database = database = free_port()
         secure = free_port()
-        self._run([etcd, *_etcd_flags(work, database)]).await_ready(lambda: _accepts(database), deadline)
+        bound = [] if self._database_bytes is None else [f"--quota-backend-bytes={self._database_bytes}"]
+        self._run([etcd, *_etcd_flags(work, database), *bound]).await_ready(lambda: _accepts(database), deadline)
         self._token = credentials.admin_token()
         credentials.write_private(work / "tokens.csv", credentials.token_file(self._token))
         credentials.write_private(work / "service-accounts.pem", credentials.signing_key())

@@ -21,6 +21,7 @@ class Cause(StrEnum):
     COMPLETE = "Complete"
     POLICY = "PodFailurePolicy"
     FAILED = "Failed"
+    TWO_INSTALLATIONS = "TwoInstallations"
     NO_OPERATOR = "NoOperator"
     NO_RIGHTS = "OperatorWithoutRights"
     CLOSED = "Closed"
@@ -93,6 +94,14 @@ OF_JOB = (
         "Make a new job once that is mended, or change the rule.",
     ),
     JobRow(Cause.FAILED, job.failed, "It has failed: {said}.", "Make a new job once that is mended."),
+    JobRow(
+        Cause.TWO_INSTALLATIONS,
+        job.two_installations,
+        "Two operators want to run it: {said}.",
+        "Where the first is uninstalled, the other goes on ten minutes after the job has come to a standstill, and at "
+        "once when its pods are restarted.",
+        covers=False,
+    ),
     JobRow(
         Cause.NO_OPERATOR,
         job.no_operator,

@@ -11,7 +11,16 @@ from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob_operator.actions.leftovers import delete_left
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import FAILURES, ApiError, Busy, Conflict, Forbidden, Kube, NotFound
+from elasticjob_operator.cluster.client import (
+    FAILURES,
+    ApiError,
+    Busy,
+    Conflict,
+    Forbidden,
+    Kube,
+    NotFound,
+    Terminating,
+)
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
@@ -137,6 +146,8 @@ class Gang:
             await self._apply(job, spec, plan)
         except (Busy, TimeoutError):
             self._within = WAITING_SECONDS
+        except Terminating:
+            raise
         except FAILURES as error:
             self._refused, self._within = _remedy(error), REFUSED_SECONDS
         else:

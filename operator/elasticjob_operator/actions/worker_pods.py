@@ -18,7 +18,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.text import printable
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_made_for, nodes_of_indices
@@ -116,7 +116,7 @@ class WorkerPods:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
                 return Answer(taken=True, why=await self._who_has(job, pod["metadata"]["name"]))
-            except Busy:
+            except (Busy, Terminating):
                 raise
             except ApiError as error:
                 return Answer(why=explained(NAMED.sub("", str(error)), pod))

@@ -24,11 +24,18 @@ class Key(NamedTuple):
     name: str
 
 
+class Gone(NamedTuple):
+    """In which version an object was seen to go, and when, in monotonic seconds."""
+
+    version: int
+    at: float
+
+
 class Cache:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._views: dict[Key, JobView] = defaultdict(lambda: JobView(nodes=self._nodes))
-        self._gone: dict[str, float] = {}  # by uid, when it was seen to go
+        self._gone: dict[str, Gone] = {}  # by uid
 
     def view(self, key: Key) -> JobView:
         return self._views[key]
@@ -46,10 +53,10 @@ class Cache:
         key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
         view, uid = self._views[key], job["metadata"]["uid"]
         if deleted:
-            self._note_gone(uid)
+            self._note_gone(uid, _version_of(job))
             if view.job is not None and view.job["metadata"]["uid"] == uid:
                 view.job = None
-        elif uid not in self._gone and is_newer(job, view.job):  # one that was deleted may still be in an answer
+        elif uid not in self._gone and is_newer(job, view.job):  # it may still be in an answer that was on its way
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
             view.job = job
@@ -93,14 +100,14 @@ class Cache:
     def begin_listing(self) -> None:
         """To be called before a listing is asked for: what ends meanwhile may still be in it."""
         now = time.monotonic()
-        self._gone = {uid: at for uid, at in self._gone.items() if now - at < GONE_SECONDS}
+        self._gone = {uid: one for uid, one in self._gone.items() if now - one.at < GONE_SECONDS}
 
     def replace_jobs(self, namespace: str | None, listing: Listing[Object]) -> list[Key]:
         """A fresh listing of `namespace`, None for all: what is not in it exists no more, unless the watch has shown
         something newer. Returns the jobs of which it has shown news; so do the next three."""
         there = {self.note_job(job) for job in listing.items}
         for key, view in self._views.items():
-            is_older = view.job is not None and int(view.job["metadata"]["resourceVersion"]) <= int(listing.version)
+            is_older = view.job is not None and _version_of(view.job) <= int(listing.version)
             if namespace in (None, key.namespace) and key not in there and is_older:
                 view.job = None
                 there.add(key)
@@ -123,7 +130,7 @@ class Cache:
     ) -> list[Key]:
         listed: defaultdict[Key, dict[str, T]] = defaultdict(dict)
         for one in listing.items:
-            if one.uid not in self._gone:
+            if not self._is_gone(one.uid, one.version):
                 listed[key_of(one)][one.name] = one
         here: list[Key] = [key for key in self._views if namespace in (None, key.namespace)]
         keys, version = {*here, *listed}, int(listing.version)
@@ -143,14 +150,18 @@ class Cache:
     def _note(self, known: dict[str, T], one: T, deleted: bool) -> None:
         before = known.get(one.name)
         if deleted:
-            self._note_gone(one.uid)
+            self._note_gone(one.uid, one.version)
             if before is not None and before.uid == one.uid:
                 del known[one.name]
-        elif one.uid not in self._gone and (before is None or one.version >= before.version):
+        elif not self._is_gone(one.uid, one.version) and (before is None or one.version >= before.version):
             known[one.name] = one
 
-    def _note_gone(self, uid: str) -> None:
-        self._gone[uid] = time.monotonic()
+    def _is_gone(self, uid: str, version: int) -> bool:
+        """Whether this form of an object comes late. One that had lost its label only comes back in a later form."""
+        return uid in self._gone and version <= self._gone[uid].version
+
+    def _note_gone(self, uid: str, version: int) -> None:
+        self._gone[uid] = Gone(version, time.monotonic())
         if len(self._gone) > MOST_GONE:
             self.begin_listing()
 
@@ -177,4 +188,8 @@ def is_newer(body: Object, known: Object | None) -> bool:
     """Whether `body` is a later form of the job; watch and own writes may arrive in any order."""
     if known is None:
         return True
-    return int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])
+    return _version_of(body) >= _version_of(known)
+
+
+def _version_of(body: Object) -> int:
+    return int(body["metadata"]["resourceVersion"])

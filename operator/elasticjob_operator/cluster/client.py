@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
@@ -36,6 +36,7 @@ class ApiError(Exception):
      + NotFound   404
      + Invalid    400, 422: asking again without a change is of no use
      + Forbidden  403, or what else a webhook or policy answers: rights, quotas and rules, which may change
+         + Terminating  the namespace is being deleted: nothing can be made in it any more
      + Busy       429, 503, 504: the server cannot answer now
     """
 
@@ -60,6 +61,10 @@ class Forbidden(ApiError):
     pass
 
 
+class Terminating(Forbidden):
+    pass
+
+
 class Busy(ApiError):
     pass
 
@@ -77,6 +82,7 @@ KINDS: Mapping[int, type[ApiError]] = {
     503: Busy,
     504: Busy,
 }
+TERMINATING = "NamespaceTerminating"
 # the refusals of an admission webhook, which choose the status, and of a ValidatingAdmissionPolicy, which have 422
 DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
 
@@ -142,7 +148,7 @@ class Kube:
             raise
         if response.status >= 400:
             self.failed(response.status)
-            raise error_of(response.status, message_of(text))
+            raise error_of(response.status, message_of(text), causes_of(text))
         answer: Object = json.loads(text)
         return answer
 
@@ -201,7 +207,8 @@ class Kube:
         return await self.request("GET", f"{CORE}/namespaces/{namespace}/pods/{name}")
 
     async def try_template(self, namespace: str, template: Object) -> str | None:
-        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy.
+        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy,
+        Terminating.
 
         It is tried as a PodTemplate: what the cluster allows of pods now, by quotas, limits, policies and webhooks, is
         another question, and answered when one is made.
@@ -212,7 +219,7 @@ class Kube:
             await self.request("POST", f"{CORE}/namespaces/{namespace}/podtemplates", body, query, ADMISSION_SECONDS)
         except Invalid as error:
             return str(error)
-        except Busy:
+        except (Busy, Terminating):
             raise
         except (ApiError, TimeoutError) as error:
             why = str(error) or f"no answer within {ADMISSION_SECONDS:g} s"
@@ -254,9 +261,19 @@ def _inside(namespace: str | None) -> str:
     return f"/namespaces/{namespace}" if namespace else ""
 
 
-def error_of(status: int, message: str) -> ApiError:
+def error_of(status: int, message: str, causes: Collection[str] = ()) -> ApiError:
+    if TERMINATING in causes:
+        return Terminating(status, message)
     kind = Forbidden if DENIED.search(message) else KINDS.get(status, ApiError)
     return kind(status, message)
+
+
+def causes_of(text: bytes) -> frozenset[str]:
+    """The words by which an answer of the API server names the causes of a refusal; of anything else none."""
+    try:
+        return frozenset(str(cause["reason"]) for cause in json.loads(text)["details"]["causes"])
+    except (ValueError, KeyError, TypeError):
+        return frozenset()
 
 
 def message_of(text: bytes) -> str:

@@ -44,6 +44,7 @@ class Reflector:
         self._listed: set[Source] = set()
         self._watched: set[Source] = set()
         self._versions: dict[Source, str] = {}  # of listings that no watch has begun from yet
+        self.listed_jobs: set[Key] = set()  # that were there before; whoever has seen to one takes it out
         self.wake: Callable[[Key], None] = lambda _: None
 
     async def list_all(self, *, anew: bool = False) -> None:
@@ -86,6 +87,7 @@ class Reflector:
         elif kind == JOBS:
             jobs = await self._kube.jobs(namespace)
             version, news = jobs.version, self._cache.replace_jobs(namespace, jobs)
+            self.listed_jobs.update(news)
         elif kind == PODS:
             pods = await self._kube.pods(namespace, JOB_LABEL)
             version, news = pods.version, self._cache.replace_pods(namespace, pods)

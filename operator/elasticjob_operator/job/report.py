@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import Active, ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
+from elasticjob.api import Active, ElasticJobSpec, ElasticJobStatus, LeaseIdentity, NodeFailures, Progress
 from elasticjob.objects import Object
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Decision, Spec, Worker
@@ -23,7 +23,7 @@ class Report(NamedTuple):
     """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
     `budget_problem`: why their PodDisruptionBudget is not as it should be; `allowance`: what the quota makes of the
     spec; `started`: since when trainers run, while the time runs in which their torchruns have to speak;
-    `asked`: the sidecars that are to say what keeps them from joining."""
+    `asked`: the sidecars that are to say what keeps them from joining. `lease`: the Lease that `term` is of."""
 
     job: Object
     spec: ElasticJobSpec
@@ -48,6 +48,7 @@ class Report(NamedTuple):
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
     active: Active | None = None
+    lease: LeaseIdentity | None = None
 
     @property
     def limited(self) -> ElasticJobSpec:

@@ -43,6 +43,7 @@ def status_of(report: Report) -> ElasticJobStatus:
         active=report.active,
         restarts=state.restarts,
         term=report.term,
+        lease=report.lease,
         rendezvous=RendezvousStatus(
             round=state.round,
             phase=state.phase,

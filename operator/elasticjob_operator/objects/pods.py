@@ -50,6 +50,9 @@ SIDECAR_SECURITY = {
 # How long a sidecar may take to start on an overloaded node. A startup probe would say the same, and hold back the
 # trainer until the kubelet has looked: 0.7 s more for each pod.
 START_SECONDS = 240
+# A failed probe is a warning among the pod's events, and the kubelet asks at once unless it is told to wait. Then it
+# asks each second: in a longer period it would see later that the sidecar is ready.
+ANSWERS_SECONDS, UNREADY_SECONDS = 2, 15
 # The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
 # process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
 AWAIT_PLUGIN = (
@@ -276,7 +279,12 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
             {"name": "tunnel", "containerPort": TUNNEL_PORT},
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": HEALTH_PORT}, "periodSeconds": 5},
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": HEALTH_PORT},
+            "initialDelaySeconds": ANSWERS_SECONDS,
+            "periodSeconds": 1,
+            "failureThreshold": UNREADY_SECONDS,
+        },
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": HEALTH_PORT},
             "initialDelaySeconds": START_SECONDS,

@@ -29,6 +29,7 @@ def lost(cause: str, seconds: float, message: str = "worker 0 lost") -> Object:
         "reason": "WorkerLost",
         "message": message,
         "eventTime": ago(seconds),
+        "lastTimestamp": f"{ago(seconds)[:19]}Z",
     }
 
 
@@ -153,6 +154,11 @@ def last_round(*events: Object, **more: object) -> Round:
 def test_whether_a_failure_counted_and_why(cause: str, counted: bool, loss: str, why: str) -> None:
     found = last_round(lost(loss, 101), cause=cause, counted=counted)
     assert (found.cause, found.counted, found.why) == (cause, counted, why)
+
+
+def test_the_first_of_two_losses_in_one_second_explains_a_failure() -> None:
+    losses = lost("NoAnswer", 100.2, "the second"), lost("NoAnswer", 100.8, "the first")
+    assert last_round(*losses, cause="WorkerFailed", counted=False).why == "the loss explains it: the first"
 
 
 def test_a_loss_of_another_time_explains_nothing() -> None:

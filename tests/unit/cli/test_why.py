@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api import JOB_LEFT
 from elasticjob.objects import Object
 from elasticjob.pods import KEPT_OFF
 from elasticjob_cli.errors import CliError
@@ -44,6 +45,17 @@ def test_a_full_group_has_no_cause() -> None:
     reply = answer(formed([0, 1], history=[{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(200)}]))
     assert reply.full
     assert reply.paragraph == "Round 4 trains at full size, with 2 workers; it formed 3 min 20 s ago."
+
+
+@pytest.mark.parametrize(("passed", "told"), [(1800, True), (3601, False)])
+def test_two_installations_that_run_one_job_are_told_for_as_long_as_it_lasts(passed: float, told: bool) -> None:
+    about = {"kind": "ElasticJob", "name": "digits"}
+    left = event({"metadata": {"name": "digits", "uid": "uid"}}, JOB_LEFT, "two installations look after it", passed)
+    seen = formed([0, 1])
+    seen = replace(seen, scene=replace(seen.scene, events=(left | {"involvedObject": about},)))
+    assert (Cause.TWO_INSTALLATIONS in causes(seen)) is told
+    assert answer(seen).paragraph.startswith("Round 4 trains at full size, with 2 workers")
+    assert ("Two operators want to run it: two installations look after it." in answer(seen).paragraph) is told
 
 
 @pytest.mark.parametrize(

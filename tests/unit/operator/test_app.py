@@ -1,22 +1,35 @@
 """The operator's process: it stands by, waits for the CRDs, and goes on after a lost Lease."""
 
 import asyncio
+import gc
+import os
+import signal
+import time
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from elasticjob_operator import app
+from elasticjob_operator import app, loop_watch, metrics
+from elasticjob_operator.cluster import leader
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.options import parse
+from support.operator_objects import job
+from support.ports import free_port
 from support.recording_server import RecordingServer
 from support.waiting import until, within
+
+LEASE = "leases/elasticjob-operator"
 
 
 async def test_who_has_lost_the_lease_stands_by_again(leases: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.01)
     terms: list[tuple[Leadership, asyncio.Task[None]]] = []
 
-    async def work(_: object, __: object, led: Leadership, ___: object) -> None:
+    async def work(_: object, __: object, led: Leadership, *___: object) -> None:
         this = asyncio.current_task()
         assert this is not None
         terms.append((led, this))
@@ -57,3 +70,91 @@ async def test_crds_that_come_late_are_waited_for(
     api.served.update(crds)
     async with within("the CRDs to be served"):
         await waiting
+
+
+@asynccontextmanager
+async def operator(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator["asyncio.Task[int]"]:
+    """The whole of it, with kopf, beside one job."""
+
+    async def connect() -> Kube:
+        return api.client()
+
+    monkeypatch.setattr(Kube, "connect", connect)
+    api.objects["elasticjobs/digits"] = job()
+    options = parse(["--sidecar-image=x", "--lease-namespace=ml", f"--health-port={free_port()}"], {"POD_NAME": "one"})
+    running = asyncio.create_task(app.run(options))
+    try:
+        yield running
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+def awaited() -> float:
+    return next(metric.samples[0].value for metric in metrics.JOBS_AWAITING_STEP.collect())
+
+
+def are_free(made: list[weakref.ref[Any]]) -> bool:
+    gc.collect()
+    return all(one() is None for one in made)
+
+
+def take_lease(api: RecordingServer, holder: str) -> None:
+    with api.objects.edited(LEASE) as lease:
+        lease["spec"] |= {"holderIdentity": holder, "leaseDurationSeconds": leader.LONGEST_SECONDS}
+
+
+@pytest.mark.usefixtures("leases")
+async def test_nothing_of_a_term_outlives_it(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cache holds all objects: a process that leads again would have them twice."""
+    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
+    made: list[weakref.ref[Any]] = []
+
+    def noted(kind: type) -> Any:
+        def make(*given: Any, **more: Any) -> Any:
+            made.append(weakref.ref(one := kind(*given, **more)))
+            return one
+
+        return make
+
+    kinds = ("Cache", "Reconciler", "WorkQueue", "FirstSteps")
+    for kind in kinds:
+        monkeypatch.setattr(app, kind, noted(getattr(app, kind)))
+    async with operator(api, monkeypatch):
+        for term in (1, 2, 3):
+            await until(lambda term=term: len(made) == term * len(kinds), f"term {term}")
+            await until(lambda: list(metrics.JOBS.known()) and awaited() == 0, "the job's first step")
+            take_lease(api, "two")
+            await until(lambda: are_free(made), f"the memory of term {term} to be free", pause=0.1)
+            take_lease(api, "")
+
+
+@pytest.mark.usefixtures("leases")
+async def test_a_signal_while_a_lost_term_ends_ends_the_process(
+    api: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kopf takes signals for itself; the pod would hang in Terminating until it is killed."""
+
+    class Stopping(app.WorkQueue[Any]):
+        async def stop(self) -> None:
+            if not self._stopped:
+                os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.sleep(0.05)  # the event loop has heard of it
+            await super().stop()
+
+    monkeypatch.setattr(app, "WorkQueue", Stopping)
+    async with operator(api, monkeypatch) as running:
+        await until(lambda: list(metrics.JOBS.known()), "the job")
+        take_lease(api, "two")
+        async with within("the process to end"):
+            assert await asyncio.shield(running) == 0
+    assert api.objects[LEASE]["spec"]["holderIdentity"] == "two"
+
+
+async def test_an_event_loop_that_stands_still_is_noticed() -> None:
+    metrics.LOOP_STALL.set(0)
+    looking = asyncio.create_task(loop_watch.watch_loop(metrics.Stall().note))
+    await asyncio.sleep(2 * loop_watch.LOOK_SECONDS)
+    time.sleep(5 * loop_watch.LOOK_SECONDS)  # noqa: ASYNC251 - that is the fault
+    await until(lambda: metrics.LOOP_STALL._value.get() >= 3 * loop_watch.LOOK_SECONDS)
+    looking.cancel()

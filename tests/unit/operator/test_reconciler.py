@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from datetime import UTC, datetime
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from support.operator_objects import CERTIFICATES, ID, JOB_UID, OTHER_ID, Object
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
 
-FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "PodDisruptionBudget", "pod", "pod"]
+FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "pod", "pod"]
 
 
 class RecordedJob:
@@ -112,7 +113,8 @@ class RecordedJob:
 
 def reconciler(recorded: RecordedJob, *, nodes: bool = True) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
-    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now))
+    clock = SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now)
+    leadership = SimpleNamespace(term=5, lease=None, clock=clock)
     cache.note_job(recorded.body)
     kube = cast(Any, recorded)
     reflector = Reflector(kube, cache, nodes=nodes)
@@ -128,6 +130,18 @@ async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
     assert recorded.done == []
     await made.reconcile(KEY)
     assert recorded.done == ["status", *FOLLOWS]
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_the_budget_is_made_once_there_are_pods(taken_over: bool) -> None:
+    """The cluster tells of a budget that finds none; a pod that is not ready yet may be evicted in any case."""
+    recorded = RecordedJob(job())
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    made._memories._known[KEY].access_at = inf if taken_over else 0.0
+    assert recorded.budget is None
+    await made.reconcile(KEY)
+    assert recorded.done.index("PodDisruptionBudget") > recorded.done.index("pod")
 
 
 @pytest.mark.parametrize(("pace", "done"), [(Retry(0.5), []), (Deferred(0.5), FOLLOWS)])
@@ -578,6 +592,10 @@ async def test_evictions_wait_for_the_grace_and_no_longer(spec: Object) -> None:
         assert (recorded.budget["spec"]["minAvailable"] == 0) is most, recorded.now
     await made.reconcile(KEY)
     assert recorded.done.count("announce DrainGraceOver") == 1
+    made._cache.note_node(Node.read({"metadata": {"name": "n1", "resourceVersion": "99"}}))  # it was uncordoned
+    await made.reconcile(KEY)
+    assert recorded.budget is not None
+    assert recorded.budget["spec"]["minAvailable"] > 0
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,17 @@ def test_a_deleted_pod_does_not_come_back_with_an_answer_that_was_on_its_way() -
     assert cache.view(KEY).pods == {}
 
 
+def test_a_record_that_had_lost_its_label_comes_back_with_it() -> None:
+    """To a watch of that label alone the one is its end, and the other its beginning, under the same uid."""
+    cache = Cache()
+    cache.note_worker(record(0))
+    for version, deleted in ((4, True), (6, False)):
+        changed = record(0)
+        changed["metadata"]["resourceVersion"] = str(version)
+        cache.note_worker(changed, deleted=deleted)
+    assert set(cache.view(KEY).workers) == {"digits-0-0"}
+
+
 def test_a_heartbeat_asks_for_nothing() -> None:
     cache = Cache()
     assert cache.note_worker(record(0)) == (KEY, True)
@@ -76,6 +87,16 @@ def test_a_pod_told_once_more_asks_for_nothing() -> None:
     assert cache.note_pod(pod(0, version=5)) == (KEY, False)
     assert cache.note_pod(pod(0, version=7)) == (KEY, True)
     assert cache.note_pod(pod(0, version=7), deleted=True) == (KEY, True)
+
+
+def test_an_answer_that_comes_after_the_end_leaves_no_ghost() -> None:
+    """A pod is made, and gone before its creation is answered."""
+    cache = Cache()
+    cache.note_pod(pod(0, version=7), deleted=True)
+    cache.note_pod(pod(0, version=5))
+    cache.note_worker(record(0), deleted=True)
+    cache.note_worker(record(0))
+    assert (cache.view(KEY).pods, cache.view(KEY).workers) == ({}, {})
 
 
 def test_a_listing_removes_what_is_no_more() -> None:

@@ -75,6 +75,13 @@ async def test_a_watch_that_begins_again_begins_with_a_listing_and_what_has_vani
     assert (woken, cache.view(KEY).pods) == ([KEY], {})
 
 
+async def test_who_was_there_before_is_told_from_who_comes() -> None:
+    reflector, cache = reflector_of(Lists())
+    await reflector.begin(("elasticjobs", None))
+    cache.note_job(job() | {"metadata": job()["metadata"] | {"name": "newcomer", "uid": "another"}})
+    assert reflector.listed_jobs == {KEY}
+
+
 async def test_a_namespace_that_is_not_open_holds_up_no_other() -> None:
     lists = Lists()
     lists.denied = {"gone"}

@@ -391,6 +391,15 @@ def test_a_sidecar_has_five_minutes_to_start_and_holds_back_no_trainer_meanwhile
     assert "startupProbe" not in sidecar
 
 
+def test_readiness_is_asked_for_when_the_sidecar_can_answer_and_seen_within_a_second_of_it() -> None:
+    """A probe that fails is a warning of the pod, and none is due in the first second. What stands still for less than
+    a quarter of a minute stays ready."""
+    probe = render(spec())["spec"]["initContainers"][-1]["readinessProbe"]
+    assert 1 < probe["initialDelaySeconds"] <= 3
+    assert probe["periodSeconds"] == 1
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 15
+
+
 def test_whichever_container_fails_the_end_of_its_log_is_kept() -> None:
     own = {"name": "fetch", "terminationMessagePolicy": "File"}
     pod = render(spec(pod={"initContainers": [{"name": "move"}, own]}))["spec"]

@@ -1,0 +1,140 @@
+"""A process that writes what some jobs' users, kubelets and sidecars would, over connections of its own."""
+
+import asyncio
+import random
+import ssl
+import sys
+import threading
+from collections.abc import Awaitable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+from rounds.child import serve
+
+from elasticjob.signs import backstop_seconds, heartbeat_seconds
+from elasticjob_sidecar.kubernetes.worker_record import SHORTEST_SHARE
+from elasticjob_sidecar.kubernetes.worker_status import WorkerStatus
+from fleet import objects
+from fleet.objects import Object, Place
+from support.api_client import ApiClient
+from support.pod_life import new_credentials
+
+GROUP = "/apis/elasticjob.io/v1alpha1"
+AT_ONCE = 32  # requests
+REQUEST_SECONDS = 60.0
+STEPS_A_SECOND = 10
+
+
+class Record:
+    """One worker's ElasticWorker."""
+
+    def __init__(self, path: str, place: Place, stored: Object) -> None:
+        self.path, self.place = path, place
+        self._version, self._heartbeat, self._shown = stored["metadata"]["resourceVersion"], 0, set[str]()
+
+    async def write(self, writer: "Writer", status: WorkerStatus) -> None:
+        """As a sidecar does."""
+        self._heartbeat += 1
+        told = status.as_object(self._shown) | {"heartbeat": self._heartbeat}
+        body = {"metadata": {"resourceVersion": self._version}, "status": told}
+        stored = await writer.call("PATCH", f"{self.path}/status", body)
+        self._version, self._shown = stored["metadata"]["resourceVersion"], set(status.progress.metrics)
+
+
+class Writer:
+    """Its event loop is in a thread: the process's other one reads commands."""
+
+    def __init__(self, server: str, authority: Path, token: str) -> None:
+        self._server, self._token = server, token
+        self._tls = ssl.create_default_context(cafile=authority)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._api: ApiClient
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._records: list[Record] = []
+        self._beating: list[asyncio.Task[None]] = []
+        self._requests = 0
+        self._certificate = new_credentials().certificate
+        self._do(self._open())
+
+    async def _open(self) -> None:
+        self._api = ApiClient(self._server, self._tls, self._token, REQUEST_SECONDS)
+
+    async def call(self, method: str, path: str, body: Object) -> Object:
+        self._requests += 1
+        if method == "PATCH":
+            return await self._api.patch(path, body)
+        return await self._api.call(method, path, body)
+
+    def fill(self, jobs: list[int], workers: int) -> None:
+        """Make the jobs, their pods and their records, all of which ask to join."""
+        self._do(_all(self._fill(job, workers) for job in jobs))
+
+    def train(self) -> None:
+        """All are in round 1."""
+        self._do(_all(self._write(record, objects.trains(record.place.index, 1)) for record in self._records))
+
+    def beat(self, workers: int) -> None:
+        """From now on write as their sidecars do; `workers` of each job."""
+        self._do(self._beat(workers))
+
+    def counted(self) -> Object:
+        """Raises what has ended a sidecar's writing."""
+        for task in self._beating:
+            if task.done():
+                task.result()
+        return {"requests": self._requests}
+
+    async def _fill(self, number: int, workers: int) -> None:
+        namespace = objects.namespace_of(number)
+        async with self._slots:
+            path = f"{GROUP}/namespaces/{namespace}/elasticjobs"
+            job = await self.call("POST", path, objects.job_body(number, workers))
+        await _all(self._fill_place(job, Place(number, index), workers) for index in range(workers))
+
+    async def _fill_place(self, job: Object, place: Place, workers: int) -> None:
+        namespace = objects.namespace_of(place.job)
+        pods, records = f"/api/v1/namespaces/{namespace}/pods", f"{GROUP}/namespaces/{namespace}/elasticworkers"
+        async with self._slots:
+            pod = await self.call("POST", pods, objects.pod_body(job, place, workers))
+            name = pod["metadata"]["name"]
+            await self.call("PATCH", f"{pods}/{name}/status", {"status": objects.pod_status(pod, place)})
+            stored = await self.call("POST", records, objects.record_body(pod, place, self._certificate))
+            record = Record(f"{records}/{name}", place, stored)
+            await record.write(self, objects.joined())
+            self._records.append(record)
+
+    async def _write(self, record: Record, status: WorkerStatus) -> None:
+        async with self._slots:
+            await record.write(self, status)
+
+    async def _beat(self, workers: int) -> None:
+        self._beating = [asyncio.create_task(self._sidecar(record, workers)) for record in self._records]
+
+    async def _sidecar(self, record: Record, workers: int) -> None:
+        """For ever. Rank 0 has news of its script all the time, so it writes as often as any sidecar may."""
+        rank = record.place.index
+        pace = backstop_seconds(workers) if rank else heartbeat_seconds(workers, None)
+        wait, step = random.uniform(0, pace), 1.0
+        while True:
+            await asyncio.sleep(wait)
+            step += wait * STEPS_A_SECOND
+            await record.write(self, objects.trains(rank, int(step)))
+            wait = pace * random.uniform(SHORTEST_SHARE, 1) if rank else pace
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    await asyncio.gather(*work)
+
+
+def main() -> None:
+    server, authority, token = sys.argv[1:]
+    writer = Writer(server, Path(authority), Path(token).read_text())
+    serve({"fill": writer.fill, "train": writer.train, "beat": writer.beat, "counted": writer.counted})
+
+
+if __name__ == "__main__":
+    main()
