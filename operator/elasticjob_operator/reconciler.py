@@ -249,7 +249,7 @@ class Reconciler:
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """The workers' access and budget; `soon`: pods are to be made."""
-        if not (soon or memory.going or memory.grants.owes_budget or memory.access_due_in() <= 0):
+        if not (soon or memory.going or memory.grants.owes(report.budget) or memory.access_due_in() <= 0):
             return Done()
         within, access = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS, not report.decision.state.ended
         # the cluster tells of a budget that finds no pods; a pod is seen, and guarded, before it is ready

@@ -41,10 +41,9 @@ class Grants:
         self.problem: str | None = None
         self.budget_problem: str | None = None
 
-    @property
-    def owes_budget(self) -> bool:
-        """The access was given without a budget, as there were no pods."""
-        return bool(self._asked[0]) and self._asked[1] is None
+    def owes(self, budget: Budget) -> bool:
+        """Whether the workers have their access, and another budget than this one, or have not been given one yet."""
+        return bool(self._asked[0]) and self._asked[1] is not budget
 
     async def give(
         self, job: Object, spec: ElasticJobSpec, *, within: float, budget: Budget | None, access: bool = True

@@ -593,6 +593,10 @@ async def test_evictions_wait_for_the_grace_and_no_longer(spec: Object) -> None:
         assert (recorded.budget["spec"]["minAvailable"] == 0) is most, recorded.now
     await made.reconcile(KEY)
     assert recorded.done.count("announce DrainGraceOver") == 1
+    made._cache.note_node(Node.read({"metadata": {"name": "n1", "resourceVersion": "99"}}))  # it was uncordoned
+    await made.reconcile(KEY)
+    assert recorded.budget is not None
+    assert recorded.budget["spec"]["minAvailable"] > 0
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,12 @@ async def test_a_budget_waits_for_pods_and_the_access_is_not_looked_at_again_for
     made = grants(server)
     assert await made.give(job(), spec(), within=WELL, budget=None) == Done()
     assert sorted(server.objects) == sorted(f"{kind}/digits-worker" for kind in KINDS[:-1])
-    assert made.owes_budget
+    assert made.owes(CLOSED)
     server.calls.clear()
     assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Done()
     assert server.asked == ["GET poddisruptionbudgets", "POST poddisruptionbudgets"]
-    assert not made.owes_budget
+    assert not made.owes(CLOSED)
+    assert made.owes(Budget.OPEN), "as once the grace of a drain is over"
 
 
 async def test_the_budget_opens_and_closes_at_once(server: RecordingServer) -> None:
