@@ -192,7 +192,9 @@ MUTATIONS = mutations(
         ),
         "elasticjob_operator.app:_lead_once": (
             replace(
-                "an operator that has lost its Lease works on", "return True", "await asyncio.sleep(3600); return True"
+                "an operator that has lost its Lease works on",
+                "return not stopped.is_set()",
+                "await asyncio.sleep(3600); return True",
             ),
         ),
     },

@@ -114,6 +114,7 @@ def simulated(operators: list[Operator]) -> Iterator[None]:
             (app.health, "serve", serve),
             (app.kopf, "operator", operator),
             (app.os, "_exit", lambda _: this().process.kill()),
+            (app.gc, "collect", int),  # what it frees may be of another process here
             (Reconciler, "reconcile", watched),
         ):
             stack.enter_context(patch.object(target, attribute, stand_in))
