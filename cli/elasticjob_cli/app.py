@@ -53,6 +53,7 @@ for command in (
     changing.scale,
     changing.suspend,
     changing.resume,
+    changing.restart,
     changing.run,
     print_completion,
 ):

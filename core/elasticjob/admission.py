@@ -18,11 +18,13 @@ ENDED = _was("Complete", "Failed", status="True")
 NO_PODS = f"(oldSelf.spec.suspend || {_was('TemplateValid', status='False')})"
 
 
-def _unchanged(field: str, unless: str, otherwise: str) -> dict[str, str]:
+def _unchanged(field: str, unless: str, otherwise: str, *, optional: bool = False) -> dict[str, str]:
     """`spec.field` stays what it was except where `unless`, in CEL; and for ever once the job has ended."""
+    new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    same = f"(has({new}) ? has({old}) && {new} == {old} : !has({old}))" if optional else f"{new} == {old}"
     ended = f"the job has ended, and {field} changes nothing any more: make a new job"
     return {
-        "rule": f"self.spec.{field} == oldSelf.spec.{field} || !{ENDED} && {unless}",
+        "rule": f"{same} || !{ENDED} && {unless}",
         "messageExpression": f"{ENDED} ? '{ended}' : '{otherwise}'",
         "reason": FORBIDDEN,
         "fieldPath": f".spec.{field}",
@@ -39,7 +41,11 @@ def _strings(description: str) -> dict[str, Any]:
 
 
 # for the root of the schema, which alone sees the status beside the spec
-TRANSITIONS = (*map(_while_without_pods, (*MADE_FROM, "quotaAdmission")), _unchanged("replicas", "true", ""))
+TRANSITIONS = (
+    *map(_while_without_pods, (*MADE_FROM, "quotaAdmission")),
+    _unchanged("replicas", "true", ""),
+    *(_unchanged(field, "true", "", optional=True) for field in ("restartedAt", "activeDeadlineSeconds")),
+)
 
 # The schema says of the pods' spec only that it is there: the operator has the API server judge it. If its fields were
 # named here, CEL would compare them one by one, and take a field that has got another name for unchanged.

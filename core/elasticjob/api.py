@@ -36,9 +36,11 @@ from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
 from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, RendezvousSpec
 from elasticjob.status import (
+    Active,
     Challenge,
     Condition,
     ElasticJobStatus,
+    LeaseIdentity,
     MatchedRule,
     NodeFailures,
     Progress,
@@ -48,6 +50,7 @@ from elasticjob.status import (
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
 
 __all__ = [
+    "Active",
     "AvoidNodesSpec",
     "Cause",
     "Challenge",
@@ -61,6 +64,7 @@ __all__ = [
     "ElasticWorkerStatus",
     "IMPORTS_LENGTH",
     "KeepAlive",
+    "LeaseIdentity",
     "MAX_DOUBTS",
     "MAX_JSON_INTEGER",
     "MAX_METRICS",
@@ -93,11 +97,13 @@ JOBS, WORKERS = "elasticjobs", "elasticworkers"
 JOB_LABEL = f"{GROUP}/job"
 INDEX_LABEL = f"{GROUP}/index"
 CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those that metrics count by
+JOB_LEFT = "JobLeft"  # the reason of an event: another installation goes on with the job
 
 # Far from torch's defaults, 29400 and 29500. The store's port is the scripts' MASTER_PORT; the ports after it are where
 # libraries open stores of their own, on rank 0, and none of them is the sidecar's.
 STORE_PORT, FORWARDED_PORTS = 27400, 128
 TRAINER_API_PORT, TUNNEL_PORT, HEALTH_PORT = 27600, 27601, 27602
+TROUBLE_PATH = "/trouble"  # at HEALTH_PORT: what keeps the worker from joining, as its sidecar says
 
 
 class WorkerRequest(Model):

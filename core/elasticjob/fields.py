@@ -85,6 +85,7 @@ Message = Annotated[str, BeforeValidator(_cut(MESSAGE_LENGTH)), Field(max_length
 # names as the API server gives them; which they are nobody but it decides
 NodeName = Annotated[str, WithJsonSchema({"type": "string", "maxLength": 253})]
 PodName = Annotated[str, WithJsonSchema({"type": "string", "maxLength": 253})]
+ObjectName = Annotated[str, WithJsonSchema({"type": "string", "maxLength": 253})]
 
 # as the API server knows them; the operator, which alone writes them, reads them as they are
 Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]

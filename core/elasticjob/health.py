@@ -55,9 +55,9 @@ class HealthServer:
         self._calls: set[_Call] = set()
         self._server: asyncio.Server | None = None
 
-    async def listen(self, port: int) -> None:
-        """On all addresses of either family; 0 for a free port. Raises OSError."""
-        opened = listener(port)
+    async def listen(self, port: int, host: str = "") -> None:
+        """On one address, or on all of either family; 0 for a free port. Raises OSError."""
+        opened = listener(port, host)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BYTES)
         self._server = await asyncio.get_running_loop().create_server(
             lambda: _Call(self._pages, self.slots, self._calls), sock=opened, backlog=AT_ONCE
@@ -147,8 +147,10 @@ def error_page(status: HTTPStatus) -> Page:
     return Page(f"{status.phrase}\n".encode(), status)
 
 
-def listener(port: int) -> socket.socket:
-    """One socket for IPv6 and IPv4, or for IPv4 alone where the machine has no IPv6."""
+def listener(port: int, host: str = "") -> socket.socket:
+    """One socket for IPv6 and IPv4, or for IPv4 alone where the machine has no IPv6 or an address of it is given."""
+    if host:
+        return socket.create_server((host, port))
     try:
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     except (ValueError, OSError) as error:

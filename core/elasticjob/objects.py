@@ -5,6 +5,10 @@ from typing import Any, TypeAlias
 Object: TypeAlias = dict[str, Any]
 
 
+def is_owned_by(body: Object, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
+
+
 def without_nulls(value: Any) -> Any:
     """`value` without the fields that are null, which are as good as left out, as the API server has it in a pod. In a
     list null takes a place, and stays."""

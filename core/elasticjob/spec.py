@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from elasticjob.admission import POD_TEMPLATE
 from elasticjob.failure_policy import PodFailurePolicy
 from elasticjob.fields import (
+    MAX_INT32,
     MAX_REPLICAS,
     ProgressDeadline,
     Replicas,
@@ -14,6 +15,7 @@ from elasticjob.fields import (
     SmallCount,
     Spares,
     TaintKey,
+    Time,
     TopologyKey,
     UpToAWeek,
     UserId,
@@ -324,6 +326,17 @@ class ElasticJobSpec(Model):
         "itself, and those that have quota train; Gang: minReplicas or more at once, and before that no pod is made.",
     )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
+    restarted_at: Time | None = Field(
+        None,
+        description="Another time than before ends the round, as a change of the group does, and starts the training "
+        "processes of all workers anew; `kubectl elasticjob restart` sets it. It counts as no failure. Leave it out of "
+        "a manifest that is applied again and again.",
+    )
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=MAX_INT32)] | None = Field(
+        None,
+        description="How long the job may take from its start on, without the time for which it is suspended, by "
+        "spec.suspend or as Kueue has no quota for its gang; then it has failed, with the reason DeadlineExceeded.",
+    )
     finish_seconds: UpToAWeek = Field(
         3600,
         description="How long the trainer containers may go on after the last torchrun has ended in success, with an "

@@ -18,6 +18,7 @@ from elasticjob.fields import (
     Message,
     Metrics,
     NodeName,
+    ObjectName,
     PodName,
     ScriptName,
     Sentence,
@@ -71,6 +72,11 @@ class RendezvousStatus(Model):
         description="How many replicas the last round was formed for, so that a later round knows if the job was "
         "scaled: spec.replicas; of a gang as many of them as had quota.",
     )
+    restarted_at: Time | None = Field(
+        None,
+        description="What spec.restartedAt was when the last round was formed; with another time there that round is "
+        "ended. Absent before the first restart.",
+    )
     leaving: MembersField = Field(
         default_factory=Members,
         description="Workers told to leave: they exit and their pods go. Packed as participants are.",
@@ -113,8 +119,8 @@ class RendezvousStatus(Model):
     )
     planned: bool = Field(
         False,
-        description="The last round was ended for newcomers or for workers told to leave, and all its members live: "
-        "scripts may save before they are stopped.",
+        description="The last round was ended for newcomers, workers told to leave or a restart, and all its members "
+        "live: scripts may save before they are stopped.",
     )
     challenge: Challenge | None = Field(
         None,
@@ -210,6 +216,29 @@ class Progress(Model):
     )
 
 
+class Active(Model):
+    """For how long the job has been active, which is not suspended."""
+
+    seconds: SmallCount = Field(0, description="How long it was active before the last suspension, or in all.")
+    since: Time | None = Field(None, description="Since when it is active; absent while suspended and after the end.")
+
+
+class LeaseIdentity(Model):
+    """A Lease of the operators. Each Lease counts its own terms, so a term means nothing without its Lease."""
+
+    namespace: ObjectName = Field(description="The namespace that the Lease is in.")
+    name: ObjectName = Field(description="The name of the Lease.")
+    uid: ObjectName = Field(description="The UID of the Lease: one that was deleted and made anew is another.")
+    created: Time = Field(
+        description="When it was created. Of two installations that write the same jobs, the one with the older Lease "
+        "goes on."
+    )
+
+    @property
+    def place(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class ElasticJobStatus(Model):
     """What the operator has seen and decided. Only the operator writes it."""
 
@@ -230,8 +259,8 @@ class ElasticJobStatus(Model):
         (),
         description="Rendezvoused, Complete, Failed, Suspended, TemplateValid, with spec.progressDeadlineSeconds "
         "Progressing, after an invalid ElasticWorker WorkersValid, after a fault of the network between its pods "
-        "Connected and, once it has waited for containers that go on after success, Finishing; `kubectl wait` works on "
-        "them.",
+        "Connected, after sidecars that the API server has refused or not answered SidecarsReady and, once it has "
+        "waited for containers that go on after success, Finishing; `kubectl wait` works on them.",
         max_length=MAX_CONDITIONS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
@@ -250,9 +279,15 @@ class ElasticJobStatus(Model):
         description="The processes of the formed round start, and do not train yet, as history[].started says it; for "
         "ten minutes at most, since a script may tell nothing.",
     )
+    active: Active | None = Field(
+        None, description="For how long the job has been active, as spec.activeDeadlineSeconds counts."
+    )
     restarts: SmallCount = Field(0, description="Failures counted against spec.maxRestarts.")
     term: Count = Field(
         0, description="The operator's leadership term that wrote this: fences a leader that was replaced."
+    )
+    lease: LeaseIdentity | None = Field(
+        None, description="The Lease that counts the term; absent under an operator of a version that does not tell."
     )
     rendezvous: RendezvousStatus = Field(default_factory=RendezvousStatus)
     progress: Progress | None = Field(
@@ -262,6 +297,10 @@ class ElasticJobStatus(Model):
         default_factory=dict,
         description="How often a worker's pod was replaced, packed as index/number or first-last/number; the number is "
         "the last part of the pod's name. The form may change, as that of rendezvous.participants.",
+    )
+    draining: Replacements = Field(
+        default_factory=dict,
+        description="The pods of workers whose nodes are about to go, packed as replacements are.",
     )
     node_failures: tuple[NodeFailures, ...] = Field(
         (),

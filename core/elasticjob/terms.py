@@ -90,6 +90,7 @@ class RoundCause(StrEnum):
     SUSPENDED = "Suspended"
     SCALED = "Scaled"
     TEMPLATE_CHANGED = "TemplateChanged"
+    RESTARTED = "Restarted"
     NEXT_STAGE = "NextStage"
     NODE_DRAINING = "NodeDraining"
     WORKERS_JOINED = "WorkersJoined"
@@ -102,4 +103,5 @@ class RoundCause(StrEnum):
     INVALID_RECORD = "InvalidRecord"
     RECORD_REPLACED = "RecordReplaced"
     POD_FAILURE_POLICY = "PodFailurePolicy"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
     OTHER = "Other"

@@ -16,6 +16,7 @@ from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.handlers import register, settings
 from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
+from elasticjob_operator.cluster.reflector import Reflector, install
 from elasticjob_operator.cluster.reviews import Reviews
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
@@ -139,9 +140,11 @@ async def _work(
         environment,
     )
     nodes = options.watch_nodes and await may_watch_nodes(kube)
+    reflector = Reflector(kube, cache, options.namespaces, nodes=nodes)
     reconciler = Reconciler(
         kube,
         cache,
+        reflector,
         leadership,
         Announcer(kube, options.identity),
         image,
@@ -151,17 +154,19 @@ async def _work(
     )
     steps = FirstSteps(cache, reconciler.reconcile)
     queue: WorkQueue[Key] = WorkQueue(steps)
+    reflector.wake = queue.add
     metrics.begin_term(lambda: map(figures_of, cache.jobs()), lambda: queue.depth, steps.awaited)
     registry = kopf.OperatorRegistry()
     register(registry, cache, queue, watches, nodes=nodes)
     watches.start()
+    install()
     ready = asyncio.Event()
     # kopf takes signals for itself before it is ready, and would forget one that comes while it ends
     listening = asyncio.create_task(_after(ready, _stop_at_signals(stopped)), name="signals")
     try:
         await kopf.operator(
             registry=registry,
-            settings=settings(),
+            settings=settings(reflector, watches),
             standalone=True,
             ready_flag=ready,
             identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name: a pod has none

@@ -25,6 +25,9 @@ JOBS_AWAITING_STEP = Gauge(PREFIX + "jobs_awaiting_first_step", "Jobs that have 
 STATUS_CONFLICTS = Counter(PREFIX + "status_conflicts", "Status writes that met a newer object.")
 API_ERRORS = Counter(PREFIX + "api_errors", "Requests that the API server refused, by code; 0: no answer.", ["code"])
 LEADER = Gauge(PREFIX + "leader", "1 while this operator leads.")
+NAMESPACES_LEFT = Gauge(
+    PREFIX + "left_namespaces", "Namespaces that this operator leaves to another installation, as both look after them."
+)
 LOOP_STALL = Gauge(
     PREFIX + "event_loop_stall_seconds", "The longest that the event loop stood still since the process began."
 )
@@ -172,6 +175,7 @@ def begin_term(
 def end_term() -> None:
     """Nothing of the term is held any more: its cache is as large as all jobs together."""
     LEADER.set(0)
+    NAMESPACES_LEFT.set(0)
     JOBS.known = tuple
     for gauge in (QUEUE_DEPTH, JOBS_AWAITING_STEP):
         gauge.set_function(int)

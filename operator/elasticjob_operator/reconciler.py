@@ -20,12 +20,15 @@ from elasticjob.objects import Object
 from elasticjob.rendezvous import decide, pods_to_create, pods_to_delete, roster_of
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.cluster.client import Kube, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
-from elasticjob_operator.job import bad_nodes, network, quota
+from elasticjob_operator.cluster.reflector import Reflector
+from elasticjob_operator.job import bad_nodes, network, quota, sidecars
+from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.cleanup import cleanup
-from elasticjob_operator.job.conditions import evictions, waits_of
+from elasticjob_operator.job.conditions import evictions
+from elasticjob_operator.job.deadline import active_of, left_of
 from elasticjob_operator.job.drain import Budget, budget_of, still_there
 from elasticjob_operator.job.expiry import Expired, expiry_of
 from elasticjob_operator.job.finishing import finishing_of
@@ -43,7 +46,7 @@ from elasticjob_operator.objects.pods import SidecarImage
 # access that was found so long ago is relied on: by new pods, by those that are there
 GRANTS_SECONDS, GRANTS_KEPT_SECONDS = 10.0, 300.0
 SHORTEST_WAIT_SECONDS = 0.2
-ENDED_SECONDS = 3600.0  # until a job that has ended is listed again
+ENDED_SECONDS = 3600.0  # until a job that has ended is looked at again
 WORKER = re.compile(r"worker (\d+)\b")
 
 log = logging.getLogger(__name__)
@@ -54,6 +57,7 @@ class Reconciler:
         self,
         kube: Kube,
         cache: Cache,
+        reflector: Reflector,
         leadership: Leadership,
         announcer: Announcer,
         image: SidecarImage,
@@ -65,7 +69,7 @@ class Reconciler:
         """`nodes`: the cluster's are watched."""
         self._kube, self._cache, self._leadership, self._announcer = kube, cache, leadership, announcer
         self._nodes = nodes
-        self._memories = Memories(kube, cache, leadership, announcer, image, namespaces, network_policy, nodes)
+        self._memories = Memories(kube, cache, reflector, leadership, announcer, image, namespaces, network_policy)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring job `key` one step further; returns in how many seconds to look again, None for not by time alone."""
@@ -74,7 +78,14 @@ class Reconciler:
             memory = await self._memories.recall(key)
             if memory is None:
                 return await self._memories.leftovers.release(key)
-            happened = await self._step(key, memory, self._cache.view(key))
+            if memory.ends:
+                return None
+            try:
+                happened = await self._step(key, memory, self._cache.view(key))
+            except Terminating:
+                log.info("%s/%s: its namespace is being deleted, and nothing more is done for it", *key)
+                memory.ends = True
+                return None
         if isinstance(happened, Retry):
             return happened.seconds
         seconds = look_again(happened)
@@ -119,10 +130,16 @@ class Reconciler:
         workers = memory.false_alarms.marked(state, workers, clock.now())
         workers = memory.restless.marked(state, workers, lambda: observer.said, clock.now())
         allowance = memory.gang.allowance(spec, state, workers)
-        bounds = memory.bounds_of(allowance.of(spec), workers)
+        suspended = spec.suspend or allowance.suspends
+        active = active_of(before.active, state, wall_clock, suspended=suspended)
+        left = left_of(spec, active, wall_clock)
+        deadline = None if left is None else clock.now() + left
+        bounds = replace(memory.bounds_of(allowance.of(spec), workers), deadline=deadline)
         decision = decide(bounds, state, workers, clock.now())
         failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
-        waits = waits_of(bounds, decision.state, workers, observer.waits)
+        asked = sidecars.to_ask(decision.state, workers, observer.pods)
+        troubles = sidecars.troubles(asked, memory.questions.said)
+        waits = waits_of(bounds, decision.state, workers, {**observer.waits, **troubles})
         memory.going = still_there(memory.going, observer.going, clock.now())
         ended = decision.state.ended
         return Report(
@@ -135,17 +152,20 @@ class Reconciler:
             problem=memory.template.problem,
             refusal=memory.grants.problem or memory.pods.refusal,
             term=self._leadership.term,
+            lease=self._leadership.lease,
             now=wall_clock,
             progress=progress_of(view, decision.state, before.progress),
             start=start_of(before, said_by_first(view, state) if before.starting else None, memory.start, wall_clock),
             waits=quota.explained(bad_nodes.explained(waits, spec, failures), spec),
             started={} if decision.state.clocks.all_running is None else observer.started,  # for many it takes time
+            asked=asked,
             hang=hang,
             network=reach,
             finishing=finishing_of(spec, before, decision.state, workers, memory.crashes, wall_clock),
             node_failures=failures,
             allowance=allowance,
             budget_problem=memory.grants.budget_problem,
+            active=active_of(active, decision.state, wall_clock, suspended=suspended),
             budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, ended=ended),
         )
 
@@ -160,7 +180,8 @@ class Reconciler:
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)
-        return agreed, made, kept, await self._expire(view, report), *self._wake(memory, report)
+        asked = memory.questions.keep(report.asked, datetime.fromisoformat(report.now))
+        return agreed, made, kept, asked, await self._expire(view, report), *self._wake(memory, report)
 
     def _announce(self, memory: Memory, report: Report) -> list[str]:
         """Returns the reasons of what was announced."""
@@ -228,10 +249,12 @@ class Reconciler:
 
     async def _give(self, memory: Memory, report: Report, *, soon: bool) -> Done | Retry | LookAgain:
         """The workers' access and budget; `soon`: pods are to be made."""
-        if not (soon or memory.settled or memory.going):  # an option may have changed with the operator
+        if not (soon or memory.going or memory.grants.owes_budget or memory.access_due_in() <= 0):
             return Done()
         within, access = GRANTS_SECONDS if soon else GRANTS_KEPT_SECONDS, not report.decision.state.ended
-        return await memory.grants.give(report.job, report.spec, within=within, budget=report.budget, access=access)
+        # of one without pods the cluster would tell; they are seen before any of them is ready, and guarded
+        budget = report.budget if memory.observer.pods or report.budget is Budget.NONE else None
+        return await memory.grants.give(report.job, report.spec, within=within, budget=budget, access=access)
 
     async def _expire(self, view: JobView, report: Report) -> Done | LookAgain:
         """Delete an ended job after its time to live."""
@@ -246,15 +269,15 @@ class Reconciler:
         return Done()
 
     def _wake(self, memory: Memory, report: Report) -> Iterator[LookAgain]:
-        """When time alone may change something, and when the job is to be listed again: no watch tells of what was
-        deleted while it was down."""
+        """When time alone may change something, and when the workers' access is to be looked at again."""
         decision = report.decision
         for again in (report.hang.again, report.start.again, report.network.again):
             if again is not None:
                 yield LookAgain(again)
         if decision.wake_at is not None:
             yield LookAgain(decision.wake_at - self._leadership.clock.now())
-        yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())
+        at_rest = ENDED_SECONDS if decision.state.ended else memory.access_due_in() or GRANTS_KEPT_SECONDS
+        yield LookAgain(at_rest)
         forgotten = bad_nodes.forgotten_in(report.spec, report.node_failures, report.now)
         if forgotten is not None and not decision.state.ended:
             yield LookAgain(forgotten)

@@ -46,6 +46,7 @@ class Ports:
     trainer_api: int = TRAINER_API_PORT
     tunnel: int = TUNNEL_PORT
     health: int = HEALTH_PORT
+    health_host: str = ""  # all addresses
     loopback: str = LOOPBACK
     forwarded: int = FORWARDED_PORTS
     """How many ports after the store's lead to rank 0's pod."""
@@ -75,14 +76,14 @@ class Sidecar:
         store = (ports.loopback, ports.store)
         api = TrainerApi(self.driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
         self._store, self._trainer_server = store, TrainerServer(api.app())
-        self.health = health_server(lambda: self.driver.ready, self.metrics.text)
+        self.health = health_server(lambda: self.driver.ready, self._trouble, self.metrics.text)
 
     async def serve(self) -> None:
         """Listen on all ports. Raises OSError."""
         ports = self._ports
         await self.tunnel.listen(self._store, (str(self._config.pod_ip), ports.tunnel), ports.forwarded)
         await self._trainer_server.listen(ports.loopback, ports.trainer_api)
-        await self.health.listen(ports.health)
+        await self.health.listen(ports.health, ports.health_host)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. An exception in a part ends it: the kubelet starts the sidecar anew."""
@@ -101,6 +102,9 @@ class Sidecar:
             await asyncio.wait({stopping}, timeout=STOP_SECONDS)
             if not stopping.done():  # the ports are closed next: then the liveness probe ends the process
                 log.error("the sidecar's tasks did not stop within %g s", STOP_SECONDS)
+
+    def _trouble(self) -> str:
+        return self.record.trouble or self.watch.trouble
 
     async def close(self) -> None:
         await self.tunnel.close()

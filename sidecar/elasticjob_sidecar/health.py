@@ -3,22 +3,27 @@
 from collections.abc import Callable
 from http import HTTPStatus
 
+from elasticjob.api import TROUBLE_PATH
 from elasticjob.health import HealthServer, Page, kept
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
-NOT_READY = b"not ready: the ElasticWorker is not written or the ElasticJob not seen yet\n"
+NOT_YET = "its ElasticWorker is not written or its ElasticJob not seen yet"
 
 
-def health_server(ready: Callable[[], bool], metrics: Callable[[], bytes]) -> HealthServer:
-    """`/healthz`: the event loop runs. `/readyz`: the record is written and the job was seen. `/metrics`."""
+def health_server(ready: Callable[[], bool], trouble: Callable[[], str], metrics: Callable[[], bytes]) -> HealthServer:
+    """`/healthz`: the event loop runs. `/readyz`: the record is written and the job was seen. `/trouble`, for the
+    operator: a sentence on what keeps this worker from joining, ready or not; empty where nothing does. `/metrics`."""
 
     def readyz() -> Page:
-        return Page(b"ready\n") if ready() else Page(NOT_READY, HTTPStatus.SERVICE_UNAVAILABLE)
+        if ready():
+            return Page(b"ready\n")
+        return Page(f"not ready: {trouble() or NOT_YET}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
 
     return HealthServer(
         {
             "/healthz": lambda: Page(b"ok\n"),
             "/readyz": readyz,
+            TROUBLE_PATH: lambda: Page(trouble().encode()),
             "/metrics": kept(lambda: Page(metrics(), kind=METRICS)),
         }
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from elasticjob.api import API_VERSION
@@ -10,6 +11,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import ApiError, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support import ControlPlane
@@ -39,22 +41,29 @@ class Witness(Kube):
 
 
 class Leader:
-    """An operator without kopf, from its term to the release of its Lease: `see` stands for a watch's event."""
+    """An operator without kopf, from its term to the release of its Lease: `see` stands for its watches."""
 
     def __init__(self, kube: Witness, leadership: Leadership) -> None:
         self.kube, self.leadership = kube, leadership
         self._cache = Cache()
         image, announcer = SidecarImage("none", "Always"), Announcer(kube, "test")
-        self._reconciler = Reconciler(kube, self._cache, leadership, announcer, image)
+        self._reconciler = Reconciler(kube, self._cache, Reflector(kube, self._cache), leadership, announcer, image)
+        self._watches = Reflector(Kube(kube._client), self._cache)
         kube.asked = []
 
     async def see(self, name: str) -> Object:
         """Work on the job once; returns its status."""
-        key = Key("default", name)
-        self._cache.note_job(await Kube.job(self.kube, *key))
-        await self._reconciler.reconcile(key)
-        status: Object = (await self.kube.job(*key))["status"]
+        await self.look(name)
+        status: Object = (await self.kube.job("default", name))["status"]
         return status
+
+    async def look(self, name: str, namespace: str = "default", gone: Sequence[Object] = ()) -> float | None:
+        """Work on the job once, after the pods `gone` have been deleted; returns when to look again."""
+        key = Key(namespace, name)
+        await self._watches.list_all(anew=True)
+        for pod in gone:
+            self._cache.note_pod(pod, deleted=True)
+        return await self._reconciler.reconcile(key)
 
 
 class Operators:
@@ -63,6 +72,10 @@ class Operators:
     def __init__(self, kube: Witness) -> None:
         self._kube, self._lease = kube, f"lease-{secrets.token_hex(3)}"
         self._last: Leadership | None = None
+
+    def beside(self) -> "Operators":
+        """Those of another installation, with a Lease of their own."""
+        return Operators(self._kube)
 
     async def lead(self) -> Leader:
         if self._last is not None:

@@ -174,6 +174,24 @@ def test_suspended_in_the_same_edit_is_too_late(jobs: Jobs) -> None:
     assert refusal.names("spec.nprocPerNode", "nprocPerNode can be changed only while")
 
 
+TIMES = [("restartedAt", "2026-01-01T00:00:00Z"), ("activeDeadlineSeconds", 60)]
+
+
+@pytest.mark.parametrize(("field", "value"), TIMES)
+def test_restarts_and_the_deadline_can_be_changed_until_the_job_has_ended(jobs: Jobs, field: str, value: Any) -> None:
+    name = jobs.make()
+    assert jobs.change(name, **{field: value})["spec"][field] == value
+    jobs.tell(name, Failed="True")
+    sentence = f"the job has ended, and {field} changes nothing any more: make a new job"
+    for other in (None, "2026-01-02T00:00:00+01:00" if field == "restartedAt" else 61):
+        assert jobs.refusal(name, **{field: other}).names(f"spec.{field}", sentence)
+
+
+@pytest.mark.parametrize(("field", "value"), [("restartedAt", "now"), ("activeDeadlineSeconds", 0)])
+def test_what_is_no_time_is_refused(jobs: Jobs, field: str, value: Any) -> None:
+    assert jobs.refusal(jobs.make(), **{field: value}).names(f"spec.{field}", "")
+
+
 @CHANGES
 @pytest.mark.parametrize("end", ["Complete", "Failed"])
 def test_of_an_ended_job_nothing_can_be_changed_that_would_have_no_effect(

@@ -16,7 +16,7 @@ from api.operators import GROUP, JOBS, Leader, Operators, new_job
 from api.pods import CORE, pod_client
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of
+from elasticjob.reading import Pod
 from elasticjob_operator import memory
 from elasticjob_operator.job import network
 from elasticjob_sidecar.app import Ports, Sidecar
@@ -43,7 +43,7 @@ class Worker:
                 "job": job,
                 "job_uid": uid,
                 "index": index,
-                "batch": batch_of(pod),
+                "batch": Pod.read(pod).batch,
                 "namespace": "default",
                 "pod_name": self.name,
                 "pod_uid": pod["metadata"]["uid"],
@@ -144,8 +144,7 @@ async def test_members_that_rank_0_does_not_hear_any_more_are_told_and_keep_thei
     operators: Operators, plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The port of rank 0's sidecar is closed by a firewall while they train, and opened again."""
-    for name in ("RELIST_SECONDS", "SETTLE_SECONDS"):  # the operator reads all anew at each look: no watch tells it
-        monkeypatch.setattr(memory, name, 0.0)
+    monkeypatch.setattr(memory, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(network, "STANDS_SECONDS", 3.0)
     job, addresses = new_job(plane), loopback_addresses()
     plane.request("PATCH", f"{JOBS}/{job}", {"spec": {"replicas": 2}}, content_type="application/merge-patch+json")

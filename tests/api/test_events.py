@@ -47,3 +47,25 @@ async def test_kubectl_shows_those_of_one_second_in_their_order(kube: Kube, with
     assert numbers(with_crds, *listed) == wanted
     assert numbers(with_crds, "events", *here, f"--for=elasticjob/{name}") == wanted
     assert numbers(with_crds, "describe", "elasticjob", name, *here) == wanted
+    assert numbers(with_crds, *listed, "--sort-by=.lastTimestamp") == wanted
+    assert numbers(with_crds, *listed, "--sort-by=.metadata.creationTimestamp") == wanted
+
+
+async def test_a_list_by_the_last_time_has_those_of_others_in_their_places(kube: Kube, with_crds: ControlPlane) -> None:
+    """Others' events have the older fields alone."""
+    name = new_job(with_crds)
+    job = with_crds.request("GET", f"{JOBS}/{name}")
+    about = {"kind": "Pod", "namespace": "default", "name": name}
+    for number, time in ((0, "2020-01-01T00:00:00Z"), (2, "2120-01-01T00:00:00Z")):
+        event = {"metadata": {"name": f"{name}.{number}"}, "involvedObject": about, "type": "Normal", "reason": "Any"}
+        with_crds.request(
+            "POST",
+            "/api/v1/namespaces/default/events",
+            {**event, "message": f"the {number}th", "firstTimestamp": time, "lastTimestamp": time, "count": 1},
+        )
+    Announcer(kube, "operator-0").announce(job, "Any", "the 1th")
+    listed = ("get", "events", "--namespace=default", f"--field-selector=involvedObject.name={name}")
+    async with within("the event", SECONDS):
+        while len(numbers(with_crds, *listed)) < 3:  # noqa: ASYNC110 - what is waited for sets no event
+            await asyncio.sleep(0.1)
+    assert numbers(with_crds, *listed, "--sort-by=.lastTimestamp") == [0, 1, 2]

@@ -25,7 +25,7 @@ from api.operators import GROUP, Leader, Operators, Witness, new_job
 from api.test_record import CORE, Worker
 from elasticjob.api import RendezvousStatus, RequestType, WorkerRequest
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of
+from elasticjob.reading import Pod
 from elasticjob_operator import memory as memory_module
 from support import ControlPlane, kubelet
 from support.waiting import until, within
@@ -73,7 +73,7 @@ class Story:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": self.pod, "uid": pod["metadata"]["uid"]}
         meta = {**record["metadata"], "name": self.pod, "ownerReferences": [owner]}
         meta["labels"] = {**meta["labels"], "elasticjob.io/job": self.job}
-        spec = {**record["spec"], "job": self.job, "id": f"{batch_of(pod)}.0"}
+        spec = {**record["spec"], "job": self.job, "id": f"{Pod.read(pod).batch}.0"}
         path, status = f"{WORKERS}/{self.pod}", {"status": record.get("status", {})}
         body = {**record, "metadata": meta, "spec": spec}
         known = [one["metadata"]["name"] for one in self.plane.request("GET", WORKERS)["items"]]
@@ -94,9 +94,8 @@ class Story:
 
 @pytest.fixture(autouse=True)
 def looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator reads all anew at each look: no watch tells it."""
-    for name in ("RELIST_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(memory_module, name, 0.0)
+    """The operator looks at the workers' access at each step."""
+    monkeypatch.setattr(memory_module, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture

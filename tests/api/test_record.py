@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from api import chart
 from api.operators import GROUP, JOBS, Operators, new_job
 from api.pods import pod_client
 from elasticjob.api import Cause, RequestType, WorkerRequest
-from elasticjob.pods import batch_of
+from elasticjob.reading import Pod
 from elasticjob_sidecar.kubernetes.identity import Identity
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from support import ControlPlane
+from support.control_plane import Refused
 from support.pod_life import new_credentials
 from support.waiting import within
 
@@ -41,7 +42,7 @@ class Worker:
             pod_uid=uid,
             job=self._job,
             index=0,
-            id=f"{batch_of(pod)}.0",
+            id=f"{Pod.read(pod).batch}.0",
             certificate=new_credentials().certificate,
             address="10.0.0.1:27601",
         )
@@ -144,3 +145,99 @@ async def test_the_jobs_next_pod_is_told_what_the_script_of_another_imports(
     told = [{one["name"]: one.get("value") for one in trainer["env"]} for trainer in trainers]
     assert [one["ELASTICJOB_WARM_RESTART"] for one in told] == ["Enabled", "Enabled"]
     assert [one.get("ELASTICJOB_WARM_IMPORTS") for one in told] == [None, "torch,sklearn.datasets"]
+
+
+SCOPE = {
+    "apiGroups": ["elasticjob.io"],
+    "apiVersions": ["*"],
+    "operations": ["CREATE"],
+    "resources": ["elasticworkers"],
+}
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+RECORDS = {"count/elasticworkers.elasticjob.io": "0"}
+
+
+def full(plane: ControlPlane, worker: str) -> Callable[[], Any]:
+    """A quota in force without the controller that would write its status."""
+    path = f"{CORE}/resourcequotas"
+    body = {"metadata": {"name": "records"}, "spec": {"hard": RECORDS}}
+    made = plane.request("POST", path, body)
+    plane.request("PUT", f"{path}/records/status", made | {"status": {"hard": RECORDS, "used": RECORDS}})
+    return lambda: plane.request("DELETE", f"{path}/records")
+
+
+def no_rights(plane: ControlPlane, worker: str) -> Callable[[], Any]:
+    path = f"{RBAC}/rolebindings/{worker.removesuffix('-0-0')}-worker"
+    taken = plane.request("GET", path)
+    plane.request("DELETE", path)
+    back = {key: taken["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+    return lambda: plane.request("POST", path.rpartition("/")[0], taken | {"metadata": back})
+
+
+def policy(plane: ControlPlane, worker: str) -> Callable[[], Any]:
+    matches = {"resourceRules": [SCOPE]}
+    rule = {"expression": f"object.metadata.name != '{worker}'", "message": "not here"}
+    named = {"metadata": {"name": "no-records"}}
+    spec = {"matchConstraints": matches, "validations": [rule]}
+    bound = {"policyName": "no-records", "validationActions": ["Deny"]}
+    made = {"validatingadmissionpolicies": spec, "validatingadmissionpolicybindings": bound}
+    for kind, one in made.items():
+        plane.request("POST", f"{ADMISSION}/{kind}", named | {"spec": one})
+    return lambda: [plane.request("DELETE", f"{ADMISSION}/{kind}/no-records") for kind in made]
+
+
+def webhook(plane: ControlPlane, worker: str) -> Callable[[], Any]:
+    """It is away."""
+    hook = {
+        "name": "guard.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [SCOPE],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+        "admissionReviewVersions": ["v1"],
+        "matchConditions": [{"name": "one", "expression": f"object.metadata.name == '{worker}'"}],
+    }
+    path = f"{ADMISSION}/validatingwebhookconfigurations"
+    plane.request("POST", path, {"metadata": {"name": "guard"}, "webhooks": [hook]})
+    return lambda: plane.request("DELETE", f"{path}/guard")
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "remedy"),
+    [
+        (full, "raise count/elasticworkers.elasticjob.io in spec.hard of the ResourceQuota records"),
+        (no_rights, "-worker give system:serviceaccount:default:"),
+        (policy, "let the ValidatingAdmissionPolicy no-records allow the workers' pods elasticworkers.elasticjob.io"),
+        (webhook, "let the webhook guard.example.com allow elasticworkers.elasticjob.io"),
+    ],
+    ids=["quota", "rights", "policy", "webhook"],
+)
+async def test_why_a_record_is_refused_is_known_by_the_api_servers_words(
+    operators: Operators,
+    plane: ControlPlane,
+    tmp_path: Path,
+    obstacle: Callable[[ControlPlane, str], Callable[[], Any]],
+    remedy: str,
+) -> None:
+    """And once nothing is in its way the record is written."""
+    worker = Worker(plane, new_job(plane))
+    await (await operators.lead()).see(worker.name.removesuffix("-0-0"))
+    mended = obstacle(plane, worker.name)
+    try:
+        async with worker.runs(tmp_path) as record, within("the refusal, and then the record", SECONDS):
+            while not record.trouble and not record.established:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            while record.established:  # a policy is in force a moment later
+                with contextlib.suppress(Refused):
+                    plane.request("DELETE", worker.path)
+                record.want(WorkerRequest(type=RequestType.JOIN, after=0, cause=Cause.STARTED))
+                await asyncio.sleep(0.5)
+            while remedy not in record.trouble:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            mended()
+            await record.written()
+            assert record.trouble == ""
+    finally:
+        with contextlib.suppress(Refused):
+            mended()

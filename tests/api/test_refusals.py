@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.operators import JOBS, Leader, Operators, new_job
+from api.operators import JOBS, Leader, Operators, job_body, new_job
 from elasticjob.objects import Object
 from elasticjob_operator.job import refusals as refusals_module
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
@@ -266,3 +266,31 @@ async def test_a_pod_that_is_on_its_way_out_is_waited_for_in_silence(
     await leader.see(name)
     assert plane.request("GET", path)["spec"]["initContainers"]
     assert not [event for event in events(plane, name) if event["reason"] == "CreateFailed"]
+
+
+@pytest.mark.parametrize("looks", [0, 3], ids=["a new job", "a job whose pods are deleted"])
+async def test_in_a_namespace_that_is_being_deleted_one_try_is_refused_and_told(
+    operators: Operators, plane: ControlPlane, caplog: pytest.LogCaptureFixture, looks: int
+) -> None:
+    namespace, leader = f"going-{secrets.token_hex(3)}", await operators.lead()
+    here = f"/api/v1/namespaces/{namespace}"
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    plane.request("POST", JOBS.replace("default", namespace), job_body("job"))
+    for _ in range(looks):
+        await leader.look("job", namespace)
+    pods = plane.request("GET", f"{here}/pods")["items"]
+    assert bool(pods) is bool(looks)
+    plane.request("DELETE", here)  # no controller takes what is in it, so it stays, being deleted
+    for pod in pods:
+        plane.request("DELETE", f"{here}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0")
+
+    leader.kube.asked.clear()
+    caplog.set_level("INFO")
+    for _ in range(3):
+        assert await leader.look("job", namespace) is None
+    tried = [one for one in leader.kube.asked if one.startswith("POST") and one != "POST events"]
+    assert len(tried) == 1
+    assert [message for message in caplog.messages if namespace in message][-1:] == [
+        f"{namespace}/job: its namespace is being deleted, and nothing more is done for it"
+    ]
+    assert not [one for one in caplog.records if one.levelname == "WARNING"]

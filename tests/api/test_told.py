@@ -16,6 +16,7 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Forbidden, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
+from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
 from support import ControlPlane
@@ -39,7 +40,9 @@ class OperatedJob:
         plane.request("POST", JOBS, job)
         self.announcer = Announcer(kube, "test")
         image = SidecarImage("none", "Always")
-        self._reconciler = Reconciler(kube, self._cache, leadership, self.announcer, image)
+        self._reconciler = Reconciler(
+            kube, self._cache, Reflector(kube, self._cache), leadership, self.announcer, image
+        )
 
     async def look(self) -> Object:
         """The operator works on the job until it has written all; returns the status."""

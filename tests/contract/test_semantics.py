@@ -256,4 +256,4 @@ def test_the_jobs_join_timeout(new_job: Callable[..., Job], start: Start) -> Non
     job.patch(rendezvous={"startTimeoutSeconds": 2})
     with pytest.raises(RendezvousTimeoutError, match="no torchrun of worker 1 has spoken to its sidecar within 2 s"):
         result_of(joining, SECONDS)
-    assert job.closed("RendezvousTimeout")["reason"].endswith("1 of at least 2 workers joined")
+    assert job.closed("RendezvousTimeout")["reason"].endswith("1 worker has joined, and at least 2 must")

@@ -18,4 +18,6 @@ def violations(job: Job) -> list[str]:
         found += history_violations(state_of(before, NO_CLOCKS), state_of(after, NO_CLOCKS))
         if after.term < before.term:
             found.append(f"an operator of term {after.term} wrote after one of term {before.term}")
+        if after.term == before.term > 0 and after.lease != before.lease:
+            found.append(f"the holders of two Leases wrote in term {after.term}")
     return found

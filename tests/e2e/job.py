@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 from e2e import disruption
 from e2e.api import ask
 from e2e.disruption import CHECKPOINTS, container_status, kill_container
-from e2e.kube import Namespace, Object, Sighting, Watch, wait_until
+from e2e.kube import ENVIRONMENT, Namespace, Object, Sighting, Watch, wait_until
 from e2e.trainer_log import TrainerLog
 from elasticjob.members import Members
+from elasticjob_cli.cluster.connection import Cluster, Place
+from elasticjob_cli.cluster.gather import gather
+from elasticjob_cli.reading.scene import Scene
 
 TRAINER, SIDECAR = "trainer", "elasticjob-sidecar"
 IMAGE = "elasticjob/digits:dev"
@@ -192,6 +195,10 @@ class Job:
     def condition(self, kind: str) -> Object:
         found = [condition for condition in self.status.get("conditions", ()) if condition["type"] == kind]
         return found[0] if found else {"status": "Unknown", "reason": "", "message": ""}
+
+    def scene(self) -> Scene:
+        """What the command line tool sees of it."""
+        return gather(Cluster.connect(Place(ENVIRONMENT["KUBECONFIG"], None, self.namespace.name)), self.name)
 
     def saved_step(self) -> int:
         """The step of the newest checkpoint."""

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from e2e.job import Job, restarts
 from e2e.kube import Namespace, Object, wait_until
-from elasticjob.pods import container
-from elasticjob_operator.job.observe import is_ready
+from elasticjob.reading import Pod
 
 LEASE, CONTAINER = "elasticjob-operator", "operator"
 LEADER_SECONDS = 120  # until another one leads, and all are ready
@@ -17,8 +16,8 @@ def leader(operator: Namespace) -> Object:
 
     One that the kubelet holds back, as it was killed again and again, makes room for a new pod.
     """
-    died = (pod for pod in operator.list("pods") if container(pod, CONTAINER).get("restartCount"))
-    held_back = [pod for pod in died if not is_ready(pod)]
+    died = (pod for pod in operator.list("pods") if Pod.read(pod).container(CONTAINER).restarts)
+    held_back = [pod for pod in died if not Pod.read(pod).is_ready]
     for pod in held_back:
         operator.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", "--ignore-not-found")
     operator.kubectl("rollout", "status", "deployment/elasticjob-operator", "--timeout=150s")

@@ -307,7 +307,7 @@ def test_an_installation_is_tested_upgraded_and_removed_and_leaves_crds_and_jobs
     """A release without replicas, confined to its own namespace, so that it disturbs nobody: the installed operator
     looks after its jobs."""
     here = ["--namespace", job.namespace.name]
-    confined = ["--set", "replicas=0", "--set", f"namespaces={{{job.namespace.name}}}"]
+    confined = ["--set", "replicas=0,allowOverlap=true", "--set", f"namespaces={{{job.namespace.name}}}"]
     notes = succeed("helm", "install", "aside", CHART, *here, *confined)
     assert "`helm uninstall` removes the operator and leaves the CRDs and all ElasticJobs" in notes
     assert "helm test --namespace" in notes

@@ -133,7 +133,7 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
 
     planned, formed = ej("scale", "train", "2").output.splitlines()
     assert planned.startswith("train goes from 1 to 2 workers. 1 pod is made; round 1 trains on until it has joined")
-    assert formed.startswith("Round 2 of 2 formed after ")
+    assert formed.startswith("Round 2 (2 workers) formed after ")
     record("full-size", scene_of(ej.namespace, "train"))
     refused = ej("scale", "train", "9")
     assert (refused.code, refused.errors.strip()) == (
@@ -167,9 +167,15 @@ def test_a_job_from_its_first_round_to_its_end(ej: Plugin) -> None:
     assert not one.startswith("[")
     assert ej("logs", "train", "--rank", "7").errors.strip() == "error: there is no rank 7 in round 2: it has 2 workers"
 
+    planned, formed = ej("restart", "train").output.splitlines()
+    assert planned.startswith("Round 2 of train ends, and the training processes of its 2 workers start anew")
+    assert formed.startswith("Round 3 (2 workers) formed after ")
+    rounds = ej.json("history", "train")["rounds"]
+    assert (rounds[-1]["cause"], rounds[-1]["counted"]) == ("Restarted", False)
+
     assert "All workers have ended after" in ej("suspend", "train").output
     assert [one["cause"] for one in ej.json("why", "train")["findings"]] == ["Suspended"]
-    assert "Round 3 of 2 formed after" in ej("resume", "train").output
+    assert "Round 4 (2 workers) formed after" in ej("resume", "train").output
     late = ej("scale", "train", "3", "--timeout", "0.1")
     assert late.code == 4
     assert "waited 0.1 s for a round of 3 workers; what was asked for stays. " in late.errors

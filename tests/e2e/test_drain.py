@@ -13,6 +13,8 @@ from e2e.job import Job
 from e2e.kube import ENVIRONMENT, Object, kubectl, run, wait_until
 from e2e.scene import scripts
 from e2e.trainer_log import Step
+from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.members import members_of
 
 pytestmark = [pytest.mark.disruptive("nodes"), pytest.mark.on_workers]
 
@@ -88,6 +90,9 @@ def test_a_drain_waits_for_the_grace_and_no_longer(job: Job) -> None:
     node = node_of(job.member_pods()[0])
     with cordoned(worker_nodes()), draining(job, node) as drained:
         wait_until("the event", lambda: "NodeDraining" in told(job), TOLD_SECONDS, lambda: told(job))
+        seen = wait_until("who comes to be named", lambda: missing(job), TOLD_SECONDS, job.summary)
+        assert {one.index for one in seen.missing} <= {2, 3}, "both nodes are about to go"
+        assert {one.state for one in members_of(seen, {}) if one.worker >= 2} <= {"is missing", "no pod"}
         wait_until("kubectl drain to end", drained, GRACE_SECONDS + TOLD_SECONDS, job.summary)
         job.wait_for_event("DrainGraceOver", f"spec.drain.graceSeconds, {GRACE_SECONDS} s, are over")
         job.wait_for_round(1, after=first)
@@ -118,6 +123,12 @@ def apply_spread(job: Job, **settings: Any) -> None:
     template["spec"]["topologySpreadConstraints"] = [apart | {"nodeTaintsPolicy": "Honor"}]
     template.setdefault("metadata", {}).setdefault("labels", {})[DRAINED] = job.namespace.name
     job.namespace.apply(body)
+
+
+def missing(job: Job) -> Look | None:
+    """What `kubectl elasticjob status` reads, once it misses somebody."""
+    seen = look(job.scene())
+    return seen if seen.missing and 2 in seen.workers else None
 
 
 def told(job: Job) -> set[str]:

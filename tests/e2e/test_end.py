@@ -41,6 +41,28 @@ def test_ttl_deletes_a_job_that_has_ended(job: Job) -> None:
     job.wait_for_no_pods()
 
 
+def test_a_job_that_takes_longer_than_it_may_has_failed(job: Job) -> None:
+    job.apply(replicas=2)
+    job.wait_for_round(2)
+    job.patch('{"spec": {"activeDeadlineSeconds": 1}}')
+    failed = job.wait_for_condition("Failed")
+    assert failed["reason"] == "DeadlineExceeded"
+    assert (job.status["phase"], job.status["reason"], job.status["restarts"]) == ("Failed", "DeadlineExceeded", 0)
+    wait_until("the pods to end", lambda: all(pod["status"]["phase"] == "Failed" for pod in job.pods().values()), 60)
+
+
+def test_a_restart_starts_all_processes_anew_in_their_pods(job: Job) -> None:
+    job.apply(replicas=2, maxRestarts=0)
+    first = job.wait_for_round(2)
+    before, pods = job.wait_for_training(2), {name: pod["metadata"]["uid"] for name, pod in job.pods().items()}
+    job.patch('{"spec": {"restartedAt": "2026-01-02T03:04:05Z"}}')
+    second = job.wait_for_round(2, after=first)
+    job.wait_for_training(2, other_than=before)
+    assert (second.members, second.reason) == (first.members, "a restart was asked for at 2026-01-02T03:04:05Z")
+    assert job.status["restarts"] == 0
+    assert {name: pod["metadata"]["uid"] for name, pod in job.pods().items()} == pods
+
+
 def test_suspend_and_resume(job: Job) -> None:
     job.apply(replicas=2)
     first = job.wait_for_round(2)

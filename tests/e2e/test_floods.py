@@ -13,7 +13,7 @@ from e2e.job import IMAGE, SIDECAR, Job, restarts
 from e2e.kube import Namespace, Object
 from e2e.operator import CONTAINER, holder, leader
 from e2e.scene import new_namespace
-from elasticjob_operator.job.observe import is_ready
+from elasticjob.reading import Pod
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.real, pytest.mark.extended]
 
@@ -80,7 +80,7 @@ def test_a_flooded_sidecar_keeps_its_round(module_job: Job, elsewhere: Namespace
     assert [one.number for one in module_job.rounds()] == [1]
     assert restarts(module_job.member_pods()[0], SIDECAR) == restarts(zero, SIDECAR)
     seen = module_job.pod_states.of(zero["metadata"]["name"])
-    assert all(is_ready(one.body) for one in seen if one.at > began), "a probe failed"
+    assert all(Pod.read(one.body).is_ready for one in seen if one.at > began), "a probe failed"
     assert peak_mib(module_job, zero) <= SIDECAR_MIB
 
 
@@ -90,6 +90,6 @@ def test_a_flooded_operator_goes_on_leading(module_job: Job, operator: Namespace
     now = operator.get("pod", leading["metadata"]["name"])
     assert holder(operator) == leading["metadata"]["name"]
     assert restarts(now, CONTAINER) == restarts(leading, CONTAINER)
-    assert is_ready(now)
+    assert Pod.read(now).is_ready
     module_job.scale(1)
     module_job.wait_for_round(1, after=module_job.rounds()[-1])

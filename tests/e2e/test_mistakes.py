@@ -163,6 +163,14 @@ MISTAKES = {
         "CreateFailed",
         (made("ResourceQuota", "full", hard={"pods": "0"}),),
     ),
+    "a quota on records": Mistake(
+        trainer(),
+        "SidecarNotReady",
+        "SidecarsReady",
+        "raise count/elasticworkers.elasticjob.io in spec.hard of the ResourceQuota records",
+        "SidecarNotReady",
+        (made("ResourceQuota", "records", hard={"count/elasticworkers.elasticjob.io": "0"}),),
+    ),
     "a limit range": Mistake(
         trainer(resources={"limits": {"memory": "2Mi"}}),
         "PodRefused",

@@ -44,7 +44,7 @@ def aside(operator: Namespace, module_namespace: Namespace, authority: Path) -> 
     meta = {"metadata": {"name": SECRET}, "type": "kubernetes.io/tls"}
     namespace.apply({"apiVersion": "v1", "kind": "Secret", "stringData": pair, **meta})
     here = ["--namespace", namespace.name]
-    confined = f"replicas=1,namespaces={{{namespace.name}}}"
+    confined = f"replicas=1,namespaces={{{namespace.name}}},allowOverlap=true"
     waiting = ["--set", f"{confined},{SETTINGS}", "--wait", "--timeout=120s"]
     succeed("helm", "install", RELEASE, CHART, *here, *waiting, seconds=130)
     yield namespace

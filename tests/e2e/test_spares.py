@@ -2,8 +2,10 @@
 
 import pytest
 
-from e2e.job import ROUND_SECONDS, TOLD_SECONDS, Job, has_started, restarts
+from e2e.cli_cases import SLOW
+from e2e.job import ROUND_SECONDS, STARTED_SECONDS, TOLD_SECONDS, Job, has_started, restarts
 from e2e.kube import wait_until
+from elasticjob_cli.why.answer import why
 
 
 def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job) -> None:
@@ -35,6 +37,20 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     assert formed.members == (spare, second)
     job.wait_for_training(2, other_than=training)
     assert 3 in job.pods(), "no spare goes for a scale-down"
+
+
+def test_a_spare_whose_trainer_runs_and_does_not_join_is_named(job: Job) -> None:
+    job.apply(replicas=1, spareReplicas=1, trainer={"command": ["sh", "-c", SLOW]})
+    job.wait_for_round(1)
+    told = "spare 1: its trainer runs, and no torchrun has spoken to its sidecar"
+
+    def named() -> bool:
+        return job.status["reason"] == "NotJoined" and told in job.condition("Rendezvoused")["message"]
+
+    wait_until("the spare to be named", named, STARTED_SECONDS, job.summary)
+    answer = why(job.scene())
+    assert answer.full
+    assert "A spare is missing: worker 1, whose trainer has run for " in answer.paragraph
 
 
 @pytest.mark.on_workers

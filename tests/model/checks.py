@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from elasticjob.rendezvous import Decision, PodState, Spec, State, Worker, violations
 from elasticjob.rendezvous.roster import ENDED, STUCK, current, is_current
-from elasticjob.terms import Loss, RendezvousPhase, RequestType
+from elasticjob.terms import Loss, RendezvousPhase, RequestType, RoundCause
 from model.search import Finding
 
 PodKeys = tuple[tuple[int, int], ...]
@@ -33,6 +33,7 @@ def check_step(
         *_deleted(after, old),
         *_asked_without_doubt(spec, before, after, workers, now),
         *_lost_too_soon(spec, before, decision, now),
+        *_overdue(spec, before, after, now),
     ]
     if wrong:
         raise Finding("; ".join(wrong))
@@ -136,6 +137,16 @@ def _lost_too_soon(spec: Spec, before: State, decision: Decision, now: float) ->
         share = 0.5 if asked.silent and asked.lived is None else 1.0
         if waited < (30 if asked.alone or before.challenged == (member,) else share * spec.worker_lost):
             yield f"worker {member.index} is lost {waited:g} s after the first answer"
+
+
+def _overdue(spec: Spec, before: State, after: State, now: float) -> Iterator[str]:
+    """A job that is not suspended fails at its deadline, and not before."""
+    closed = before.phase is RendezvousPhase.CLOSED
+    is_over = spec.deadline is not None and now >= spec.deadline and (closed or not spec.suspend)
+    if is_over and not after.ended:
+        yield "the deadline has come, and the job goes on"
+    if not is_over and after.cause == RoundCause.DEADLINE_EXCEEDED and not before.ended:
+        yield "the job has failed by its deadline, which has not come"
 
 
 def _deleted(state: State, old: tuple[Worker, ...]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from elasticjob.rendezvous import State
 from elasticjob_sidecar.membership.machine import Membership
 from model.composed_pods import Pod, Trainer
 from model.composed_system import JobSystem
-from model.state_key import must_know
+from model.state_key import asks_anew, must_know
 
 must_know(
     Membership,
@@ -25,11 +25,12 @@ def key_of(system: JobSystem, state_key: Callable[[State], tuple[Any, ...]]) -> 
     return (
         system.spec.replicas,
         system.spec.suspend,
+        asks_anew(system.spec, system.state),
         state_key(system.state),
         tuple(_pod(pod) for pod in system.pods),
         system.history,
         system.looks,
-        old and (old.spec.replicas, old.spec.suspend, state_key(old.state), old.valid),
+        old and (old.spec.replicas, old.spec.suspend, asks_anew(old.spec, old.state), state_key(old.state), old.valid),
         system.spent,
     )
 

@@ -24,6 +24,7 @@ from model.composed_pods import (
 )
 from model.composed_system import JobSystem
 from model.search import Move
+from model.state_key import asks_anew
 
 # What happens in a pod: the sentence that tells it, and the function that does it.
 IN_PODS: dict[str, tuple[str, Callable[[Pod], Pod]]] = {
@@ -111,6 +112,8 @@ def _is_held_back(pod: Pod) -> bool:
 def costly_moves(system: JobSystem, most: int, torchruns: int) -> Iterator[Move]:
     yield from (("scale", size) for size in range(1, most + 1) if size != system.spec.replicas)
     yield ("suspend",)
+    if not asks_anew(system.spec, system.state):
+        yield ("anew",)
     yield ("new operator",)
     if system.wake is not None:
         yield ("wait",)

@@ -14,6 +14,7 @@ from model.composed_liveness import Rest
 from model.composed_moves import IN_PODS, costly_moves, free_moves
 from model.composed_pods import Pod
 from model.composed_system import NOW, JobSystem, Old, Operators, heard, later, outdated, trimmed, with_pod
+from model.operator_moves import restarted
 from model.search import Move, digest
 
 SPEC = Spec(
@@ -108,6 +109,8 @@ class ComposedScope:
                 system = outdated(system._replace(spec=replace(system.spec, replicas=replicas)))
             case ("suspend",):
                 system = outdated(system._replace(spec=replace(system.spec, suspend=not system.spec.suspend)))
+            case ("anew",):
+                system = outdated(system._replace(spec=restarted(system.spec, system.state)))
             case ("new operator",):
                 system = system._replace(old=Old(system.spec, system.state))
                 for at in reversed(range(len(system.pods))):
@@ -134,6 +137,8 @@ def in_words(move: Move) -> str:
             return f"scaled to {replicas}"
         case ("suspend",):
             return "suspended, or resumed"
+        case ("anew",):
+            return "a restart is asked for"
         case ("new operator",):
             return "another operator takes over"
     return f"pod number {move[1]} {IN_PODS[move[0]][0]}"

@@ -25,7 +25,7 @@ from model.checks import PodKeys, check_step, is_wanted
 from model.composed_pods import Pod, Sight, address_of, half_seen, reads, sight_of
 from model.operator_system import agreed
 from model.search import Finding
-from model.state_key import state_key
+from model.state_key import asks_anew, state_key
 from model.statuses import StatusRegister
 
 NOW = 0.0
@@ -129,7 +129,13 @@ class Operators:
         return not self._step(system.spec, system.state, sights).idle
 
     def _step(self, spec: Spec, state: State, sights: Sights) -> Step:
-        key = (spec.replicas, spec.suspend, self.key_of(state), tuple(sight.number for sight in sights))
+        key = (
+            spec.replicas,
+            spec.suspend,
+            asks_anew(spec, state),
+            self.key_of(state),
+            tuple(sight.number for sight in sights),
+        )
         if key not in self._steps:
             # whose sidecar lives answers at once: proof is the operator model's matter
             seen = (sight.worker for sight in sights)

@@ -52,6 +52,7 @@ LANDMARKS: dict[str, tuple[Spec, tuple[Move, ...]]] = {
         JOB,
         (*each("up", 0, 1, 2), *each("doubts", 0), *each("answers", 0)),
     ),
+    "two train, for half a minute at most": (replace(TWO, deadline=30.0), each("up", 0, 1)),
     "closed by a worker": (TWO, (*each("up", 0, 1), *each("close", 0))),
     "suspended": (TWO, (*each("up", 0, 1), ("suspend", True))),
     "one has joined where two must": (NEEDS_TWO, each("up", 0)),

@@ -28,6 +28,7 @@ from model.operator_key import key_of
 from model.operator_moves import with_record
 from model.operator_system import OperatorSystem, after_seconds, lines_of, looked
 from model.search import Digest, Finding, digest, in_words
+from model.state_key import asks_anew
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
@@ -174,6 +175,8 @@ def _must_rest(system: OperatorSystem, calm: Calm) -> None:
         if state.phase is FORMED:
             raise Finding("a suspended job rests, and trains")
     elif state.phase is FORMED:
+        if not state.done and asks_anew(spec, state):
+            raise Finding(f"round {state.round} is formed, and a restart that was asked for never comes")
         newcomers = sum(worker.member not in state.participants for worker in roster.joined)
         if not state.done and largest_size(spec, state, len(state.participants) + newcomers) > len(state.participants):
             raise Finding(f"round {state.round} is formed, and newcomers wait for ever")

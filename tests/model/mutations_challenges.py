@@ -121,7 +121,7 @@ MUTATIONS = mutations(
             omit("a challenge waits as counters do", "agreed.challenge", by="operator pace"),
         ),
         "elasticjob_operator.cluster.cache:_words": (
-            omit("an answer is no news", "status.get('answer')", by="operator cache"),
+            omit("an answer is no news", "said.status.answer", by="operator cache"),
         ),
     },
     by="unit",

@@ -46,7 +46,7 @@ MUTATIONS = mutations(
                 "(worker.pod_key not in arrived, worker.pod in STUCK, worker.index)",
             ),
         ),
-        "elasticjob.rendezvous.decide:reopen_for_newcomers": (
+        "elasticjob.rendezvous.decide:reopen_round": (
             replace(
                 "draining: a round is not ended for who waits for a larger one",
                 "relieved or _would_grow(step, newcomers)",
@@ -79,7 +79,7 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.barrier:_saves": (
             omit("draining: rank 0 is waited for though it has left", "not worker.asks(RequestType.LEAVE)"),
         ),
-        "elasticjob_operator.job.drain:taints_of": (
+        "elasticjob.reading.node:Node.read": (
             replace(
                 "draining: a cordon says nothing before its taint comes",
                 'spec.get("unschedulable")',
@@ -91,7 +91,7 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.drain:draining_by": (
             omit(
                 "draining: a pod that tolerates the taint goes too",
-                "not any(_tolerates(by, one) for by in tolerations)",
+                "not any(by.covers(one) for by in pod.tolerations)",
                 by="operator drain",
             ),
         ),
@@ -120,10 +120,11 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.observe:Observer._look": (
             omit("draining: a node's taints are read once", "known.node == node", by="operator drain"),
         ),
-        "elasticjob_operator.memory:Memories._take_over": (
-            omit(
+        "elasticjob_operator.cluster.reflector:Reflector.__init__": (
+            replace(
                 "draining: a leader begins before it knows the nodes",
-                "await self._lister.list_nodes()",
+                "((NODES, None),) if nodes else ()",
+                "()",
                 by="operator reconciler",
             ),
         ),
@@ -138,8 +139,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.cluster.cache:Cache.note_node": (
             replace(
                 "draining: whoever changes a node wakes no job",
-                "any(_is_on(name, pod) for pod in view.pods.values())",
-                "not any(_is_on(name, pod) for pod in view.pods.values())",
+                "any(pod.node == node.name for pod in view.pods.values())",
+                "not any(pod.node == node.name for pod in view.pods.values())",
                 by="operator cache",
             ),
         ),

@@ -50,8 +50,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.failure_policy:_of_trainer": (
             replace(
                 "an exit code of before the trainer joined again is taken for a new one",
-                "_of_container(crash_before(status)) if starts else None",
-                "_of_container(crash_before(status))",
+                "_of_end(container.crashed_before) if starts else None",
+                "_of_end(container.crashed_before)",
                 by="operator failure policy",
             ),
             replace(
@@ -64,8 +64,8 @@ MUTATIONS = mutations(
         "elasticjob_operator.job.failure_policy:failures_of": (
             replace(
                 "a container that ends beside the trainer is taken for a failure of the training",
-                "() if _runs(its) else containers(pod)",
-                "containers(pod)",
+                "() if its.runs else pod.containers",
+                "pod.containers",
                 by="operator failure policy",
             ),
         ),

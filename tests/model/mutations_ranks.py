@@ -54,7 +54,12 @@ MUTATIONS = mutations(
             omit("ranks: the workers are read without the keys", "topology_keys=keys", by="operator reconciler"),
         ),
         "elasticjob_operator.cluster.cache:Cache.note_node": (
-            omit("ranks: a node that is gone keeps its labels", "self._labels.pop(name, None)", by="operator cache"),
+            replace(
+                "ranks: a node that is gone keeps its labels",
+                "self._nodes.pop(node.name, None)",
+                "self._nodes.get(node.name)",
+                by="operator cache",
+            ),
         ),
     },
     by="core rank order",

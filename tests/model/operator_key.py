@@ -16,7 +16,7 @@ from elasticjob.rendezvous.limits import ALONE_SECONDS
 from elasticjob.rendezvous.roster import is_current
 from elasticjob.terms import Cause, RendezvousPhase, RequestType
 from model.operator_system import OperatorSystem
-from model.state_key import asked_key, failures_key, finishing_key, matched_key, must_know, stood_key
+from model.state_key import asked_key, asks_anew, failures_key, finishing_key, matched_key, must_know, stood_key
 
 # the models' joins name no script and no limits of their own; `detail` is for people, and no rule reads it
 must_know(Request, "type after round stage script cause detail last_call worker_lost")
@@ -59,6 +59,8 @@ def key_of(system: OperatorSystem) -> tuple[Any, ...]:
         )
     return (
         (spec.replicas, spec.spares, spec.min_replicas, spec.sizes, spec.rank_order, spec.suspend, system.unseen),
+        asks_anew(spec, state),
+        None if spec.deadline is None else max(0.0, spec.deadline - now),
         (state.phase._value_, state.outcome and state.outcome._value_, state.restarts),
         (bool(state.reason), bool(state.failure), matched_key(state.matched), state.planned),
         _named(state.participants, names),

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from elasticjob.agreed import state_of
-from elasticjob.rendezvous import Clocks, Matched, PodState, Request, Worker
+from elasticjob.rendezvous import Clocks, Matched, PodState, Request, Spec, State, Worker
 from elasticjob.rendezvous.losses import AT_FAULT
 from elasticjob.rendezvous.roster import ENDED, STUCK, is_current, is_unknown
 from elasticjob.terms import Cause, PolicyAction, RequestType
 from model.operator_key import SETTLE_SECONDS, address_of
 from model.operator_system import OperatorSystem, after_seconds, looked
 from model.search import Move
+from model.state_key import asks_anew
 from model.statuses import stored
 
 GONE = Worker(index=-1)
@@ -211,6 +212,8 @@ def moves_of(system: OperatorSystem, left: int) -> Iterator[Move]:
             ("scale", size, seen) for size in spec.sizes or range(spec.min_replicas, 4) if size != spec.replicas
         )
         yield ("suspend", seen)
+        if not asks_anew(spec, state):
+            yield ("anew", seen)
         yield from (("unknown", index, seen) for index in _without_unknown(system))
         for worker in system.workers:
             out = worker.deleting or worker.pod in ENDED or state.ended or not is_current(state, worker)
@@ -223,6 +226,11 @@ def _without_unknown(system: OperatorSystem) -> set[int]:
     """The first worker with a pod whose next pod nobody has made under the operator's hands."""
     there = {worker.index for worker in system.workers if is_current(system.state, worker)}
     return {min(there)} if there and not any(is_unknown(system.state, worker) for worker in system.workers) else set()
+
+
+def restarted(spec: Spec, state: State) -> Spec:
+    """People ask for new processes, at another time than that of the last round's."""
+    return replace(spec, restarted_at="noon" if state.restarted_at != "noon" else "midnight")
 
 
 def changed(system: OperatorSystem, move: Move) -> OperatorSystem:
@@ -250,6 +258,8 @@ def changed(system: OperatorSystem, move: Move) -> OperatorSystem:
             return system._replace(workers=tuple(workers), ids=system.ids + 1)
         case ("suspend", _):
             return system._replace(spec=replace(system.spec, suspend=not system.spec.suspend))
+        case ("anew", _):
+            return system._replace(spec=restarted(system.spec, system.state))
     name, index, number, _ = move
     at = next(at for at, worker in enumerate(system.workers) if (worker.index, worker.replacement) == (index, number))
     worker = ALIVE[name][1](system, system.workers[at])

@@ -79,6 +79,8 @@ def in_words(move: Move) -> str:
             text = f"somebody makes the next pod of worker {index}, and joins"
         case ("suspend", seen):
             text = "suspended, or resumed"
+        case ("anew", seen):
+            text = "a restart is asked for"
         case (name, index, number, seen):
             text = f"pod {index}-{number}: {ALIVE[name][0]}"
     return text + ("" if seen else " (the operator does not see it yet)")

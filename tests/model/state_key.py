@@ -22,8 +22,8 @@ def must_know(kind: Any, names: str) -> None:
 
 must_know(
     State,
-    "clocks round phase participants replicas leaving finished finishing stage scripts replacements restarts failure "
-    "matched given_up planned waiting spares challenge challenged store outcome reason cause",
+    "clocks round phase participants replicas restarted_at leaving finished finishing stage scripts replacements "
+    "restarts failure matched given_up planned waiting spares challenge challenged store outcome reason cause",
 )
 must_know(
     Clocks,
@@ -39,13 +39,14 @@ must_know(
 )
 must_know(
     Spec,
-    "replicas spares min_replicas max_restarts suspend last_call join_timeout start_timeout rejoin worker_lost silence "
-    "restart_reset finish starts_torchrun sizes rank_order",
+    "replicas spares min_replicas max_restarts suspend restarted_at deadline last_call join_timeout start_timeout "
+    "rejoin worker_lost silence restart_reset finish starts_torchrun sizes rank_order",
 )
 
 
 # No record is invalid in the models: to the rules such a worker is one that has not come, and then one that is lost.
-# What `State.replicas` was makes a difference to texts only. No Join names its script, so `State.scripts` is empty.
+# What `State.replicas` was makes a difference to texts only, and of the times of restarts it matters whether the last
+# one was answered. No Join names its script, so `State.scripts` is empty.
 
 
 def state_key(spec: Spec, state: State) -> tuple[Any, ...]:
@@ -72,6 +73,11 @@ def _state(state: State) -> tuple[Any, ...]:
         state.planned,
         bool(state.reason),
     )
+
+
+def asks_anew(spec: Spec, state: State) -> bool:
+    """Whether people have asked for new processes since the last round was formed."""
+    return spec.restarted_at not in ("", state.restarted_at)
 
 
 def matched_key(matched: Matched | None) -> tuple[Any, ...]:

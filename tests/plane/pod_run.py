@@ -199,7 +199,7 @@ class PodRun:
         with suppress(aiohttp.ClientError, TimeoutError):
             async with (
                 asyncio.timeout(seconds),
-                self.node.kubelet.http.get(f"http://127.0.0.1:{process.health}/{page}") as answer,
+                self.node.kubelet.http.get(f"http://{self.sandbox.address}:{process.health}/{page}") as answer,
             ):
                 return answer.status == 200
         return False

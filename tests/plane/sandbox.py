@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from contract.cluster.sidecars import start_sidecar
+from elasticjob.api import HEALTH_PORT
 from elasticjob_operator.objects.pods import PLUGIN_VOLUME
 from support.credentials import kubeconfig, write_private
 from support.kubelet import Object
@@ -132,12 +133,12 @@ class Process:
 
 
 class Sidecar:
-    """The real sidecar, forked from a process that has imported it. `health` is the port of its probes."""
+    """The real sidecar, forked from a process that has imported it."""
 
-    def __init__(self, process: BaseProcess, log: LogFile, health: int) -> None:
+    def __init__(self, process: BaseProcess, log: LogFile) -> None:
         assert process.pid is not None
         self._process, self.pid, self.log = process, process.pid, log
-        self.health: int | None = health
+        self.health: int | None = HEALTH_PORT
 
     async def wait(self) -> int:
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -226,9 +227,9 @@ class Sandbox:
     def start_sidecar(self, container: Object) -> Sidecar:
         service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api_port)}
         given = environment(container, self.body, self.address, self.body["spec"]["nodeName"])
-        health, output = free_port(), self.folder / "sidecar.log"
+        output = self.folder / "sidecar.log"
         log = LogFile(output)
-        return Sidecar(start_sidecar(given | service, self.secrets, self.address, output, health), log, health)
+        return Sidecar(start_sidecar(given | service, self.secrets, self.address, output), log)
 
     def mark(self, container: str) -> str:
         return str(self.folder / container)

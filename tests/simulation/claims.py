@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Outcome, RendezvousPhase
+from elasticjob.reading import Pod
 from elasticjob_operator.job.observe import is_made_for
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import render_budget
@@ -67,6 +68,8 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
         yield f"{name} trains with {agreed.world_size} of {spec.replicas} workers"
     elif agreed.phase is RendezvousPhase.FORMED and not agreed.finished and status.spares != spec.spare_replicas:
         yield f"{name} trains, and {status.spares} of {spec.spare_replicas} spares wait"
+    elif agreed.phase is RendezvousPhase.FORMED and not agreed.finished and agreed.restarted_at != spec.restarted_at:
+        yield f"{name} trains, and the restart at {spec.restarted_at} was never done"
     elif agreed.phase is RendezvousPhase.FORMED and status.reason:
         yield f"{name} trains, and its status gives the reason {status.reason!r}"
 
@@ -121,7 +124,7 @@ def _of_leftovers(world: World) -> Iterator[str]:
 
 def _pods(world: World, job: Object) -> list[str]:
     found = (one.body for one in world.server.store.all("pods", NAMESPACE))
-    return [pod["metadata"]["name"] for pod in found if is_made_for(pod, job)]
+    return [pod["metadata"]["name"] for pod in found if is_made_for(Pod.read(pod), job)]
 
 
 def _alive(world: World, job: Object) -> list[str]:

@@ -81,6 +81,8 @@ class Judge:
             return
         if is_now.term < was.term:
             self.complain(f"job {meta['name']}: term {is_now.term} wrote over the status of term {was.term}")
+        if is_now.term == was.term and None not in (was.lease, is_now.lease) and is_now.lease != was.lease:
+            self.complain(f"job {meta['name']}: two Leases have counted term {is_now.term}, which then fences nobody")
         if is_now.rendezvous.reason != was.rendezvous.reason and is_now.rendezvous.reason.endswith("its pod is gone"):
             self._check_gone(meta, was, is_now)
         clocks = Clocks(opened=0.0, formed=0.0)

@@ -58,14 +58,14 @@ class Life:
 
     def run(self) -> Verdict:
         world, dice = self.world, self.world.dice
-        pages, relist = dice.choice((1, 2, 500)), dice.choice((40.0, 120.0, 300.0))
+        pages, settle = dice.choice((1, 2, 500)), dice.choice((4.0, 12.0, 30.0))
         at_once = dice.choice(((1, 1), (2, 1), (64, 32)))
         with ExitStack() as stack:
             for context in (
                 world.running(),
                 self.judge.watching(),
                 patch.object(client, "PAGE", pages),
-                patch.object(memory, "RELIST_SECONDS", relist),
+                patch.object(memory, "SETTLE_SECONDS", settle),
                 patch.object(memory, "PODS_AT_ONCE", at_once[0]),
                 patch.object(memory, "PODS_OF_A_JOB_AT_ONCE", at_once[1]),
             ):

@@ -11,13 +11,32 @@ from model.mutation import mutations, omit, replace
 MUTATIONS = mutations(
     {
         "elasticjob_operator.actions.status_writer:StatusWriter.write": (
-            omit("a status of a later term is written over", "if report.before.term > self._leadership.term: ..."),
+            omit("a status of a later term is written over", "if is_ahead(...): ..."),
             replace("pods are ended by a status that is not written yet", "return pace", "return Unchanged()"),
             replace(
                 "a status that met a newer one counts as written",
                 "self._cache.note_job(...); return Retry(0.0)",
                 "self._cache.note_job(...); return Written()",
             ),
+        ),
+        "elasticjob_operator.actions.status_writer:is_ahead": (
+            replace(
+                "two leaders have one term, as their Leases were made one after the other",
+                "status.lease != lease",
+                "False",
+                by="operator status writer",
+            ),
+        ),
+        "elasticjob_operator.job.rivals:Rivals.outbid": (
+            omit("of two installations both leave the jobs alone", "is_older(theirs, ours)", by="operator rivals"),
+            omit("who is outbid once in a while leaves for good", "now - at < OUTBID_SECONDS", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry.left_to": (
+            omit("who has lost the Lease counts as a rival", "is_rival(ours, theirs)", by="operator rivals"),
+        ),
+        "elasticjob_operator.job.rivals:Rivalry._is_stuck": (
+            omit("the other is gone while it still acts", "before != self._seen", by="operator rivals"),
+            omit("the other is gone while nothing is due", "not is_due(before, after)", by="operator rivals"),
         ),
         "elasticjob_operator.cluster.client:Kube.delete": (
             omit("a delete hits whatever has the name by now", '"preconditions": {"uid": uid}'),
@@ -30,9 +49,7 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.cluster.client:Kube.set_deadline": (
-            omit(
-                "a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": meta["uid"]}'
-            ),
+            omit("a pod of the same name is ended in place of the one that was meant", '"metadata": {"uid": pod.uid}'),
         ),
         "elasticjob_operator.cluster.client:Kube.request": (
             replace("a request of the Lease may take for ever", "_request_timeout=seconds", "_request_timeout=3600"),
@@ -45,12 +62,12 @@ MUTATIONS = mutations(
             ),
         ),
         "elasticjob_operator.reconciler:Reconciler._give": (
-            omit("what an operator of other options gave is not renewed", "memory.settled"),
+            omit("what an operator of other options gave is not renewed", "memory.access_due_in() <= 0"),
         ),
         "elasticjob_operator.reconciler:Reconciler._wake": (
             omit(
-                "a job of which nothing is heard is not listed again",
-                "yield LookAgain(ENDED_SECONDS if decision.state.ended else memory.fresh_for())",
+                "a job of which nothing is heard is not looked at again",
+                "yield LookAgain(at_rest)",
                 by="operator reconciler",
             ),
             omit(
@@ -65,10 +82,9 @@ MUTATIONS = mutations(
             omit("pods are made before their access", "if isinstance(given, Retry): ..."),
         ),
         "elasticjob_operator.memory:Memories.recall": (
-            omit("nothing is listed anew", "memory.fresh_for() <= 0"),
             replace(
                 "a job of the same name inherits what was known of the one before",
-                '(memory.uid, memory.epoch) != (view.job["metadata"]["uid"], epoch)',
+                "(memory.uid, memory.epoch) != (uid, epoch)",
                 "memory.epoch != epoch",
                 by="operator reconciler",
             ),
@@ -81,38 +97,55 @@ MUTATIONS = mutations(
                 by="operator reconciler",
             ),
         ),
-        "elasticjob_operator.cluster.cache:_is_news": (
+        "elasticjob_operator.cluster.cache:Cache._note": (
+            replace(
+                "a late event of a pod writes over what is newer",
+                "one.version >= before.version",
+                "True",
+                by="operator cache",
+            ),
             omit(
-                "a deleted job comes back with an answer that was on its way",
-                'job["metadata"]["uid"] not in view.gone',
+                "a pod comes back with an answer that was on its way",
+                "not self._is_gone(one.uid, one.version)",
                 by="operator cache",
             ),
         ),
         "elasticjob_operator.cluster.cache:is_newer": (
             replace(
                 "a late event writes over what is newer",
-                'int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])',
+                "_version_of(body) >= _version_of(known)",
                 "True",
             ),
         ),
-        "elasticjob_operator.cluster.cache:_merge": (
-            replace(
-                "a listing takes away what was made meanwhile", "{**listed, **newer}", "listed", by="operator tests"
-            ),
-            omit("a listing brings back what is gone", "item['metadata']['uid'] not in gone", by="operator tests"),
+        "elasticjob_operator.cluster.cache:Cache._merge": (
+            omit("a listing takes away what was made meanwhile", "one.version <= version", by="operator tests"),
+            omit("a listing leaves what has vanished", "del known[name]", by="operator tests"),
         ),
-        "elasticjob_operator.cluster.cache:Cache.note_job": (
-            omit(
-                "the end of a job takes away the next one of its name",
-                'view.job["metadata"]["uid"] == job["metadata"]["uid"]',
+        "elasticjob_operator.cluster.cache:Cache._replace": (
+            replace(
+                "a listing brings back what is gone",
+                "not self._is_gone(one.uid, one.version)",
+                "True",
                 by="operator tests",
             ),
         ),
-        "elasticjob_operator.job.records:_problem_of": (
+        "elasticjob_operator.cluster.cache:Cache.note_job": (
+            omit(
+                "a deleted job comes back with an answer that was on its way",
+                "uid not in self._gone",
+                by="operator cache",
+            ),
+            omit(
+                "the end of a job takes away the next one of its name",
+                'view.job["metadata"]["uid"] == uid',
+                by="operator tests",
+            ),
+        ),
+        "elasticjob.reading.validity:_problem_of": (
             replace(
                 "a worker may doubt as many as it likes",
-                "(doubted := len(record.status.doubts)) > MAX_DOUBTS",
-                "(doubted := len(record.status.doubts)) > 65536",
+                "(doubted := len(said.status.doubts)) > MAX_DOUBTS",
+                "(doubted := len(said.status.doubts)) > 65536",
                 by="operator records",
             ),
         ),
@@ -194,7 +227,7 @@ MUTATIONS = mutations(
             replace(
                 "an operator that has lost its Lease works on",
                 "return not stopped.is_set()",
-                "await asyncio.sleep(3600); return True",
+                "await asyncio.sleep(3600); return not stopped.is_set()",
             ),
         ),
     },

@@ -64,6 +64,14 @@ class Nodes:
     def run_of(self, uid: str) -> "PodRun | None":
         return next((node.pods[uid] for node in self.all if uid in node.pods), None)
 
+    async def trouble_of(self, network: Network, address: str) -> str | None:
+        """What the sidecar at `address` says at its page, which a client on `network` asks; None without an answer."""
+        await asyncio.sleep(self.later(0.001, 0.1))
+        there = (run.sandbox for node in self.all for run in node.pods.values() if run.sandbox.ip == address)
+        program = next((pod.files.get("sidecar") for pod in there if not pod.network.is_parted_from("")), None)
+        answers = program is not None and program.sidecar is not None and program.process.runs and not network.cut
+        return program.sidecar._trouble() if answers else None
+
     def _see(self, change: Change) -> None:
         if change.plural != "pods":
             return

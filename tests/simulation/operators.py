@@ -7,7 +7,7 @@ before it calls a handler.
 import asyncio
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +18,7 @@ from kopf._cogs.structs import credentials, references
 
 from elasticjob.api import GROUP, JOBS, VERSION, WORKERS
 from elasticjob_operator import app
+from elasticjob_operator.cluster import sidecars
 from elasticjob_operator.cluster.cache import Key
 from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.cluster.leader import DURATION_SECONDS
@@ -89,8 +90,9 @@ class Operator:
 
 
 @contextmanager
-def simulated(operators: list[Operator]) -> Iterator[None]:
-    """Meanwhile `app.run` finds the simulation where it looks for the machine, its signals apart."""
+def simulated(operators: list[Operator], ask: Callable[[Network, str], Awaitable[str | None]]) -> Iterator[None]:
+    """Meanwhile `app.run` finds the simulation where it looks for the machine, its signals apart. `ask`: how a client
+    on a network asks the sidecar at an address."""
 
     def this() -> Operator:
         return next(one for one in reversed(operators) if one.process is PROCESS.get())
@@ -107,6 +109,9 @@ def simulated(operators: list[Operator]) -> Iterator[None]:
     def watched(reconciler: Reconciler, key: Key) -> Any:
         return _foreseen(reconcile(reconciler, key), this())
 
+    async def asked(address: str) -> str | None:
+        return await ask(this().network, address)
+
     reconcile = Reconciler.reconcile
     with ExitStack() as stack:
         for target, attribute, stand_in in (
@@ -115,6 +120,7 @@ def simulated(operators: list[Operator]) -> Iterator[None]:
             (app.kopf, "operator", operator),
             (app.os, "_exit", lambda _: this().process.kill()),
             (app.gc, "collect", int),  # what it frees may be of another process here
+            (sidecars, "trouble_of", asked),
             (Reconciler, "reconcile", watched),
         ):
             stack.enter_context(patch.object(target, attribute, stand_in))

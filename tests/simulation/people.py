@@ -145,6 +145,11 @@ async def scale(world: World, job: Object) -> None:
     edit(world, job, {"replicas": replicas})
 
 
+async def restart(world: World, job: Object) -> None:
+    second = world.dice.randint(0, 59)
+    edit(world, job, {"restartedAt": f"2026-01-02T03:04:{second:02}Z"})
+
+
 async def suspend(world: World, job: Object) -> None:
     edit(world, job, {"suspend": True})
     await asyncio.sleep(world.dice.choice((0.1, 3.0, 30.0)))
@@ -173,7 +178,13 @@ async def edit_template(world: World, job: Object) -> None:
 
 async def change_limits(world: World, job: Object) -> None:
     change = world.dice.choice(
-        ({"maxRestarts": 5}, {"minReplicas": 1}, {"cleanPodPolicy": "All"}, {"ttlSecondsAfterFinished": 10})
+        (
+            {"maxRestarts": 5},
+            {"minReplicas": 1},
+            {"cleanPodPolicy": "All"},
+            {"ttlSecondsAfterFinished": 10},
+            {"activeDeadlineSeconds": world.dice.choice((1, 5))},
+        )
     )
     edit(world, job, change)
 
@@ -303,6 +314,7 @@ async def webhook(world: World, _: Object) -> None:
 
 DOINGS: dict[Doing, int] = {  # and how often, beside the others
     scale: 8,
+    restart: 3,
     suspend: 5,
     edit_template: 4,
     change_limits: 2,

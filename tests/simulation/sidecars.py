@@ -183,7 +183,7 @@ class _Greeter(asyncio.Protocol):
         self._admit(cast("pipes.End", transport))
 
 
-def _listener(port: int) -> Any:
+def _listener(port: int, host: str = "") -> Any:
     """In the place of a socket that listens."""
     nothing: Callable[..., None] = lambda *_: None  # noqa: E731
     return SimpleNamespace(port=port, setsockopt=nothing, listen=nothing, getsockname=lambda: ("", port))

@@ -119,7 +119,8 @@ class StubSidecar:
     async def _request(self) -> bool:
         wish = self.wish
         blank = dict.fromkeys(("type", "after", "round", "cause"))
-        body = {"spec": {"request": {**blank, **wish} if wish else None}}
+        request = {**blank, **wish} if wish else None
+        body = {"spec": {"id": self.id, "certificate": self._certificate, "request": request}}
         status, _ = await self._ask("PATCH", f"/elasticworkers/{self.pod.name}", body)
         if status < 300:
             self._written = wish
@@ -132,13 +133,15 @@ class StubSidecar:
         status, found = await self._ask("PATCH", f"/elasticworkers/{self.pod.name}/status", body)
         if status < 300:
             self.heartbeat += 1
-        if status == 404 or (status < 300 and not self._is_marked(found["metadata"])):
+        if status == 404 or (status < 300 and not self._is_ours(found)):
             await self._establish()
         return status < 300
 
-    def _is_marked(self, meta: Object) -> bool:
-        """Somebody may have written to it."""
-        return meta.get("labels", {}).get(JOB_LABEL) == self.job and bool(meta.get("ownerReferences"))
+    def _is_ours(self, found: Object) -> bool:
+        """Somebody may have written to it, as the sidecar of an earlier pod of this name does that is being stopped."""
+        meta = found["metadata"]
+        marked = meta.get("labels", {}).get(JOB_LABEL) == self.job and bool(meta.get("ownerReferences"))
+        return marked and found["spec"]["id"] == self.id
 
     async def _look(self) -> bool:
         status, job = await self._ask("GET", f"/elasticjobs/{self.job}")

@@ -97,7 +97,7 @@ class World:
             one.propagate = False
         asyncio.set_event_loop(self.loop)
         try:
-            with self.clock.in_place(), simulated(self.operators):
+            with self.clock.in_place(), simulated(self.operators, self.nodes.trouble_of):
                 yield
         finally:
             handler.setLevel(logging.CRITICAL + 1)

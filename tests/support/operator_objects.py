@@ -1,7 +1,10 @@
 """Pods, records and jobs as the API server gives them, cut down to what the operator reads."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from elasticjob.reading import Pod, Record
+from elasticjob_operator.job.view import JobView
 from support.pod_life import new_credentials
 
 Object = dict[str, Any]
@@ -59,3 +62,18 @@ def trainer(restarts: int = 0, **states: Any) -> Object:
     last = states.pop("last", None)
     found: Object = {"name": "trainer", "restartCount": restarts, "state": states}
     return found | ({"lastState": {"terminated": last}} if last else {})
+
+
+def view_of(
+    body: Object, pods: Mapping[str, Object] | None = None, records: Mapping[str, Object] | None = None, **known: Any
+) -> JobView:
+    """What the operator knows of the job once it has read all that; `known`: as `JobView` takes it."""
+    view = JobView(body, **known)
+    see(view, pods or {}, records or {})
+    return view
+
+
+def see(view: JobView, pods: Mapping[str, Object], records: Mapping[str, Object] | None = None) -> None:
+    """In place of what was there."""
+    view.pods = {name: Pod.read(one) for name, one in pods.items()}
+    view.workers = {name: Record.read(one) for name, one in (records or {}).items()}

@@ -12,7 +12,7 @@ Left out is only what follows from the rest:
 
 - a move to another phase settles a failure, who was given up for it, `planned` and who waits;
 - a round ends for the loss that is told before it, and the next one is formed for the reason for which the last ended;
-- `round 1 of 2 ended:` or such before a reason, and that a worker has finished, are told by the status;
+- `round 1 (2 workers) ended:` or such before a reason, and that a worker has finished, are told by the status;
 - rank 0's address is the store, and a pod that is made is the next one of its worker.
 
 Members are the indices of workers, with a prime for each sidecar that was there before: 1'' is the third of worker 1.
@@ -28,6 +28,7 @@ from typing import Any
 
 from elasticjob.members import Member
 from elasticjob.rendezvous import Clocks, Decision, Event, PodState, Request, State, Worker
+from elasticjob.rendezvous.words import round_of, workers
 from elasticjob.terms import Cause, RendezvousPhase, RequestType, RoundCause
 from support.job_on_paper import JobOnPaper, PodKey
 
@@ -86,12 +87,13 @@ class TranscribedJob(JobOnPaper):
                     known = {Event(event.reason, f"worker {one.index} finished") for one in new}
                 case "RoundFormed":
                     self.seconds = f"{decision.formed_after:.1f}"
-                    begins = f"round {after.round} formed with {len(after.participants)} workers in {self.seconds} s: "
+                    size = workers(len(after.participants))
+                    begins = f"round {after.round} formed with {size} in {self.seconds} s: "
                     first = ("first formation", RoundCause.FIRST_FORMATION)
                     reason, cause = (self.reason, self.cause) if self.reason else first
                     known = {Event(event.reason, begins + reason, cause=cause)}
                 case "RoundBroken" | "RoundReopened" | "StageFinished":
-                    begins = f"round {before.round} of {len(before.participants)} ended: "
+                    begins = f"{round_of(before.round, len(before.participants))} ended: "
                     known = {
                         Event(event.reason, begins + why, bool(after.failure), cause) for why, cause in lost.items()
                     }
@@ -125,6 +127,7 @@ class TranscribedJob(JobOnPaper):
                 yield f"{after.round} Formed{took}: {self.members(after.participants)}"
                 store = next(one.address for one in self.workers.values() if one.member == after.participants[0])
                 before = replace(before, participants=after.participants, replicas=self.spec.replicas, store=store)
+                before = replace(before, restarted_at=self.spec.restarted_at or before.restarted_at)
             else:
                 yield f"{after.round} {after.outcome or after.phase}"
         before = replace(before, reason=self.reason, cause=self.cause)
@@ -205,6 +208,10 @@ def spec(job: TranscribedJob, **fields: Any) -> None:
     job.step()
 
 
+def restart(job: TranscribedJob, at: object = "noon") -> None:
+    spec(job, restarted_at=str(at))
+
+
 def away(job: TranscribedJob, seconds: float) -> None:
     """Time passes, and nobody looks."""
     job.now += seconds
@@ -244,6 +251,7 @@ VERBS: dict[str, Callable[..., object]] = {
     "forge": forge,
     "spec": spec,
     "scale": JobOnPaper.scale,
+    "restart": restart,  # people ask for new processes
     "suspend": lambda job: job.suspend(True),
     "resume": lambda job: job.suspend(False),
     "wait": lambda job, seconds, *living: job.wait(seconds, living),

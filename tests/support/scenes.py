@@ -15,7 +15,7 @@ OF_EVENT_METADATA = ("name", "annotations")
 OF_METADATA = ("name", "namespace", "uid", "labels", "generation", "creationTimestamp", "deletionTimestamp")
 OF_POD = ("nodeName", "schedulingGates", "volumes", "serviceAccountName")
 OF_EVENT = ("involvedObject", "reason", "message", "type", "eventTime", "firstTimestamp", "lastTimestamp", "series")
-OF_CONTAINER = ("name", "image", "containerID", "restartCount", "state", "lastState", "started")
+OF_CONTAINER = ("name", "image", "containerID", "restartCount", "state", "lastState", "started", "ready")
 OF_FIELDS = ("time", "subresource", "operation")
 
 

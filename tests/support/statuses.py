@@ -23,6 +23,7 @@ FORMED = State(
     phase=RendezvousPhase.FORMED,
     participants=(Member(1, "b"), Member(0, "a")),
     replicas=2,
+    restarted_at="2026-01-01T00:00:00Z",
     leaving=(Member(2, "c"),),
     finished=(Member(3, "d"),),
     replacements={1: 2},
@@ -61,5 +62,6 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         allowance=changes.pop("allowance", UNLIMITED),
         budget=changes.pop("budget", Budget.CLOSED),
         started=changes.pop("started", {}),
+        asked=changes.pop("asked", ()),
         budget_problem=changes.pop("budget_problem", None),
     )

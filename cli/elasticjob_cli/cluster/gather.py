@@ -6,10 +6,10 @@ from datetime import datetime
 
 from elasticjob.api import GROUP, JOBS
 from elasticjob.objects import Object
+from elasticjob.reading import Pod
 from elasticjob_cli.cluster.connection import ApiError, Cluster
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import moment, seconds_between
-from elasticjob_cli.why.pod_causes import claims_of
 
 DEFAULT_LEASE = "elasticjob-system/elasticjob-operator"
 RENEWED_WITHIN, LOOK_AGAIN_SECONDS = 5.0, 3.0  # it is renewed each second
@@ -39,7 +39,7 @@ def gather(cluster: Cluster, name: str, lease: str = DEFAULT_LEASE) -> Scene:
             return []
 
     pods = seen("pods", lambda: cluster.pods(name))
-    names = sorted({claim for pod in pods for claim in claims_of(pod)})
+    names = sorted({claim for pod in pods for claim in Pod.read(pod).claims})
     claims = seen("persistentvolumeclaims", lambda: _claims(cluster, names))
     events = _of(seen("events", cluster.events), [job, *pods], names)
     records = seen("elasticworkers", lambda: cluster.records(name))

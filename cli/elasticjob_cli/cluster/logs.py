@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from elasticjob.pods import container, running_since
+from elasticjob.reading import Container
 from elasticjob_cli.cluster.connection import ApiError, Cluster, may_pass
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.scene import Leader, Scene
 from elasticjob_cli.reading.times import nanoseconds
+from elasticjob_cli.reading.words import plural
 from elasticjob_cli.reading.worker import WorkerView
 
 LOOK_SECONDS = 1.0
@@ -77,7 +78,7 @@ def past(cluster: Cluster, seen: Look, choice: Choice) -> list[Line]:
     """What there is, of all chosen pods, in the order of time. Raises CliError for no such rank."""
     found, size = [], len(seen.status.rendezvous.participants)
     if choice.rank is not None and choice.rank >= size and seen.status.history:
-        raise CliError(f"there is no rank {choice.rank} in round {seen.round}: it has {size} workers")
+        raise CliError(f"there is no rank {choice.rank} in round {seen.round}: it has {plural(size, 'worker')}")
     for worker in chosen(seen, choice):
         both = _lives(worker, seen, choice) > 0 and choice.tail is None and not choice.previous
         for previous in (True, False) if both else (choice.previous,):
@@ -119,7 +120,7 @@ def chosen(seen: Look, choice: Choice) -> list[WorkerView]:
     workers = [*seen.members, *others]
     if choice.rank is not None:
         workers = [one for one in seen.members if one.rank == choice.rank]
-    return [one for one in workers if one.pod and _status(one, seen, choice).get("containerID")]
+    return [one for one in workers if _has_a_log(_status(one, seen, choice))]
 
 
 def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> None:
@@ -135,7 +136,7 @@ def _open(cluster: Cluster, seen: Look, choice: Choice, followed: Followed) -> N
             followed.streams[name] = Stream(name, nanoseconds(formed) or 0)
         stream = followed.streams[name]
         lives = _lives(worker, seen, choice)
-        runs = running_since(_status(worker, seen, choice)) is not None
+        runs = _status(worker, seen, choice).runs
         if stream.is_open or (lives == stream.life and not runs):
             continue
         if 0 <= stream.life < lives:  # its last words, should the stream have ended before them
@@ -199,9 +200,13 @@ def _container(seen: Look, choice: Choice) -> str:
     return choice.container or seen.spec.trainer_container
 
 
-def _status(worker: WorkerView, seen: Look, choice: Choice) -> dict[str, object]:
-    return container(worker.pod or {}, _container(seen, choice))
+def _has_a_log(container: Container) -> bool:
+    return container.has_started or container.ended_before is not None
+
+
+def _status(worker: WorkerView, seen: Look, choice: Choice) -> Container:
+    return worker.container(_container(seen, choice))
 
 
 def _lives(worker: WorkerView, seen: Look, choice: Choice) -> int:
-    return int(str(_status(worker, seen, choice).get("restartCount", 0)))
+    return _status(worker, seen, choice).restarts

@@ -1,13 +1,15 @@
-"""The commands that change a job: scale, suspend, resume, run. Each says what it does, and waits for it."""
+"""The commands that change a job: scale, suspend, resume, restart, run. Each says what it does, and waits for it."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 import yaml
 
-from elasticjob.objects import Object
+from elasticjob.reading import Pod
+from elasticjob.rendezvous.words import round_of
 from elasticjob_cli.cluster.connection import ApiError, may_pass
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.cluster.logs import see
@@ -16,9 +18,11 @@ from elasticjob_cli.commands.options import Session, connected, job_argument
 from elasticjob_cli.errors import CliError, Exit
 from elasticjob_cli.output.console import say, show_json
 from elasticjob_cli.plans.manifest import Wish, command, manifest
+from elasticjob_cli.plans.restarting import restart_plan
 from elasticjob_cli.plans.scaling import check, forms_no_round, plan
 from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.times import length
+from elasticjob_cli.reading.words import plural
 from elasticjob_cli.why.answer import answer
 
 DEADLINE_SECONDS = 600
@@ -52,9 +56,10 @@ def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bo
     if no_wait or before.spec.suspend or before.is_closed or forms_no_round(before, replicas):
         _result(session, {"job": job, "replicas": replicas, "waited": False})
         return
-    what = f"a round of {replicas - len(before.finished)} workers"
+    what = f"a round of {plural(replicas - len(before.finished), 'worker')}"
     done, seconds = _wait(session, job, what, lambda seen: _is_formed(seen, replicas), timeout)
-    _say(session, f"Round {done.round} of {done.status.rendezvous.world_size} formed after {length(seconds)}.")
+    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+    _say(session, f"{told} formed after {length(seconds)}.")
     _result(session, {"job": job, "replicas": replicas, "round": done.round, "seconds": round(seconds, 3)})
 
 
@@ -88,14 +93,37 @@ def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
     before = glance(session.cluster, job)
     _refuse(before)
     session.cluster.patch_job(job, {"spec": {"suspend": False}})
-    _say(session, f"{job} goes on with {before.spec.replicas} workers in new pods.")
+    _say(session, f"{job} goes on with {plural(before.spec.replicas, 'worker')} in new pods.")
     if no_wait:
         _result(session, {"job": job, "suspended": False, "waited": False})
         return
     done, seconds = _wait(session, job, "a round", lambda seen: seen.is_formed, timeout)
-    size = done.status.rendezvous.world_size
-    _say(session, f"Round {done.round} of {size} formed after {length(seconds)}.")
+    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+    _say(session, f"{told} formed after {length(seconds)}.")
     _result(session, {"job": job, "suspended": False, "round": done.round, "seconds": round(seconds, 3)})
+
+
+@click.command()
+@job_argument
+@waits
+@connected()
+def restart(session: Session, job: str, timeout: float, no_wait: bool) -> None:
+    """Start the training processes of all of JOB's workers anew, in the pods that they have; waits for the round."""
+    before = glance(session.cluster, job)
+    _refuse(before)
+    planned = restart_plan(before)
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    taken = session.cluster.patch_job(job, {"spec": {"restartedAt": at}})
+    if taken["spec"].get("restartedAt") != at:
+        raise CliError("the CRDs of this cluster do not know spec.restartedAt: upgrade the chart that brings them")
+    _say(session, planned)
+    if no_wait or before.spec.suspend:
+        _result(session, {"job": job, "restartedAt": at, "waited": False})
+        return
+    done, seconds = _wait(session, job, "a round of new processes", _is_restarted, timeout)
+    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+    _say(session, f"{told} formed after {length(seconds)}.")
+    _result(session, {"job": job, "restartedAt": at, "round": done.round, "seconds": round(seconds, 3)})
 
 
 class Run(click.Command):
@@ -206,11 +234,16 @@ def _is_formed(seen: Look, replicas: int) -> bool:
     return current and seen.is_formed and seen.unfinished == replicas - len(seen.finished)
 
 
+def _is_restarted(seen: Look) -> bool:
+    """A later restart than the one that was asked for will do."""
+    return seen.is_formed and seen.status.rendezvous.restarted_at == seen.spec.restarted_at
+
+
 def _has_stopped(session: Session, seen: Look) -> bool:
     """status.replicas would not do: a worker that has finished keeps its pod."""
     found = seen.condition("Suspended")
     told = found is not None and found.status == "True" and not seen.status.rendezvous.leaving
-    return told and not any(_may_run(pod) for pod in session.cluster.pods(seen.name))
+    return told and not any(_may_run(Pod.read(pod)) for pod in session.cluster.pods(seen.name))
 
 
 def _may_see_pods(session: Session, job: str) -> bool:
@@ -225,9 +258,8 @@ def _may_see_pods(session: Session, job: str) -> bool:
     return True
 
 
-def _may_run(pod: Object) -> bool:
-    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    return not ended and "deletionTimestamp" not in pod["metadata"]
+def _may_run(pod: Pod) -> bool:
+    return not (pod.is_over or pod.deleting)
 
 
 def _refuse(seen: Look) -> None:

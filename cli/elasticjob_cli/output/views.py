@@ -51,6 +51,8 @@ def status_json(look: Look, rates: Mapping[str, float]) -> dict[str, Any]:
         "spares": look.status.spares,
         "restarts": look.status.restarts,
         "maxRestarts": look.spec.max_restarts,
+        "activeSeconds": round(look.active_for),
+        "activeDeadlineSeconds": look.spec.active_deadline_seconds,
         "progress": look.status.progress.dump() if look.status.progress else None,
         "members": [member.as_json() for member in members_of(look, rates)],
         "missing": [worker.index for worker in look.missing],
@@ -169,6 +171,8 @@ def _headline(look: Look) -> Text:
     if spec.spare_replicas:
         line.append(f", {len(look.spares)} of {plural(spec.spare_replicas, 'spare')} ready")
     line.append(f", restarts {look.status.restarts} of {spec.max_restarts}")
+    if spec.active_deadline_seconds:
+        line.append(f", active for {length(look.active_for)} of {length(spec.active_deadline_seconds)}")
     if look.status.progress and look.status.progress.summary:
         line.append(f", step {look.status.progress.summary}")
     return line

@@ -3,7 +3,7 @@
 from elasticjob.api import MAX_REPLICAS, ElasticJobSpec
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.look import Look
-from elasticjob_cli.reading.words import names
+from elasticjob_cli.reading.words import names, plural
 
 
 def check(name: str, spec: ElasticJobSpec, replicas: int) -> None:
@@ -50,8 +50,8 @@ def plan(look: Look, replicas: int) -> str:
     if wanted < 1:
         return f"{change} {told}, and {look.name} is complete: nobody else is wanted, as {_finished(look)}."
     return (
-        f"{change} {told}, round {look.round} ends, and one of {wanted} follows. Scripts that call wants_restart() "
-        f"may save before, for up to {timing.save_seconds} s."
+        f"{change} {told}, round {look.round} ends, and one of {plural(wanted, 'worker')} follows. Scripts that call "
+        f"wants_restart() may save before, for up to {timing.save_seconds} s."
     )
 
 
@@ -83,7 +83,7 @@ def _grows(look: Look, replicas: int) -> str:
     joined = f"trains on until {'they have' if pods > 1 else 'it has'} joined, and is then replaced"
     follows = "is replaced at once" if len(spares) == pods else joined
     saved = f"Scripts that call wants_restart() may save before, for up to {look.spec.rendezvous.save_seconds} s."
-    return f"{made}; round {look.round} {follows} by one of {replicas - len(look.finished)}. {saved}"
+    return f"{made}; round {look.round} {follows} by one of {plural(replicas - len(look.finished), 'worker')}. {saved}"
 
 
 def leavers(look: Look, replicas: int) -> list[int]:

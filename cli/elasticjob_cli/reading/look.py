@@ -5,7 +5,7 @@ waits for.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,7 +13,9 @@ from pydantic import ValidationError
 
 from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import Condition, ElasticJobSpec, ElasticJobStatus
-from elasticjob.pods import pod_key_of
+from elasticjob.pods import pod_key_of, template_hash
+from elasticjob.reading import Pod
+from elasticjob.reading.validity import Reading
 from elasticjob.rendezvous import Clocks, roster_of
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import breaks
@@ -23,7 +25,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import moment, seconds_between
-from elasticjob_cli.reading.worker import WorkerView, as_worker, changed_at, is_of, parsed
+from elasticjob_cli.reading.worker import WorkerView, changed_at, is_of, parsed, read_worker
 
 INVALID = re.compile(r"worker (\d+): (.*?)(?=; worker \d+: |; and \d+ more|$)")
 NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
@@ -32,8 +34,8 @@ NO_CLOCKS = Clocks(opened=0.0, formed=0.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """`workers`: those that count, by index. `missing`: wanted and not joined, be it without a pod; `newcomers` have
-    joined and wait for the next round; `spares` have joined and wait for a place, and `absent_spares` have a pod and
-    have not joined. `least`: how many must join. `last_call`: seconds. `broken`: by which failure the round that the
+    joined and wait for the next round; `spares` have joined and wait for a place, and `absent_spares` have not, be it
+    without a pod. `least`: how many must join. `last_call`: seconds. `broken`: by which failure the round that the
     status calls formed has ended, as a member's record says, before the operator has seen to it; else empty."""
 
     scene: Scene
@@ -164,6 +166,12 @@ class Look:
         return self.for_seconds(self.status.history[-1].time) if self.status.history else None
 
     @property
+    def active_for(self) -> float:
+        """Seconds for which the job was active, as spec.activeDeadlineSeconds counts."""
+        active = self.status.active
+        return (active.seconds + (self.for_seconds(active.since) or 0.0)) if active else 0.0
+
+    @property
     def behind_since(self) -> float | None:
         """Seconds for which the status has not answered to the spec; None where it has."""
         meta = self.scene.job["metadata"]
@@ -196,9 +204,9 @@ def look(scene: Scene) -> Look:
             f"ElasticJob {scene.job['metadata']['name']} is not of the API that this tool knows ({where}: "
             f"{first['msg']}): use the version of elasticjob-cli that the operator has"
         ) from error
-    views = {view.index: view for view in _views(scene, status)}
+    views = {view.index: view for view in _views(scene, spec, status)}
     bounds, state = rendezvous_spec(spec), state_of(status, NO_CLOCKS)
-    workers = [as_worker(view, spec.trainer_container) for view in views.values()]
+    workers = [view.worker for view in views.values() if view.worker is not None]
     roster = roster_of(bounds, state, workers)
     failed = (one.why for one in breaks(state, workers, {}) if one.counted)
     joined = {worker.index for worker in roster.joined}
@@ -207,7 +215,10 @@ def look(scene: Scene) -> Look:
         index: replace(view, joined=index in joined or spares.get(index, False), spare=index in spares)
         for index, view in views.items()
     }
-    owed = [WorkerView(index, status.replacements.get(index, 0)) for index in roster.owed]
+
+    def without_pod(indices: Iterable[int], *, spare: bool = False) -> list[WorkerView]:
+        return [WorkerView(index, status.replacements.get(index, 0), spare=spare) for index in indices]
+
     members = (
         {member.index for member in status.rendezvous.participants} if state.phase is RendezvousPhase.FORMED else ()
     )
@@ -217,10 +228,13 @@ def look(scene: Scene) -> Look:
         spec=spec,
         status=status,
         workers=dict(sorted(views.items())),
-        missing=tuple(sorted([*late, *owed], key=lambda worker: worker.index)),
+        missing=tuple(sorted([*late, *without_pod(roster.owed)], key=lambda worker: worker.index)),
         newcomers=tuple(views[index] for index in sorted(joined) if state.phase is RendezvousPhase.FORMED),
         spares=tuple(views[index] for index, ready in sorted(spares.items()) if ready),
-        absent_spares=tuple(views[index] for index, ready in sorted(spares.items()) if not ready),
+        absent_spares=(
+            *(views[index] for index, ready in sorted(spares.items()) if not ready),
+            *without_pod(roster.owed_spares, spare=True),
+        ),
         joined=tuple(views[index] for index in sorted(joined)),
         wanted=roster.wanted,
         least=min_members(bounds, state),
@@ -229,18 +243,22 @@ def look(scene: Scene) -> Look:
     )
 
 
-def _views(scene: Scene, status: ElasticJobStatus) -> Iterator[WorkerView]:
+def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iterator[WorkerView]:
     bodies = {body["metadata"]["name"]: body for body in scene.records}
     members = {member.index: (rank, member) for rank, member in enumerate(status.rendezvous.participants)}
-    invalid = _invalid_of(status)
-    for pod in scene.pods:
-        number = pod_key_of(scene.job["metadata"]["name"], pod["metadata"]["name"])
+    invalid, made_from = _invalid_of(status), template_hash(spec)
+    for pod in map(Pod.read, scene.pods):
+        number = pod_key_of(scene.job["metadata"]["name"], pod.name)
         if number is None or number[1] != status.replacements.get(number[0], 0):
             continue
-        body = bodies.get(pod["metadata"]["name"])
+        body = bodies.get(pod.name)
         record, (rank, member) = parsed(body, pod), members.get(number[0], (None, None))
         rank = rank if member and is_of(member, pod, record) else None
-        yield WorkerView(*number, pod, body, record, rank, invalid=invalid.get(number[0], ""))
+        problem = invalid.get(number[0], "")
+        reading = Reading(None if problem else record, problem)
+        worker = read_worker(number, pod, reading, spec.trainer_container, made_from)
+        worker = replace(worker, draining=status.draining.get(number[0]) == number[1])
+        yield WorkerView(*number, pod, body, record, worker, rank, invalid=problem)
 
 
 def _invalid_of(status: ElasticJobStatus) -> dict[int, str]:

@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from elasticjob.rendezvous import PodState
 from elasticjob.rendezvous.roster import is_between_stages
 from elasticjob.terms import ProcessState, RequestType
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.times import seconds_between
-from elasticjob_cli.reading.worker import WorkerView, as_worker
+from elasticjob_cli.reading.worker import WorkerView
 
 DOING = {
     ProcessState.STOPPED: "is stopped",
@@ -77,7 +78,7 @@ class Rates:
 
 def members_of(look: Look, rates: Mapping[str, float]) -> list[Member]:
     """In rank order, then those without a rank. `rates`: by pod."""
-    missing = {worker.index: worker for worker in look.missing}
+    missing = {worker.index: worker for worker in (*look.missing, *look.absent_spares)}
     others = {index: worker for index, worker in (look.workers | missing).items() if not worker.is_member}
     rows = [*look.members, *(others[index] for index in sorted(others))]
     return [_row(worker, look, rates) for worker in rows]
@@ -123,7 +124,7 @@ def _between_stages(worker: WorkerView, look: Look) -> str:
     request, stage = worker.request, look.status.rendezvous.stage
     if request is not None and worker.asks(RequestType.JOIN) and (request.stage or 1) > stage:
         return f"waits for stage {request.stage}"
-    done = worker.index in look.finished or is_between_stages(as_worker(worker, look.spec.trainer_container))
+    done = worker.index in look.finished or (worker.worker is not None and is_between_stages(worker.worker))
     return "finishing" if done else ""
 
 
@@ -141,9 +142,15 @@ def _state(worker: WorkerView, look: Look) -> str:
     if worker.is_member and look.trains:
         return _stalls(worker, look) or ("starts" if look.starts else "trains")
     if worker.spare:
-        return "waits for a place" if worker.joined else "is starting"
+        return "waits for a place" if worker.joined else _comes(worker)
     if worker.joined:
         return "has joined"
     if look.has_ended:
         return "ended"
     return "is missing" if worker.index in {one.index for one in look.missing} else "leaves"
+
+
+def _comes(worker: WorkerView) -> str:
+    """How far a spare has come that has not joined."""
+    runs = worker.worker is not None and worker.worker.pod is PodState.RUNNING
+    return "has not joined" if runs else "is starting"

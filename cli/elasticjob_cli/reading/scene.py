@@ -72,7 +72,7 @@ def events_of(scene: Scene, kind: str, name: str) -> list[Object]:
 
 
 def event_time(event: Object) -> str:
-    """When it was last seen, in RFC 3339."""
+    """When it was last seen, in RFC 3339; `lastTimestamp` is to the second."""
     series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    times = (series.get("lastObservedTime"), event.get("eventTime"), event.get("lastTimestamp"))
     return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp", "")))

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import ValidationError
-
-from elasticjob.api import ElasticWorker, WorkerRequest
+from elasticjob.api import WorkerRequest
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of, container, ended, running_since
-from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.reading import ABSENT, Condition, Container, Pod, Record, Said
+from elasticjob.reading.validity import Reading
+from elasticjob.reading.waits import wait_of
+from elasticjob.reading.workers import worker_of
+from elasticjob.rendezvous import Worker
+from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RequestType
 from elasticjob_cli.reading.times import moment
 
@@ -17,14 +19,15 @@ from elasticjob_cli.reading.times import moment
 @dataclass(frozen=True, slots=True)
 class WorkerView:
     """`pod` and `record` are None where there is none; `record` also where it does not follow its schema. `invalid`:
-    what the operator finds wrong with it. `rank`: in the last formed round. `joined`: for the next round. `spare`: it
-    has no place, and waits for one."""
+    what the operator finds wrong with it. `worker`: as the rendezvous takes it; None without a pod. `rank`: in the last
+    formed round. `joined`: for the next round. `spare`: it has no place, and waits for one."""
 
     index: int
     replacement: int
-    pod: Object | None = None
+    pod: Pod | None = None
     body: Object | None = None
-    record: ElasticWorker | None = None
+    record: Said | None = None
+    worker: Worker | None = None
     rank: int | None = None
     joined: bool = False
     invalid: str = ""
@@ -32,7 +35,15 @@ class WorkerView:
 
     @property
     def name(self) -> str:
-        return self.pod["metadata"]["name"] if self.pod else ""
+        return self.pod.name if self.pod else ""
+
+    def container(self, name: str) -> Container:
+        return self.pod.container(name) if self.pod else ABSENT
+
+    @property
+    def scheduling(self) -> Condition:
+        """What its scheduler says."""
+        return self.pod.condition("PodScheduled") if self.pod else Condition("PodScheduled")
 
     @property
     def is_member(self) -> bool:
@@ -40,11 +51,11 @@ class WorkerView:
 
     @property
     def node(self) -> str:
-        return str((self.pod or {}).get("spec", {}).get("nodeName", ""))
+        return self.pod.node if self.pod else ""
 
     @property
     def made(self) -> datetime | None:
-        return moment(self.pod["metadata"].get("creationTimestamp")) if self.pod else None
+        return moment(self.pod.created) if self.pod else None
 
     @property
     def asked_at(self) -> datetime | None:
@@ -59,7 +70,7 @@ class WorkerView:
 
     @property
     def request(self) -> WorkerRequest | None:
-        return self.record.spec.request if self.record else None
+        return self.record.request if self.record else None
 
     def asks(self, type: RequestType) -> bool:
         return self.request is not None and self.request.type == type
@@ -72,57 +83,21 @@ def changed_at(body: Object | None, *, status: bool) -> datetime | None:
     return max((time for time in times if time), default=None)
 
 
-def parsed(body: Object | None, pod: Object | None) -> ElasticWorker | None:
+def parsed(body: Object | None, pod: Pod | None) -> Said | None:
     """What is read of a record; None where it makes no sense, or is that of another pod of this name."""
-    owners = {owner["uid"] for owner in (body or {}).get("metadata", {}).get("ownerReferences", ())}
-    if body is None or pod is None or pod["metadata"]["uid"] not in owners:
-        return None
-    try:
-        return ElasticWorker.parse(body)
-    except ValidationError:
-        return None
+    record = None if body is None else Record.read(body, check=False)
+    return record.said if record and pod and pod.uid in record.owners else None
 
 
-def pod_state(pod: Object, trainer: str) -> PodState:
-    """As far as it matters to who is wanted: whether its trainer runs, or has ended."""
-    status, found = pod.get("status", {}), container(pod, trainer)
-    end = ended(found)
-    if status.get("phase") == "Failed":
-        return PodState.FAILED
-    if status.get("phase") == "Succeeded" or (end and end["exitCode"] == 0):
-        return PodState.SUCCEEDED
-    return PodState.RUNNING if running_since(found) or end else PodState.PENDING
+def read_worker(pod_key: PodKey, pod: Pod, reading: Reading, trainer: str, made_from: str) -> Worker:
+    """As the operator reads it."""
+    asked = reading.said is not None and reading.said.request is not None
+    return worker_of(pod, pod_key, reading, trainer, made_from, wait_of(pod, trainer, asked=asked))
 
 
-def as_worker(view: WorkerView, trainer: str) -> Worker:
-    """As the rendezvous is given it."""
-    assert view.pod is not None
-    request = view.record.spec.request if view.record and not view.invalid else None
-    return Worker(
-        index=view.index,
-        replacement=view.replacement,
-        pod=pod_state(view.pod, trainer),
-        deleting="deletionTimestamp" in view.pod["metadata"],
-        id=view.record.spec.id if view.record and not view.invalid else None,
-        request=None
-        if request is None
-        else Request(
-            type=request.type,
-            after=request.after or 0,
-            round=request.round or 0,
-            stage=request.stage or 1,
-            cause=request.cause or "",
-            detail=request.detail or "",
-            last_call=request.last_call_seconds,
-            worker_lost=request.worker_lost_seconds,
-        ),
-        invalid=view.invalid,
-    )
-
-
-def is_of(member: Member, pod: Object, record: ElasticWorker | None) -> bool:
+def is_of(member: Member, pod: Pod, record: Said | None) -> bool:
     """Whether this pod is the one that was in the round, and not another that has taken its place. The ids of all
     members in pods that were made at once begin alike, and their sidecars are told that."""
     if record is not None:
-        return record.spec.id == member.id
-    return batch_of(pod) in (None, member.id.partition(".")[0])
+        return record.id == member.id
+    return pod.batch in (None, member.id.partition(".")[0])

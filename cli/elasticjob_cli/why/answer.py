@@ -4,13 +4,14 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+from elasticjob.rendezvous.words import round_of
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.look import look as read
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import length, seconds_between
 from elasticjob_cli.reading.words import listed, names, plural
 from elasticjob_cli.reading.worker import WorkerView
-from elasticjob_cli.why.findings import Finding, findings_of, stuck_spares
+from elasticjob_cli.why.findings import Finding, absent_spares, findings_of
 from elasticjob_cli.why.table import Cause
 
 ENDS = frozenset({Cause.COMPLETE, Cause.FAILED})
@@ -73,8 +74,8 @@ def _now(look: Look) -> str:
     if look.trains:
         since, yet = length(look.formed_since) or "some time", ""
         if look.finishing:
-            size = plural(len(look.status.rendezvous.participants), "worker")
-            return f"Round {look.round} of {size} has ended in success."
+            told = round_of(look.round, len(look.status.rendezvous.participants))
+            return f"{told.capitalize()} has ended in success."
         if look.cut_off:
             return f"Round {look.round} stands {_size(look)}; it formed {since} ago, and may take no steps."
         if look.starts:
@@ -107,17 +108,23 @@ def _follows(look: Look, found: tuple[Finding, ...]) -> str:
         return ""
     if look.is_blind:
         return f"You may not see its {listed(look.scene.hidden)}, so nothing can be said of its workers."
-    return " ".join(part for part in (_spares(look), _next(look, found)) if part)
+    return " ".join(part for part in (_no_spare(look), _spares(look, found), _next(look, found)) if part)
 
 
-def _spares(look: Look) -> str:
-    """Of a job that should have some: why they cannot come, or that none is ready where one is needed."""
-    stuck = stuck_spares(look)
-    if look.is_full and stuck:
-        missing = "A spare is" if sum(len(one.workers) for one in stuck) == 1 else "Spares are"
-        told = "; and ".join(one.sentence for one in stuck)
-        return " ".join([f"{missing} missing: {told}.", *dict.fromkeys(one.remedy for one in stuck)])
+def _no_spare(look: Look) -> str:
     return "No spare is ready to take a place." if look.spec.spare_replicas and look.missing and not look.spares else ""
+
+
+def _spares(look: Look, found: tuple[Finding, ...]) -> str:
+    """Of a job that should have some: who is not there and why, with the remedies that are not told yet."""
+    absent = absent_spares(look)
+    if not absent:
+        return ""
+    missing = "A spare is" if sum(len(one.workers) for one in absent) == 1 else "Spares are"
+    told = "; and ".join(one.sentence for one in absent)
+    known = {"", *(one.remedy for one in found)}
+    remedies = dict.fromkeys(one.remedy for one in absent if one.remedy not in known)
+    return " ".join([f"{missing} missing: {told}.", *remedies])
 
 
 def _next(look: Look, found: tuple[Finding, ...]) -> str:

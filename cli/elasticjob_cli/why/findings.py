@@ -42,9 +42,9 @@ def findings_of(look: Look) -> list[Finding]:
     return found + _of_workers(look.missing, look, makes_pods=makes_pods)
 
 
-def stuck_spares(look: Look) -> list[Finding]:
-    """What keeps spares away that will not come by themselves, in the order of the table."""
-    return [one for one in _of_workers(look.absent_spares, look) if one.stuck]
+def absent_spares(look: Look) -> list[Finding]:
+    """What keeps spares away while a round stands, in the order of the table."""
+    return _of_workers(look.absent_spares, look) if look.trains else []
 
 
 def _of_workers(workers: Iterable[WorkerView], look: Look, *, makes_pods: bool = True) -> list[Finding]:

@@ -2,11 +2,15 @@
 
 import re
 
+from elasticjob.api import JOB_LEFT
+from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Loss, Outcome, RoundCause
 from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
+from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length
 
+LEFT_SECONDS = 3600.0  # the operator that leaves a job says so each half hour
 ANSWERED_SECONDS = 15.0  # an operator that leads answers to a change within a second or two
 REFUSAL = re.compile(r"a pod cannot be made: (.+?)(?=; workers? \d|$)")
 # how the API server's authorization refuses; an admission plug-in's sentence has another form
@@ -38,6 +42,13 @@ def failed(look: Look) -> str | None:
 
 def closed(look: Look) -> str | None:
     return look.status.rendezvous.reason if look.status.rendezvous.outcome is Outcome.CLOSED else None
+
+
+def two_installations(look: Look) -> str | None:
+    """What the operator tells that leaves the job to another one."""
+    told = [event for event in events_of(look.scene, "ElasticJob", look.name) if event.get("reason") == JOB_LEFT]
+    passed = look.for_seconds(event_time(told[-1])) if told else None
+    return said(told[-1].get("message", "")) if passed is not None and passed < LEFT_SECONDS else None
 
 
 def no_operator(look: Look) -> str | None:
@@ -90,7 +101,7 @@ def gang_waits(look: Look) -> str | None:
         return None
     if found.status != "True":
         return None if " have joined (" in found.message else found.message  # else it has pods, which are looked at
-    return found.message.removeprefix(f"round {agreed.round} of {len(agreed.participants)}: {agreed.reason}; ")
+    return found.message.removeprefix(f"{round_of(agreed.round, len(agreed.participants))}: {agreed.reason}; ")
 
 
 def gang_refused(look: Look) -> str | None:
@@ -143,6 +154,10 @@ def finishing(look: Look) -> str | None:
 
 def network_fault(look: Look) -> str | None:
     return look.cut_off or None
+
+
+def sidecars_not_ready(look: Look) -> str | None:
+    return None if look.has_ended else look.message_of("SidecarsReady", "False")
 
 
 def no_steps(look: Look) -> str | None:

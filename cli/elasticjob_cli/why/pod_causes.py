@@ -4,35 +4,17 @@ import re
 
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import (
-    CONFIG_WORDS,
-    CRASHES,
-    IMAGE_WORDS,
-    NEVER_RAN,
-    SIDECAR,
-    START_WORDS,
-    awaited_queue,
-    condition,
-    container,
-    containers,
-    crash_before,
-    ended,
-    has_started,
-    init_containers,
-    kept_off,
-    running_since,
-    waiting,
-    waits_for,
-)
+from elasticjob.pods import CONFIG_WORDS, CRASHES, IMAGE_WORDS, NEVER_RAN, SIDECAR, START_WORDS
+from elasticjob.reading import Container
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
 from elasticjob.terms import Cause, RequestType
-from elasticjob_cli.reading.containers import last_end, said, told_end
+from elasticjob_cli.reading.containers import said
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.scene import event_time, events_of
 from elasticjob_cli.reading.times import length, seconds_between
-from elasticjob_cli.reading.worker import WorkerView, as_worker
+from elasticjob_cli.reading.worker import WorkerView
 
 # what registries and container runtimes say of credentials
 NO_ENTRY = re.compile(
@@ -42,6 +24,7 @@ NO_ENTRY = re.compile(
 )
 BACK_OFF = re.compile(r"its pods failed (\d+) times in a row: (.*?)(?:; each next pod|$)")
 NAMED = 3
+SIDECAR_STARTS_SECONDS = 10.0
 STORELESS = "did not serve the round's store"
 
 
@@ -71,7 +54,7 @@ def no_pod(worker: WorkerView, look: Look) -> str | None:
 
 
 def queued(worker: WorkerView, look: Look) -> str | None:
-    queue = awaited_queue(worker.pod or {})
+    queue = worker.pod.awaited_queue if worker.pod else None
     return None if queue is None else f"in the queue {queue}"
 
 
@@ -81,20 +64,19 @@ def queued_twice(worker: WorkerView, look: Look) -> str | None:
 
 
 def gated(worker: WorkerView, look: Look) -> str | None:
-    if condition(worker.pod or {}, "PodScheduled").get("reason") != "SchedulingGated":
+    if worker.pod is None or worker.scheduling.reason != "SchedulingGated":
         return None
-    names = [gate["name"] for gate in (worker.pod or {})["spec"].get("schedulingGates", ())]
-    return ", ".join(names) or "SchedulingGated"
+    return ", ".join(worker.pod.gates) or "SchedulingGated"
 
 
 def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
-    told = _unscheduled(worker.pod)
-    if told is None or "persistentvolumeclaim" not in told.lower():
+    told = unschedulable(worker, look)
+    if worker.pod is None or told is None or "persistentvolumeclaim" not in told.lower():
         return None
     if "persistentvolumeclaims" in look.scene.hidden:
         return told
     there = {claim["metadata"]["name"]: claim for claim in look.scene.claims}
-    for name in claims_of(worker.pod or {}):
+    for name in worker.pod.claims:
         phase = there.get(name, {}).get("status", {}).get("phase")
         if name not in there:
             return f"there is no PersistentVolumeClaim {name}"
@@ -106,7 +88,7 @@ def claim_not_ready(worker: WorkerView, look: Look) -> str | None:
 
 def avoiding(worker: WorkerView, look: Look) -> str | None:
     """It may not go to nodes on which others have room, perhaps."""
-    told, nodes = _unscheduled(worker.pod), sorted(kept_off(worker.pod or {"metadata": {}}))
+    told, nodes = unschedulable(worker, look), sorted(worker.pod.kept_off) if worker.pod else []
     if told is None or not nodes:
         return None
     more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
@@ -114,7 +96,8 @@ def avoiding(worker: WorkerView, look: Look) -> str | None:
 
 
 def unschedulable(worker: WorkerView, look: Look) -> str | None:
-    return _unscheduled(worker.pod)
+    found = worker.scheduling
+    return said(found.message or "Unschedulable") if found.reason == "Unschedulable" else None
 
 
 def pull_secret(worker: WorkerView, look: Look) -> str | None:
@@ -132,41 +115,46 @@ def image(worker: WorkerView, look: Look) -> str | None:
 
 
 def config_missing(worker: WorkerView, look: Look) -> str | None:
-    return _waits_with(worker.pod, CONFIG_WORDS)
+    return _waits_with(worker, CONFIG_WORDS)
 
 
 def container_error(worker: WorkerView, look: Look) -> str | None:
-    if told := _waits_with(worker.pod, START_WORDS):
+    if told := _waits_with(worker, START_WORDS):
         return told
-    for status in containers(worker.pod or {}):  # between two tries it shows as one that crashes
-        end = ended(status) or crash_before(status)
-        if end and end.get("reason") in NEVER_RAN:
-            return said(end["reason"], end.get("message"))
+    for one in _containers(worker):  # between two tries it shows as one that crashes
+        end = one.ended or one.crashed_before
+        if end and end.reason in NEVER_RAN:
+            return said(end.reason, end.said)
     return None
 
 
 def init_crashes(worker: WorkerView, look: Look) -> str | None:
-    for status in init_containers(worker.pod or {}):
-        end = last_end(status)
-        failed = end is not None and end["exitCode"] != 0
-        held_back = waits_for(status) == CRASHES
-        if status["name"] != SIDECAR and failed and (held_back or ended(status)):
-            return said(f"the init container {status['name']}, {_times(status)}", told_end(end))
+    for one in _containers(worker):
+        end, held_back = one.last_end, one.reason == CRASHES
+        if one.is_init and one.name != SIDECAR and end and end.code and (held_back or one.ended):
+            return said(f"the init container {one.name}, {_times(one)}", end.told)
     return None
 
 
 def sidecar_crashes(worker: WorkerView, look: Look) -> str | None:
-    status = container(worker.pod or {}, SIDECAR)
-    return said(_times(status), told_end(last_end(status))) if waits_for(status) == CRASHES else None
+    sidecar = worker.container(SIDECAR)
+    end = sidecar.last_end
+    return said(_times(sidecar), end.told if end else "") if sidecar.reason == CRASHES else None
+
+
+def sidecar_not_ready(worker: WorkerView, look: Look) -> str | None:
+    """What it says of the cause is among the job's."""
+    seconds = look.for_seconds(worker.pod.unready_since if worker.pod else "")
+    return None if seconds is None or seconds < SIDECAR_STARTS_SECONDS else length(seconds)
 
 
 def trainer_crashes(worker: WorkerView, look: Look) -> str | None:
-    status = container(worker.pod or {}, look.spec.trainer_container)
-    asked = worker.record is not None and worker.record.spec.request is not None
-    end = ended(status) or crash_before(status)
-    failed = end is not None and end["exitCode"] != 0
-    if waits_for(status) == CRASHES or (failed and status.get("restartCount", 0) and not asked):
-        return said(_times(status), told_end(end))
+    trainer = worker.container(look.spec.trainer_container)
+    asked = worker.record is not None and worker.record.request is not None
+    end = trainer.ended or trainer.crashed_before
+    failed = end is not None and end.code != 0
+    if trainer.reason == CRASHES or (failed and trainer.restarts and not asked):
+        return said(_times(trainer), end.told if end else "")
     return None
 
 
@@ -179,33 +167,33 @@ def sandbox(worker: WorkerView, look: Look) -> str | None:
 
 
 def no_scheduler(worker: WorkerView, look: Look) -> str | None:
-    if worker.pod is None or worker.node or condition(worker.pod, "PodScheduled").get("status") == "True":
+    if worker.pod is None or worker.node or worker.scheduling.status == "True":
         return None
     return length(seconds_between(worker.made, look.scene.now))
 
 
 def starting(worker: WorkerView, look: Look) -> str | None:
     """How far its start has come."""
-    if worker.pod is None or has_started(container(worker.pod, look.spec.trainer_container)):
+    if worker.pod is None or _runs(worker, look):
         return None
-    for status in init_containers(worker.pod):
-        if running_since(status) and status["name"] != SIDECAR:
-            return f"its init container {status['name']} runs for {length(look.for_seconds(running_since(status)))}"
+    for one in worker.pod.init_containers:
+        if one.since and one.name != SIDECAR:
+            return f"its init container {one.name} runs for {length(look.for_seconds(one.since))}"
     pulls = [event for event in _events(worker, look) if event.get("reason") in ("Pulling", "Pulled")]
     if pulls and pulls[-1]["reason"] == "Pulling":
         return said(pulls[-1]["message"]) + f" for {length(look.for_seconds(event_time(pulls[-1])))}"
-    return said("it is being set up", waits_for(container(worker.pod, look.spec.trainer_container)))
+    return said("it is being set up", worker.container(look.spec.trainer_container).reason)
 
 
 def storeless(worker: WorkerView, look: Look) -> str | None:
-    request = worker.record.spec.request if worker.record else None
+    request = worker.record.request if worker.record else None
     if request and request.type is RequestType.LEAVE and request.cause == Cause.STORE_NOT_READY:
         return f"storeReadySeconds is {look.spec.rendezvous.store_ready_seconds}"
     return None
 
 
 def between_stages(worker: WorkerView, look: Look) -> str | None:
-    if not is_between_stages(as_worker(worker, look.spec.trainer_container)):
+    if worker.worker is None or not is_between_stages(worker.worker):
         return None
     return f"that of stage {(worker.request and worker.request.stage) or 1} has ended in success"
 
@@ -220,7 +208,7 @@ def silent(worker: WorkerView, look: Look) -> str | None:
 
 def _owes_an_answer(worker: WorkerView, look: Look) -> bool:
     challenge, record = look.status.rendezvous.challenge, worker.record
-    if challenge is None or record is None or Member(record.spec.index, record.spec.id) not in challenge.members:
+    if challenge is None or record is None or Member(record.index, record.id) not in challenge.members:
         return False
     return (record.status.answer or 0) < challenge.number
 
@@ -249,63 +237,59 @@ def no_torchrun(worker: WorkerView, look: Look) -> str | None:
 
 def _comes(worker: WorkerView, look: Look) -> bool:
     """Whether its pod has been placed and is yet to run: it holds up the time that others have."""
-    if worker.pod is None or has_started(container(worker.pod, look.spec.trainer_container)):
+    if worker.pod is None or _runs(worker, look):
         return False
-    return condition(worker.pod, "PodScheduled").get("reason") not in ("Unschedulable", "SchedulingGated")
+    return worker.scheduling.reason not in ("Unschedulable", "SchedulingGated")
 
 
 def _never_spoke(worker: WorkerView, look: Look) -> bool:
-    trainer = container(worker.pod or {}, look.spec.trainer_container)
-    return has_started(trainer) and never_joined(as_worker(worker, look.spec.trainer_container))
+    return _runs(worker, look) and worker.worker is not None and never_joined(worker.worker)
 
 
 def _runs_for(worker: WorkerView, look: Look) -> float:
-    return look.for_seconds(running_since(container(worker.pod or {}, look.spec.trainer_container))) or 0.0
+    return look.for_seconds(worker.container(look.spec.trainer_container).since) or 0.0
 
 
 def slow_joiner(worker: WorkerView, look: Look) -> str | None:
-    if worker.pod is None or not has_started(container(worker.pod, look.spec.trainer_container)):
+    if not _runs(worker, look):
         return None
-    since = running_since(container(worker.pod, look.spec.trainer_container))
-    return length(look.for_seconds(since)) or "0 s"
+    return length(look.for_seconds(worker.container(look.spec.trainer_container).since)) or "0 s"
 
 
-def claims_of(pod: Object) -> list[str]:
-    """The PersistentVolumeClaims that the pod names."""
-    volumes = pod.get("spec", {}).get("volumes") or ()
-    return [one["persistentVolumeClaim"]["claimName"] for one in volumes if "persistentVolumeClaim" in one]
+def _runs(worker: WorkerView, look: Look) -> bool:
+    """Whether its trainer has been started."""
+    return worker.container(look.spec.trainer_container).has_started
 
 
-def _unscheduled(pod: Object | None) -> str | None:
-    found = condition(pod or {}, "PodScheduled")
-    return said(found.get("message", "Unschedulable")) if found.get("reason") == "Unschedulable" else None
+def _containers(worker: WorkerView) -> tuple[Container, ...]:
+    return worker.pod.containers if worker.pod else ()
 
 
 def _image(worker: WorkerView) -> str | None:
-    return _waits_with(worker.pod, IMAGE_WORDS)
+    return _waits_with(worker, IMAGE_WORDS)
 
 
-def _waits_with(pod: Object | None, words: frozenset[str]) -> str | None:
-    for status in containers(pod or {}):
-        if (word := waits_for(status)) in words:
-            return said(word, waiting(status).get("message") or status.get("image"))
+def _waits_with(worker: WorkerView, words: frozenset[str]) -> str | None:
+    for one in _containers(worker):
+        if one.reason in words:
+            return said(one.reason, one.message or one.image)
     return None
 
 
 def _setup_event(worker: WorkerView, look: Look, reasons: tuple[str, ...]) -> str | None:
     """The newest event of these reasons while the pod is set up."""
-    if worker.pod is None or has_started(container(worker.pod, look.spec.trainer_container)):
+    if worker.pod is None or _runs(worker, look):
         return None
     found = [event for event in _events(worker, look) if event.get("reason") in reasons]
     return said(found[-1]["message"]) if found else None
 
 
 def _events(worker: WorkerView, look: Look) -> list[Object]:
-    uid = worker.pod["metadata"]["uid"] if worker.pod else ""
+    uid = worker.pod.uid if worker.pod else ""
     found = events_of(look.scene, "Pod", worker.name) if worker.pod else []
     return [event for event in found if event["involvedObject"].get("uid", uid) == uid]
 
 
-def _times(status: Object) -> str:
-    count = status.get("restartCount", 0)
+def _times(container: Container) -> str:
+    count = container.restarts
     return f"started again {count} time{'s' * (count != 1)}"

@@ -21,6 +21,7 @@ class Cause(StrEnum):
     COMPLETE = "Complete"
     POLICY = "PodFailurePolicy"
     FAILED = "Failed"
+    TWO_INSTALLATIONS = "TwoInstallations"
     NO_OPERATOR = "NoOperator"
     NO_RIGHTS = "OperatorWithoutRights"
     CLOSED = "Closed"
@@ -52,6 +53,7 @@ class Cause(StrEnum):
     CONTAINER_ERROR = "ContainerError"
     INIT_CRASHES = "InitContainerCrashes"
     SIDECAR_CRASHES = "SidecarCrashes"
+    SIDECAR_NOT_READY = "SidecarNotReady"
     CRASH_LOOP = "CrashLoop"
     VOLUME = "VolumeNotMounted"
     SANDBOX = "NoSandbox"
@@ -92,6 +94,14 @@ OF_JOB = (
         "Make a new job once that is mended, or change the rule.",
     ),
     JobRow(Cause.FAILED, job.failed, "It has failed: {said}.", "Make a new job once that is mended."),
+    JobRow(
+        Cause.TWO_INSTALLATIONS,
+        job.two_installations,
+        "Two operators want to run it: {said}.",
+        "Where the first is uninstalled, the other goes on ten minutes after the job has come to a standstill, and at "
+        "once when its pods are restarted.",
+        covers=False,
+    ),
     JobRow(
         Cause.NO_OPERATOR,
         job.no_operator,
@@ -169,6 +179,13 @@ OF_JOB = (
         "Let the job's pods reach each other at that port: see the namespace's NetworkPolicies, and firewalls or "
         "security groups between the nodes; the log of the named pod's sidecar says how it fails. Nobody is replaced "
         "for it, and failures do not count while it lasts.",
+        covers=False,
+    ),
+    JobRow(
+        Cause.SIDECAR_NOT_READY,
+        job.sidecars_not_ready,
+        "Sidecars are refused or cut off by the API server: {said}.",
+        "They try again every three seconds at the latest; until then their workers cannot join.",
         covers=False,
     ),
     JobRow(
@@ -293,6 +310,12 @@ OF_WORKER = (
         "whose sidecar{s} crash{es}: {said}",
         "See its log: `kubectl logs --container elasticjob-sidecar --previous`.",
         stuck=True,
+    ),
+    WorkerRow(
+        Cause.SIDECAR_NOT_READY,
+        pod.sidecar_not_ready,
+        "whose sidecar{s} {have} run for {said} and {be} not ready",
+        "The condition SidecarsReady says why, and so does the log: `kubectl logs --container elasticjob-sidecar`.",
     ),
     WorkerRow(
         Cause.CRASH_LOOP,

@@ -29,6 +29,7 @@ from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_rank_order
 from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, roster_of
 from elasticjob.rendezvous.sizes import largest_size, min_members
+from elasticjob.rendezvous.words import have_joined
 from elasticjob.terms import Outcome, PolicyAction, RequestType
 
 NAMED = 8  # workers in a sentence
@@ -96,7 +97,7 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
         return Verdict(all_spoke=since)
     missing = ", ".join(str(worker.index) for worker in roster.missing)
     limit = f"within {spec.join_timeout:g} s (spec.rendezvous.joinTimeoutSeconds)"
-    why = f"{len(roster.joined)} of at least {least} workers joined {limit}; missing: {missing}"
+    why = f"{have_joined(len(roster.joined))} {limit}, and at least {least} must; missing: {missing}"
     return Verdict(failure=(Outcome.TIMEOUT, why))
 
 
@@ -120,7 +121,7 @@ def _not_started(
         return Verdict(all_running=since)
     limit = f"within {spec.start_timeout:g} s (spec.rendezvous.startTimeoutSeconds)"
     told = unspoken(worker.index for worker in silent)
-    why = f"{told} {limit}; {len(roster.joined)} of at least {least} workers joined"
+    why = f"{told} {limit}; {have_joined(len(roster.joined))}, and at least {least} must"
     return Verdict(failure=(Outcome.TIMEOUT, why))
 
 

@@ -15,7 +15,7 @@ from elasticjob.rendezvous.backoff import LONGEST_SECONDS, forgotten
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import breaks, explained, lost_workers, may_be_explained, stopped_untold
 from elasticjob.rendezvous.model import Beat, Decision, Failed, Spec, State, Worker
-from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_told
+from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_restarted, why_told
 from elasticjob.rendezvous.roster import (
     STUCK,
     Roster,
@@ -29,6 +29,7 @@ from elasticjob.rendezvous.roster import (
 from elasticjob.rendezvous.sizes import largest_size
 from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import ROUND_BROKEN, ROUND_FORMED, ROUND_REOPENED, moved
+from elasticjob.rendezvous.words import workers as counted
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 
 FORMING, FORMED, _ = RendezvousPhase
@@ -169,8 +170,9 @@ def name_cause(step: Step) -> None:
         step.failed.append(Failed((account.worker, state.replacements.get(account.worker, 0)), judged=False))
 
 
-def reopen_for_newcomers(step: Step) -> None:
-    """A formed round is reopened for newcomers, once for those on their way together (rule 3)."""
+def reopen_round(step: Step) -> None:
+    """A formed round is reopened for newcomers, once for those on their way together, and at once where a restart is
+    asked for (rule 3)."""
     state, now = step.state, step.now
     if state.phase is not FORMED:
         return
@@ -178,17 +180,19 @@ def reopen_for_newcomers(step: Step) -> None:
     newcomers = [worker for worker in roster.joined if worker.member not in state.participants]
     relieved = _would_relieve(step) if newcomers and any(one.draining for one in step.workers) else ()
     grows = relieved or _would_grow(step, newcomers)
+    restarts = step.spec.restarted_at not in ("", state.restarted_at)
     about_to_end = not state.done.isdisjoint(member.index for member in state.participants)
-    if not grows or about_to_end:
+    if about_to_end or not (grows or restarts):
         step.clock(newcomer=None)
         return
     since = now if state.clocks.newcomer is None else state.clocks.newcomer
     step.clock(newcomer=since)
     coming = [worker for worker in roster.missing if worker.member not in state.participants]
     arrived = not roster.owed and all(worker.pod in STUCK for worker in coming)
-    if not arrived and now - since < last_call(step.spec, newcomers):
+    if not (restarts or arrived) and now - since < last_call(step.spec, newcomers):
         return
-    step.open_round(ROUND_REOPENED, *why_reopened(step.spec, state, newcomers, relieved))
+    why = why_restarted(step.spec) if restarts else why_reopened(step.spec, state, newcomers, relieved)
+    step.open_round(ROUND_REOPENED, *why)
     step.set(planned=True)
     _send_away(step, _reopened(step, step.state))  # who makes room learns at once that it is to leave
 
@@ -262,9 +266,10 @@ def _form(step: Step, members: tuple[Worker, ...]) -> None:
     cause, reason = begins.get(state.reason, (state.cause or RoundCause.OTHER, state.reason))
     reason += of_ranks(step.spec, state, members)
     step.formed_after = step.now - state.clocks.opened
-    message = f"round {state.round} formed with {len(members)} workers in {step.formed_after:.1f} s: {reason}"
+    message = f"round {state.round} formed with {counted(len(members))} in {step.formed_after:.1f} s: {reason}"
     step.move(ROUND_FORMED, cause, reason, message)
     step.set(participants=participants, replicas=step.spec.replicas, store=members[0].address)
+    step.set(restarted_at=step.spec.restarted_at or state.restarted_at)
     step.set(scripts=stages.with_script(state, members))
     step.clock(formed=step.now, newcomer=None)
 
@@ -316,6 +321,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     give_up_lost,
     endings.fail_unfinished,
     endings.end_stage,
+    endings.fail_overdue,
     send_away_excess,
     endings.close_on_request,
     break_round,
@@ -323,7 +329,7 @@ RULES: tuple[Callable[[Step], None], ...] = (
     name_cause,
     policy.note_matched,
     policy.fail_by_policy,
-    reopen_for_newcomers,
+    reopen_round,
     hurry_after_loss,
     end_beyond_budget,
     form_round,

@@ -138,6 +138,14 @@ def _next_stage(step: Step, first: Worker) -> None:
     step.set(stage=stage, finishing=(), planned=False, scripts=(*known, "")[-MOST_SCRIPTS:] if known else ())
 
 
+def fail_overdue(step: Step) -> None:
+    """A job that is not suspended, and has not ended by its deadline, has failed (rule 23)."""
+    if step.suspended or step.spec.deadline is None or step.now < step.spec.deadline:
+        return
+    why = "the job has not ended within spec.activeDeadlineSeconds"
+    step.close(Outcome.FAILED, why, RoundCause.DEADLINE_EXCEEDED)
+
+
 def close_on_request(step: Step) -> None:
     """A `Close` lets the formed round train on, and nobody join another (rule 9)."""
     state = step.state

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from elasticjob.rendezvous.accounts import Kind, kind_of
 from elasticjob.rendezvous.model import State
-from elasticjob.terms import Outcome, RendezvousPhase
+from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 
@@ -37,11 +37,14 @@ def rounds_count_up(before: State, after: State) -> Iterator[str]:
 
 
 def told_once(before: State, after: State) -> Iterator[str]:
-    """Members and store change only when a round is formed: what a trainer was told is never told differently."""
+    """Members, store and the restart that was done change only when a round is formed: what a trainer was told is never
+    told differently."""
     if newly_formed(before, after):
         return
     if (after.participants, after.replicas) != (before.participants, before.replicas):
         yield "the members changed, and no round was formed"
+    if after.restarted_at != before.restarted_at:
+        yield "a restart was taken for done, and no round was formed"
     if after.round == before.round and after.store != before.store:
         yield f"the store of round {after.round} changed"
     if after.phase is FORMING and after.store is not None:
@@ -189,7 +192,8 @@ def closed_with_an_outcome(before: State, after: State) -> Iterator[str]:
         case Outcome.COMPLETE if before.phase is CLOSED and _not_done(after):
             yield f"Complete after a Close, and workers {_not_done(after)} have not finished"
         case Outcome.FAILED if out_of_formed and not after.finishing and after.stage == 1:
-            yield f"Failed, and round {after.round} was formed"
+            if after.cause != RoundCause.DEADLINE_EXCEEDED:
+                yield f"Failed, and round {after.round} was formed"
         case Outcome.TIMEOUT if out_of_formed or before.phase is CLOSED:
             yield f"RendezvousTimeout, and round {after.round} was not forming"
         case Outcome.CLOSED if not out_of_formed:

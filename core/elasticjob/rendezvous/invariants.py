@@ -14,7 +14,7 @@ from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State
 from elasticjob.rendezvous.rank_invariants import neighbours_are_near
 from elasticjob.rendezvous.stage_invariants import between_stages, finished_in_success, stages_follow_each_other
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
-from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 EVENTS = {move.event for move in MOVES}
@@ -117,22 +117,26 @@ def waiting_is_counted(step: Step) -> Iterator[str]:
 
 def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
     """A formed round is ended by a member that is lost, leaves, has another id, joins again or hangs, at once; else
-    by the next stage, or by newcomers that have joined and have a place in a larger round or somebody's on a node that
-    is about to go, and not once a member has finished."""
+    by the next stage, by a restart that is asked for, at once, or by newcomers that have joined and have a place in a
+    larger round or somebody's on a node that is about to go; the last two not once a member has finished."""
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
         return
     broken, ended = step.breaks(), after.round > before.round
+    finished = any(member.index in after.done for member in before.participants)
+    restarts = not finished and step.spec.restarted_at not in ("", before.restarted_at)
     if broken and not ended:
         yield f"round {before.round} stands, and a member no longer trains in it"
-    if broken or not ended or after.stage > before.stage:
+    if restarts and not ended:
+        yield f"round {before.round} stands, and a restart is asked for"
+    if broken or restarts or not ended or after.stage > before.stage:
         return
     newcomers = [worker for worker in step.have_places(before) if worker.member not in before.participants]
     size = len(before.participants) + len(newcomers)
     grows = size > step.spec.replicas or step.largest(size) > len(before.participants)
     if all(event.reason != ROUND_REOPENED for event in step.decision.events) or not (newcomers and grows):
         yield f"round {before.round} was ended without a cause"
-    if any(member.index in after.done for member in before.participants):
+    if finished:
         yield f"round {before.round} was reopened, and a member had finished"
 
 
@@ -293,6 +297,7 @@ def _too_late(step: Step) -> Iterator[bool]:
 
 def _failed(step: Step) -> Iterator[bool]:
     before, after, spec = step.before, step.after, step.spec
+    yield after.cause == RoundCause.DEADLINE_EXCEEDED and spec.deadline is not None and not step.suspended
     yield step.failures > 0 and after.restarts > spec.max_restarts
     yield not after.participants and (bool(after.done) or any(map(step.stray, step.current(after).values())))
     if before.phase is CLOSED:

@@ -19,6 +19,8 @@ class Spec:
 
     `worker_lost` is the time for doubt and proof, `silence` that without a heartbeat after which anybody is doubted.
 
+    `restarted_at`: when people last asked for new processes, "" for never. `deadline`: when the job fails for having
+    taken too long, None where it may take any time.
     `starts_torchrun` is False where the command plainly starts something else, whose end before a join is no accident.
     `sizes` are those that a round may have, and where there are none any will do. `replicas` may be less than each of
     them, and than `min_replicas`, while quota is missing: then no round is formed. `rank_order`: the
@@ -31,6 +33,8 @@ class Spec:
     min_replicas: int = 1
     max_restarts: int = 3
     suspend: bool = False
+    restarted_at: str = ""
+    deadline: float | None = None
     last_call: float = 30
     join_timeout: float = 600
     start_timeout: float = 3600
@@ -214,8 +218,9 @@ class Clocks:
 class State:
     """The agreed state, as it is kept in an ElasticJob's status, and the clocks beside it.
 
-    `participants` are the last formed round's, in rank order, and `replicas` what the spec wanted then. `replacements`
-    holds, by index, the number of the one pod that counts: those before it were given up, later ones nobody has made.
+    `participants` are the last formed round's, in rank order, and `replicas` and `restarted_at` what the spec said
+    then. `replacements` holds, by index, the number of the one pod that counts: those before it were given up, later
+    ones nobody has made.
 
     `failure` is what failed in the last formed round, while it is not known whether it counts: it is judged when the
     group forms again. `matched` is what the job's policy says of it. `given_up` are the members that were given up
@@ -245,6 +250,7 @@ class State:
     phase: RendezvousPhase = RendezvousPhase.FORMING
     participants: tuple[Member, ...] = ()
     replicas: int = 0
+    restarted_at: str = ""
     leaving: tuple[Member, ...] = ()
     finished: tuple[Member, ...] = ()
     finishing: tuple[Member, ...] = ()

@@ -32,6 +32,11 @@ def why_reopened(spec: Spec, state: State, newcomers: Sequence[Worker], relieved
     return RoundCause.WORKERS_JOINED, reason
 
 
+def why_restarted(spec: Spec) -> tuple[str, str]:
+    """Why the same group starts anew, in a word and in a sentence."""
+    return RoundCause.RESTARTED, f"a restart was asked for at {spec.restarted_at}"
+
+
 def _workers(those: Sequence[Worker]) -> str:
     return f"worker{'s' * (len(those) > 1)} {', '.join(str(worker.index) for worker in those)}"
 

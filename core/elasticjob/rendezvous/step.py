@@ -11,6 +11,7 @@ from elasticjob.rendezvous.losses import Break, Lost
 from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Failures, Spec, State, Worker
 from elasticjob.rendezvous.roster import Roster, has_joined, roster_of
 from elasticjob.rendezvous.transitions import moved
+from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 
 _, FORMED, CLOSED = RendezvousPhase
@@ -95,7 +96,7 @@ class Step:
         self.announce(event, message, warning=warning, cause=str(cause))
 
     def open_round(self, event: str, cause: str, reason: str, *, warning: bool = False) -> None:
-        ended = f"round {self.state.round} of {len(self.state.participants)} ended: {reason}"
+        ended = f"{round_of(self.state.round, len(self.state.participants))} ended: {reason}"
         self.move(event, cause, reason, ended, warning=warning)
         self.set(store=None)
         self.clock(opened=self.now, min_reached=None, all_running=None, all_spoke=None, newcomer=None)
@@ -121,6 +122,8 @@ class Step:
 
     def _moments(self) -> Iterator[float]:
         clocks, spec, state = self.state.clocks, self.spec, self.state
+        if spec.deadline is not None and not self.suspended:
+            yield spec.deadline
         if state.phase is FORMED:
             yield clocks.formed + spec.restart_reset
             yield clocks.formed + LONGEST_SECONDS

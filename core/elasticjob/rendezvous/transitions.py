@@ -33,10 +33,22 @@ MOVES = (
         0,
         "the minimum has not joined in time, or its torchruns were not started, though the pods run",
     ),
-    Move(FORMING, Outcome.FAILED, CLOSED, 0, "a `Close`, one crash or failure too many, or success without any round"),
+    Move(
+        FORMING,
+        Outcome.FAILED,
+        CLOSED,
+        0,
+        "a `Close`, one crash or failure too many, success without any round, or its deadline has come",
+    ),
     Move(FORMING, Outcome.COMPLETE, CLOSED, 0, "workers have finished, and no other is wanted"),
     Move(FORMED, ROUND_BROKEN, FORMING, 1, "a member is lost, leaves, has another id, joins again, or hangs"),
-    Move(FORMED, ROUND_REOPENED, FORMING, 1, "newcomers have joined, and no other is waited for"),
+    Move(
+        FORMED,
+        ROUND_REOPENED,
+        FORMING,
+        1,
+        "newcomers have joined, and no other is waited for, or a restart is asked for",
+    ),
     Move(FORMED, STAGE_FINISHED, FORMING, 1, "all members have succeeded, and the next torchrun of one has begun"),
     Move(FORMED, Outcome.COMPLETE, CLOSED, 0, "all members have finished, or no other worker is wanted"),
     Move(
@@ -44,11 +56,18 @@ MOVES = (
         Outcome.FAILED,
         CLOSED,
         0,
-        "the container of a member fails once too often after its torchrun's success, or goes on for too long",
+        "the container of a member fails once too often after its torchrun's success, or goes on for too long, or the "
+        "job's deadline has come",
     ),
     Move(FORMED, Outcome.CLOSED, CLOSED, 0, "a worker asks `Close`; the members train on to their end"),
     Move(CLOSED, Outcome.COMPLETE, CLOSED, 0, "after a `Close`, all members have finished"),
-    Move(CLOSED, Outcome.FAILED, CLOSED, 0, "after a `Close`, all members have ended, and not all in success"),
+    Move(
+        CLOSED,
+        Outcome.FAILED,
+        CLOSED,
+        0,
+        "after a `Close`, all members have ended, and not all in success, or its deadline has come",
+    ),
 )
 TABLE = {(move.source, move.event): move for move in MOVES}
 

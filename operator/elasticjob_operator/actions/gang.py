@@ -5,22 +5,31 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.objects import Object
+from elasticjob.objects import Object, is_owned_by
+from elasticjob.pods import template_hash
+from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob_operator.actions.leftovers import delete_left
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import FAILURES, ApiError, Busy, Conflict, Forbidden, Kube, NotFound
+from elasticjob_operator.cluster.client import (
+    FAILURES,
+    ApiError,
+    Busy,
+    Conflict,
+    Forbidden,
+    Kube,
+    NotFound,
+    Terminating,
+)
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
-from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share, There
 from elasticjob_operator.job.refusals import LONGEST_SECONDS, Answer, Refusals
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.job.waiting import Reason
 from elasticjob_operator.objects.paths import QUEUES
-from elasticjob_operator.objects.pods import SidecarImage, template_hash
+from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import (
     LEAST,
     POD_SET,
@@ -137,6 +146,8 @@ class Gang:
             await self._apply(job, spec, plan)
         except (Busy, TimeoutError):
             self._within = WAITING_SECONDS
+        except Terminating:
+            raise
         except FAILURES as error:
             self._refused, self._within = _remedy(error), REFUSED_SECONDS
         else:

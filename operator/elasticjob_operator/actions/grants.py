@@ -5,11 +5,10 @@ import time
 from dataclasses import replace
 
 from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
-from elasticjob.objects import Object
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound
+from elasticjob.objects import Object, is_owned_by
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.drain import Budget
-from elasticjob_operator.job.observe import is_owned_by
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget
@@ -37,32 +36,36 @@ class Grants:
         self._kube, self._announcer, self._network_policy = kube, announcer, network_policy
         self._asked: tuple[str, Budget | None] = ("", None)  # the account, and the budget
         self._looked_at, self._going_since = -math.inf, math.inf
+        self._access_at = -math.inf  # when it was found in order
         self._came: Done | Retry | LookAgain = Done()  # of the last look
         self.problem: str | None = None
         self.budget_problem: str | None = None
 
+    @property
+    def owes_budget(self) -> bool:
+        """The access was given without a budget, as there were no pods."""
+        return bool(self._asked[0]) and self._asked[1] is None
+
     async def give(
-        self, job: Object, spec: ElasticJobSpec, *, within: float, budget: Budget, access: bool = True
+        self, job: Object, spec: ElasticJobSpec, *, within: float, budget: Budget | None, access: bool = True
     ) -> Done | Retry | LookAgain:
         """Make what is missing, and mend what is the job's own and differs. A `Retry` is for the access, without which
         there can be no pods; the budget is looked at again, and training goes on without it.
 
         To be called before pods are made: they are refused, even in a dry run, before their service account is there.
         What was found in order less than `within` seconds ago is not looked at again. Without `access` only the budget
-        is looked at: of a job that has ended.
+        is looked at: of a job that has ended. Without `budget` that is left as it is.
         """
         asked, now = (service_account(job["metadata"]["name"], spec), budget), time.monotonic()
         left = self._looked_at + (within if isinstance(self._came, Done) else self._came.seconds) - now
         if asked == self._asked and left > 0:
             return self._came if isinstance(self._came, Done) else replace(self._came, seconds=left)
+        is_known = not access or (asked[0] == self._asked[0] and now < self._access_at + within)
         self._asked, self._looked_at = asked, -math.inf  # until it is known, whatever is raised
         told = {self.problem, self.budget_problem}
-        try:
-            given = await self._is_access_given(job, spec) if access else True
-            self.problem = None
-        except Obstacle as obstacle:
-            given, self.problem = False, str(obstacle)
-        if given:
+        self.problem = None if is_known else self.problem
+        given = is_known or await self._look_at_access(job, spec)
+        if given and budget is not None:
             given = await self._is_budget_given(job, budget)
         news = {self.problem, self.budget_problem} - told - {None}
         self._looked_at = time.monotonic()
@@ -73,6 +76,19 @@ class Grants:
             if one in news:
                 self._announcer.announce(job, reason, str(one), warning=True)
         return self._came
+
+    async def _look_at_access(self, job: Object, spec: ElasticJobSpec) -> bool:
+        """Whether it is in order; `problem` says why it cannot be."""
+        self._access_at = -math.inf
+        try:
+            given = await self._is_access_given(job, spec)
+        except Obstacle as obstacle:
+            self.problem = str(obstacle)
+            return False
+        self.problem = None
+        if given:
+            self._access_at = time.monotonic()
+        return given
 
     async def _is_access_given(self, job: Object, spec: ElasticJobSpec) -> bool:
         for path, body in await self._access(job, spec, self._asked[0]):
@@ -130,7 +146,7 @@ class Grants:
             return await self._ensure(path, f"{path}/{name}", body, job, what)
         except Conflict:
             return False
-        except Busy:  # no object is at fault
+        except (Busy, Terminating):  # no object is at fault
             raise
         except ApiError as error:
             need = "" if body["kind"] == BUDGET else ", which the workers need,"

@@ -76,14 +76,9 @@ async def delete_left(kube: Kube, key: Key, workloads: Iterable[Object]) -> bool
     if not left:
         return True
     pods = await kube.pods(key.namespace, selector(key.name))
-    if any(_runs_on(pod) for pod in pods.items):
+    if any(not (pod.owners or pod.is_over) for pod in pods.items):
         return False
     for meta in left:
         with suppress(NotFound):
             await kube.delete(f"{collection(key.namespace)}/{meta['name']}", meta["uid"])
     return True
-
-
-def _runs_on(pod: Object) -> bool:
-    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    return not pod["metadata"].get("ownerReferences") and not ended

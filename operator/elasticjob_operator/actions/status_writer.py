@@ -1,31 +1,47 @@
 """Writes a job's status, once in a step and before all that follows from it; guarded by resourceVersion and term."""
 
+import logging
 import time
 
+from elasticjob.api import JOB_LEFT, ElasticJobStatus, LeaseIdentity
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache
 from elasticjob_operator.cluster.client import Conflict, Kube
+from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.outcome import Agreed, Retry, Unchanged, Written
 from elasticjob_operator.job.pace import Due, pace_of
 from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.rivals import Rivalry
 from elasticjob_operator.job.status import status_of
+
+LEFT_SECONDS = 60.0  # between two looks at a job that is left to another installation
+TELL_SECONDS = 1800.0  # an event is kept for an hour
+
+log = logging.getLogger(__name__)
 
 
 class StatusWriter:
     """Of one job."""
 
-    def __init__(self, kube: Kube, cache: Cache, leadership: Leadership) -> None:
+    def __init__(
+        self, kube: Kube, cache: Cache, leadership: Leadership, announcer: Announcer, rivalry: Rivalry
+    ) -> None:
         self._kube, self._cache, self._leadership = kube, cache, leadership
+        self._announcer, self._rivalry = announcer, rivalry
         self._written_at = 0.0
         self._differs_at: float | None = None
+        self._told_at: float | None = None
 
     async def write(self, report: Report) -> Agreed | Retry:
         """Write the status that `report` makes, if it has changed and it is time."""
-        if report.before.term > self._leadership.term:
+        after, now = status_of(report), time.monotonic()
+        if other := self._rivalry.left_to(self._leadership.lease, report.before, after, now):
+            self._tell(report, other, now)
+            return Retry(LEFT_SECONDS)
+        if is_ahead(report.before, self._leadership.term, self._leadership.lease):
             await self._leadership.outgrow(report.before.term)
             return Retry(0.0)
-        after, now = status_of(report), time.monotonic()
         if after == report.before:
             self._differs_at = None
             return Unchanged()
@@ -41,5 +57,27 @@ class StatusWriter:
             self._cache.note_job(await self._kube.job(meta["namespace"], meta["name"]))
             return Retry(0.0)
         self._cache.note_job(written)
+        self._rivalry.wrote()
         self._written_at, self._differs_at = time.monotonic(), None
         return Written()
+
+    def _tell(self, report: Report, other: LeaseIdentity, now: float) -> None:
+        """That the job is left to the holder of `other`."""
+        if self._told_at is not None and now - self._told_at < TELL_SECONDS:
+            return
+        self._told_at = now
+        meta = report.job["metadata"]
+        why = (
+            f"two installations of ElasticJob look after the namespace {meta['namespace']}: the holder of the Lease "
+            f"{other.place} goes on with this job, and that of {self._leadership.lease.place}, which is the younger "
+            "Lease, leaves the namespace alone; uninstall one of the two, or keep them apart by the chart's value "
+            "namespaces"
+        )
+        log.warning("%s/%s: %s", meta["namespace"], meta["name"], why)
+        self._announcer.announce(report.job, JOB_LEFT, why, warning=True)
+
+
+def is_ahead(status: ElasticJobStatus, term: int, lease: LeaseIdentity) -> bool:
+    """Whether a write in `term` of `lease` would not fence the writer of `status`: its term is later, or the same, as
+    another Lease counted it. CRDs of an older version do not keep which Lease that was."""
+    return status.term > term or (status.term == term and status.lease is not None and status.lease != lease)

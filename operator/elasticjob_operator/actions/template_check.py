@@ -5,11 +5,12 @@ It judges the form only: this cluster may allow later what it refuses now, and `
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.objects import Object
+from elasticjob.pods import template_hash
 from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.objects import template, workloads
-from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
+from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from elasticjob_operator.objects.workloads import NO_BATCH
 
 # the API server's words between the name of what was tried and what is wrong with it

@@ -11,12 +11,14 @@ from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import pod_name
+from elasticjob.pods import pod_name, template_hash
+from elasticjob.reading import Pod
 from elasticjob.rendezvous import Worker
 from elasticjob.rendezvous.model import PodKey
+from elasticjob.text import printable
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound
+from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, Terminating
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_made_for, nodes_of_indices
@@ -24,7 +26,7 @@ from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.job.refusals import Answer, Refusals
 from elasticjob_operator.job.remedies import explained
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.objects.pods import SidecarImage, render_pod, template_hash
+from elasticjob_operator.objects.pods import SidecarImage, render_pod
 
 # how the API server begins a refusal; without it one cause has one sentence, whichever worker meets it
 NAMED = re.compile(r'^pods? "[^"]*" is (forbidden|invalid): ', re.IGNORECASE)
@@ -114,7 +116,7 @@ class WorkerPods:
                 self._cache.note_pod(await self._kube.create_pod(pod))
             except Conflict:
                 return Answer(taken=True, why=await self._who_has(job, pod["metadata"]["name"]))
-            except Busy:
+            except (Busy, Terminating):
                 raise
             except ApiError as error:
                 return Answer(why=explained(NAMED.sub("", str(error)), pod))
@@ -125,11 +127,11 @@ class WorkerPods:
     async def _who_has(self, job: Object, name: str) -> str:
         """Why the name is not free, in a sentence; empty where it soon will be, or the watch has not shown ours yet."""
         try:
-            pod = await self._kube.pod(job["metadata"]["namespace"], name)
+            pod = Pod.read(await self._kube.pod(job["metadata"]["namespace"], name))
         except NotFound:
             return ""
-        if since := pod["metadata"].get("deletionTimestamp"):
-            return _overdue(pod, since)
+        if pod.deleting:
+            return _overdue(pod)
         if is_made_for(pod, job):
             return ""
         return f"there is a pod {name} that is not of this job: delete it, or wait until it is gone"
@@ -140,7 +142,7 @@ class WorkerPods:
         pod = self._view(job).pods.get(name)
         if pod is not None:
             async with self._slots.of(_key(job)):
-                await self._kube.delete_pod(meta["namespace"], name, pod["metadata"]["uid"])
+                await self._kube.delete_pod(meta["namespace"], name, pod.uid)
 
     async def _end(self, job: Object, worker: Worker) -> None:
         meta = job["metadata"]
@@ -160,23 +162,19 @@ class WorkerPods:
 
     def _names_of_running(self, job: Object) -> frozenset[str]:
         """Also of those that are being deleted: they take room until they are gone."""
-        ended = ("Succeeded", "Failed")
-        pods = self._view(job).pods.items()
-        return frozenset(name for name, pod in pods if pod.get("status", {}).get("phase") not in ended)
+        return frozenset(name for name, pod in self._view(job).pods.items() if not pod.is_over)
 
     def _view(self, job: Object) -> JobView:
         return self._cache.view(_key(job))
 
 
-def _overdue(pod: Object, since: str) -> str:
-    """That a pod is there long after the end of its grace, `since`, in a sentence; empty until then."""
-    if (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds() < OVERDUE_SECONDS:
+def _overdue(pod: Pod) -> str:
+    """That a pod is there long after the end of its grace, in a sentence; empty until then."""
+    if (datetime.now(UTC) - datetime.fromisoformat(pod.deleting)).total_seconds() < OVERDUE_SECONDS:
         return ""
-    meta = pod["metadata"]
-    by = (
-        f"its finalizers keep it: {', '.join(held)}" if (held := meta.get("finalizers")) else "its node does not end it"
-    )
-    return f"the pod {meta['name']} that has this name should be gone since {since}, and {by}"
+    held = ", ".join(map(printable, pod.finalizers))
+    by = f"its finalizers keep it: {held}" if held else "its node does not end it"
+    return f"the pod {pod.name} that has this name should be gone since {pod.deleting}, and {by}"
 
 
 def _key(job: Object) -> Key:

@@ -2,15 +2,19 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from elasticjob.api import JOB_LABEL
 from elasticjob.objects import Object
+from elasticjob.reading import Node, Pod, Record
 from elasticjob_operator.cluster.client import Listing
-from elasticjob_operator.job.drain import Taint, taints_of
-from elasticjob_operator.job.topology import Labels, labels_of
 from elasticjob_operator.job.view import JobView
+
+GONE_SECONDS = 60.0  # for which an answer may be on its way that still has what was deleted
+MOST_GONE = 20_000  # until they are looked through
+
+T = TypeVar("T", Pod, Record)
 
 
 class Key(NamedTuple):
@@ -20,108 +24,160 @@ class Key(NamedTuple):
     name: str
 
 
+class Gone(NamedTuple):
+    """In which version an object was seen to go, and when, in monotonic seconds."""
+
+    version: int
+    at: float
+
+
 class Cache:
     def __init__(self) -> None:
-        self._taints: dict[str, tuple[Taint, ...]] = {}
-        self._labels: dict[str, Labels] = {}
-        self._views: dict[Key, JobView] = defaultdict(lambda: JobView(taints=self._taints, labels=self._labels))
+        self._nodes: dict[str, Node] = {}
+        self._views: dict[Key, JobView] = defaultdict(lambda: JobView(nodes=self._nodes))
+        self._gone: dict[str, Gone] = {}  # by uid
 
     def view(self, key: Key) -> JobView:
         return self._views[key]
 
     def forget(self, key: Key) -> None:
-        self._views.pop(key, None)
+        """Unless something is left of it: the next job of that name may find it in its way."""
+        view = self._views.get(key)
+        if view is not None and not (view.job or view.pods or view.workers):
+            del self._views[key]
 
     def jobs(self) -> Iterator[Object]:
         return (view.job for view in self._views.values() if view.job is not None)
 
     def note_job(self, job: Object, *, deleted: bool = False) -> Key:
         key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
-        view = self._views[key]
+        view, uid = self._views[key], job["metadata"]["uid"]
         if deleted:
-            view.gone.add(job["metadata"]["uid"])
-            if view.job is not None and view.job["metadata"]["uid"] == job["metadata"]["uid"]:
+            self._note_gone(uid, _version_of(job))
+            if view.job is not None and view.job["metadata"]["uid"] == uid:
                 view.job = None
-        elif _is_news(view, job):
+        elif uid not in self._gone and is_newer(job, view.job):  # it may still be in an answer that was on its way
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
             view.job = job
         return key
 
-    def note_pod(self, pod: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+    def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also returns whether it is news: the watch repeats what was listed or made."""
-        key = owner_key(pod)
+        pod = Pod.read(body)
+        key = key_of(pod)
         view = self._views[key]
-        before = view.pods.get(pod["metadata"]["name"])
-        _note(view, view.pods, pod, deleted)
-        is_news = (
-            deleted or before is None or before["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
-        )
+        before = view.pods.get(pod.name)
+        self._note(view.pods, pod, deleted)
+        is_news = deleted or before is None or before.version != pod.version
         if is_news:
             _heard(view)
         return key, is_news
 
-    def note_worker(self, worker: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+    def note_worker(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also returns whether more has changed than the heartbeat and what the script reports."""
-        key = owner_key(worker)
+        key = owner_key(body)
         view = self._views[key]
-        before = view.workers.get(worker["metadata"]["name"])
-        _note(view, view.workers, worker, deleted)
-        is_news = deleted or before is None or _words(before) != _words(worker)
+        before = view.workers.get(body["metadata"]["name"])
+        record = Record.read(body, before)
+        self._note(view.workers, record, deleted)
+        is_news = deleted or before is None or _words(before) != _words(record)
         if is_news:
             _heard(view)
         return key, is_news
 
-    def note_node(self, node: Object, *, deleted: bool = False) -> list[Key]:
+    def note_node(self, node: Node, *, deleted: bool = False) -> list[Key]:
         """Returns the jobs with pods there, if its taints have changed: all else of a node changes often, or waits for
         the next round."""
-        name, taints = node["metadata"]["name"], () if deleted else taints_of(node)
-        if deleted:
-            self._labels.pop(name, None)
-        else:
-            self._labels[name] = labels_of(node)
-        if self._taints.get(name, ()) == taints:
+        before = self._nodes.pop(node.name, None) if deleted else self._nodes.get(node.name)
+        if not deleted and (before is None or before.version <= node.version):
+            self._nodes[node.name] = node
+        now = self._nodes.get(node.name)
+        if (before.taints if before else ()) == (now.taints if now else ()):
             return []
-        if taints:
-            self._taints[name] = taints
-        else:
-            del self._taints[name]
-        return [key for key, view in self._views.items() if any(_is_on(name, pod) for pod in view.pods.values())]
+        return [key for key, view in self._views.items() if any(pod.node == node.name for pod in view.pods.values())]
 
-    def note_unknown_nodes(self, nodes: Listing) -> None:
-        for node in nodes.items:
-            if node["metadata"]["name"] not in self._labels:
-                self.note_node(node)
-
-    def begin_listing(self, key: Key) -> None:
+    def begin_listing(self) -> None:
         """To be called before a listing is asked for: what ends meanwhile may still be in it."""
-        self._views[key].gone.clear()
+        now = time.monotonic()
+        self._gone = {uid: one for uid, one in self._gone.items() if now - one.at < GONE_SECONDS}
 
-    def replace(self, key: Key, job: Object, pods: Listing, workers: Listing) -> None:
-        """A fresh listing: what is not in it exists no more, unless the watch has shown something newer."""
-        view = self._views[key]
-        view.job = job if _is_news(view, job) else view.job
-        view.pods = _merge(view.pods, pods, view.gone)
-        view.workers = _merge(view.workers, workers, view.gone)
+    def replace_jobs(self, namespace: str | None, listing: Listing[Object]) -> list[Key]:
+        """A fresh listing of `namespace`, None for all: what is not in it exists no more, unless the watch has shown
+        something newer. Returns the jobs of which it has shown news; so do the next three."""
+        there = {self.note_job(job) for job in listing.items}
+        for key, view in self._views.items():
+            is_older = view.job is not None and _version_of(view.job) <= int(listing.version)
+            if namespace in (None, key.namespace) and key not in there and is_older:
+                view.job = None
+                there.add(key)
+        return list(there)
+
+    def replace_pods(self, namespace: str | None, listing: Listing[Pod]) -> list[Key]:
+        return self._replace(namespace, listing, lambda view: view.pods)
+
+    def replace_workers(self, namespace: str | None, listing: Listing[Record]) -> list[Key]:
+        return self._replace(namespace, listing, lambda view: view.workers)
+
+    def replace_nodes(self, listing: Listing[Node]) -> list[Key]:
+        there = {node.name for node in listing.items}
+        left = [one for one in self._nodes.values() if one.name not in there and one.version <= int(listing.version)]
+        found = [self.note_node(node) for node in listing.items] + [self.note_node(one, deleted=True) for one in left]
+        return [key for keys in found for key in keys]
+
+    def _replace(
+        self, namespace: str | None, listing: Listing[T], kept: Callable[[JobView], dict[str, T]]
+    ) -> list[Key]:
+        listed: defaultdict[Key, dict[str, T]] = defaultdict(dict)
+        for one in listing.items:
+            if not self._is_gone(one.uid, one.version):
+                listed[key_of(one)][one.name] = one
+        here: list[Key] = [key for key in self._views if namespace in (None, key.namespace)]
+        keys, version = {*here, *listed}, int(listing.version)
+        return [key for key in keys if self._merge(key, kept(self._views[key]), listed[key], version)]
+
+    def _merge(self, key: Key, known: dict[str, T], listed: dict[str, T], version: int) -> bool:
+        """Make `known` what is `listed`, but for what is newer; returns whether that was news."""
+        vanished = [name for name, one in known.items() if name not in listed and one.version <= version]
+        newer = [one for name, one in listed.items() if name not in known or known[name].version < one.version]
+        for name in vanished:
+            del known[name]
+        known.update((one.name, one) for one in newer)
+        if vanished or newer:
+            _heard(self._views[key])
+        return bool(vanished or newer)
+
+    def _note(self, known: dict[str, T], one: T, deleted: bool) -> None:
+        before = known.get(one.name)
+        if deleted:
+            self._note_gone(one.uid, one.version)
+            if before is not None and before.uid == one.uid:
+                del known[one.name]
+        elif not self._is_gone(one.uid, one.version) and (before is None or one.version >= before.version):
+            known[one.name] = one
+
+    def _is_gone(self, uid: str, version: int) -> bool:
+        """Whether this form of an object comes late. One that had lost its label only comes back in a later form."""
+        return uid in self._gone and version <= self._gone[uid].version
+
+    def _note_gone(self, uid: str, version: int) -> None:
+        self._gone[uid] = Gone(version, time.monotonic())
+        if len(self._gone) > MOST_GONE:
+            self.begin_listing()
 
 
-def _is_news(view: JobView, job: Object) -> bool:
-    """A job that was deleted may still be in an answer that was on its way."""
-    return job["metadata"]["uid"] not in view.gone and is_newer(job, view.job)
-
-
-def _words(worker: Object) -> tuple[object, ...]:
+def _words(record: Record) -> tuple[object, ...]:
     """What the operator goes by: the request, and what is said of other sidecars and to a challenge."""
-    status = worker.get("status", {})
-    return worker["spec"], status.get("doubts"), status.get("answer")
-
-
-def _is_on(node: str, pod: Object) -> bool:
-    return bool(pod["spec"].get("nodeName") == node)
+    said = record.said
+    return record.uid, record.generation, record.problem, said and said.status.doubts, said and said.status.answer
 
 
 def owner_key(body: Object) -> Key:
     return Key(body["metadata"]["namespace"], body["metadata"]["labels"][JOB_LABEL])
+
+
+def key_of(one: Pod | Record) -> Key:
+    return Key(one.namespace, one.job)
 
 
 def _heard(view: JobView) -> None:
@@ -129,34 +185,11 @@ def _heard(view: JobView) -> None:
 
 
 def is_newer(body: Object, known: Object | None) -> bool:
-    """Whether `body` is a later form of the object; watch and own writes may arrive in any order."""
+    """Whether `body` is a later form of the job; watch and own writes may arrive in any order."""
     if known is None:
         return True
-    return int(body["metadata"]["resourceVersion"]) >= int(known["metadata"]["resourceVersion"])
+    return _version_of(body) >= _version_of(known)
 
 
-def _merge(known: dict[str, Object], listing: Listing, gone: set[str]) -> dict[str, Object]:
-    present = [_slim(item) for item in listing.items if item["metadata"]["uid"] not in gone]
-    listed = {item["metadata"]["name"]: item for item in present}
-    newer = {
-        name: body
-        for name, body in known.items()
-        if int(body["metadata"]["resourceVersion"]) > int(listing.version) or not is_newer(listed.get(name, body), body)
-    }
-    return {**listed, **newer}
-
-
-def _note(view: JobView, objects: dict[str, Object], body: Object, deleted: bool) -> None:
-    name = body["metadata"]["name"]
-    known = objects.get(name)
-    if deleted:
-        view.gone.add(body["metadata"]["uid"])
-        if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
-            del objects[name]
-    elif body["metadata"]["uid"] not in view.gone and is_newer(body, known):  # an answer may come after the end
-        objects[name] = _slim(body)
-
-
-def _slim(body: Object) -> Object:
-    """Without what nobody here reads, and what is half of a pod: who wrote which field."""
-    return {**body, "metadata": {key: value for key, value in body["metadata"].items() if key != "managedFields"}}
+def _version_of(body: Object) -> int:
+    return int(body["metadata"]["resourceVersion"])

@@ -3,9 +3,9 @@
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -14,10 +14,13 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob.api import API_VERSION, JOB_LABEL, JOBS, WORKERS
 from elasticjob.objects import Object
+from elasticjob.reading import Node, Pod, Record
 from elasticjob.text import printable
 from elasticjob_operator.objects.paths import COORDINATION, CORE, CUSTOM, QUEUES
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 REQUEST_SECONDS = 10.0
 ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook unless it was set otherwise, and then names it
@@ -33,6 +36,7 @@ class ApiError(Exception):
      + NotFound   404
      + Invalid    400, 422: asking again without a change is of no use
      + Forbidden  403, or what else a webhook or policy answers: rights, quotas and rules, which may change
+         + Terminating  the namespace is being deleted: nothing can be made in it any more
      + Busy       429, 503, 504: the server cannot answer now
     """
 
@@ -57,6 +61,10 @@ class Forbidden(ApiError):
     pass
 
 
+class Terminating(Forbidden):
+    pass
+
+
 class Busy(ApiError):
     pass
 
@@ -74,15 +82,20 @@ KINDS: Mapping[int, type[ApiError]] = {
     503: Busy,
     504: Busy,
 }
+TERMINATING = "NamespaceTerminating"
 # the refusals of an admission webhook, which choose the status, and of a ValidatingAdmissionPolicy, which have 422
 DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
 
 
-class Listing(NamedTuple):
+class Listing(NamedTuple, Generic[T]):
     """What a list request found, and the resourceVersion at which it looked."""
 
-    items: list[Object]
+    items: list[T]
     version: str
+
+
+def _as_it_came(body: Object) -> Any:
+    return body
 
 
 class Kube:
@@ -135,7 +148,7 @@ class Kube:
             raise
         if response.status >= 400:
             self.failed(response.status)
-            raise error_of(response.status, message_of(text))
+            raise error_of(response.status, message_of(text), causes_of(text))
         answer: Object = json.loads(text)
         return answer
 
@@ -161,20 +174,20 @@ class Kube:
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
         await self.delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
 
-    async def jobs(self, namespace: str | None) -> Listing:
+    async def jobs(self, namespace: str | None) -> Listing[Object]:
         """In one namespace, or in all where none is named; so do the next two."""
         return await self._list(f"{CUSTOM}{_inside(namespace)}/{JOBS}")
 
-    async def pods(self, namespace: str | None, selector: str) -> Listing:
-        return await self._list(f"{CORE}{_inside(namespace)}/pods", selector)
+    async def pods(self, namespace: str | None, selector: str) -> Listing[Pod]:
+        return await self._list(f"{CORE}{_inside(namespace)}/pods", selector, read=Pod.read)
 
-    async def workers(self, namespace: str | None, selector: str) -> Listing:
-        return await self._list(f"{CUSTOM}{_inside(namespace)}/{WORKERS}", selector)
+    async def workers(self, namespace: str | None, selector: str) -> Listing[Record]:
+        return await self._list(f"{CUSTOM}{_inside(namespace)}/{WORKERS}", selector, read=Record.read)
 
-    async def nodes(self) -> Listing:
-        return await self._list(f"{CORE}/nodes")
+    async def nodes(self) -> Listing[Node]:
+        return await self._list(f"{CORE}/nodes", read=Node.read)
 
-    async def workloads(self, namespace: str | None) -> Listing:
+    async def workloads(self, namespace: str | None) -> Listing[Object]:
         """Kueue's, of all jobs. Raises NotFound where there is no Kueue."""
         return await self._list(f"{QUEUES}{_inside(namespace)}/workloads", JOB_LABEL)
 
@@ -182,11 +195,10 @@ class Kube:
         path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"
         return await self.request("POST", path, pod, seconds=ADMISSION_SECONDS)
 
-    async def set_deadline(self, pod: Object, seconds: int) -> Object | None:
+    async def set_deadline(self, pod: Pod, seconds: int) -> Object | None:
         """The pod may run for `seconds` from its start; None when exactly this one is there no more."""
-        meta = pod["metadata"]
-        path = f"{CORE}/namespaces/{meta['namespace']}/pods/{meta['name']}"
-        patch = {"metadata": {"uid": meta["uid"]}, "spec": {"activeDeadlineSeconds": seconds}}
+        path = f"{CORE}/namespaces/{pod.namespace}/pods/{pod.name}"
+        patch = {"metadata": {"uid": pod.uid}, "spec": {"activeDeadlineSeconds": seconds}}
         with suppress(NotFound, Conflict):
             return await self.request("PATCH", path, patch)
         return None
@@ -195,7 +207,8 @@ class Kube:
         return await self.request("GET", f"{CORE}/namespaces/{namespace}/pods/{name}")
 
     async def try_template(self, namespace: str, template: Object) -> str | None:
-        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy.
+        """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy,
+        Terminating.
 
         It is tried as a PodTemplate: what the cluster allows of pods now, by quotas, limits, policies and webhooks, is
         another question, and answered when one is made.
@@ -206,7 +219,7 @@ class Kube:
             await self.request("POST", f"{CORE}/namespaces/{namespace}/podtemplates", body, query, ADMISSION_SECONDS)
         except Invalid as error:
             return str(error)
-        except Busy:
+        except (Busy, Terminating):
             raise
         except (ApiError, TimeoutError) as error:
             why = str(error) or f"no answer within {ADMISSION_SECONDS:g} s"
@@ -233,14 +246,14 @@ class Kube:
             return await self.request("POST", path, lease, seconds=seconds)
         return await self.request("PUT", f"{path}/{lease['metadata']['name']}", lease, seconds=seconds)
 
-    async def _list(self, path: str, selector: str = "") -> Listing:
-        """In pages, all of which show what there was when the first was asked for."""
+    async def _list(self, path: str, selector: str = "", *, read: Callable[[Object], T] = _as_it_came) -> Listing[T]:
+        """In pages, all of which show what there was when the first was asked for; each is read before the next."""
         query = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
         answer = await self.request("GET", path, query=query)
-        items, version = answer["items"], answer["metadata"]["resourceVersion"]
+        version, items = answer["metadata"]["resourceVersion"], list(map(read, answer["items"]))
         while after := answer["metadata"].get("continue"):
             answer = await self.request("GET", path, query={**query, "continue": after})
-            items += answer["items"]
+            items += map(read, answer["items"])
         return Listing(items, version)
 
 
@@ -248,9 +261,19 @@ def _inside(namespace: str | None) -> str:
     return f"/namespaces/{namespace}" if namespace else ""
 
 
-def error_of(status: int, message: str) -> ApiError:
+def error_of(status: int, message: str, causes: Collection[str] = ()) -> ApiError:
+    if TERMINATING in causes:
+        return Terminating(status, message)
     kind = Forbidden if DENIED.search(message) else KINDS.get(status, ApiError)
     return kind(status, message)
+
+
+def causes_of(text: bytes) -> frozenset[str]:
+    """The words by which an answer of the API server names the causes of a refusal; of anything else none."""
+    try:
+        return frozenset(str(cause["reason"]) for cause in json.loads(text)["details"]["causes"])
+    except (ValueError, KeyError, TypeError):
+        return frozenset()
 
 
 def message_of(text: bytes) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from elasticjob.api import API_VERSION, CAUSE_ANNOTATION
 from elasticjob.objects import Object
 from elasticjob.text import printable
-from elasticjob_operator.cluster.client import Kube
+from elasticjob_operator.cluster.client import Kube, Terminating
 from elasticjob_operator.objects.paths import CORE
 
 COMPONENT = "elasticjob-operator"
@@ -90,17 +90,19 @@ class Announcer:
             await asyncio.wait({before})
         try:
             await self._kube.request("POST", f"{CORE}/namespaces/{event['metadata']['namespace']}/events", event)
+        except Terminating:  # there is nobody left to read it
+            log.debug("the event %r was not posted, as its namespace is being deleted", event["message"])
         except Exception as error:
             log.warning("the event %r was not posted: %s", event["message"], str(error) or type(error).__name__)
 
     def _event(self, job: Object, reason: str, message: str, kind: str) -> Object:
-        """Without the older firstTimestamp and lastTimestamp: kubectl sorts by these where they are, to the second.
-
-        A list that is not sorted is in the order of the names, so these have the time too.
+        """The older lastTimestamp, which people and tools sort by, is to the second. A list of the API server is in the
+        order of the names, so these have the time too, and kubectl's sorting keeps what is in order as it is.
         """
         meta = job["metadata"]
         self._last_ns = max(time.time_ns(), self._last_ns + 1000)
         now = datetime.fromtimestamp(self._last_ns // 1000 / 1e6, UTC)
+        second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -116,6 +118,9 @@ class Announcer:
             "message": printable(message)[:LONGEST_MESSAGE],
             "type": kind,
             "action": reason,
+            "count": 1,
+            "firstTimestamp": second,
+            "lastTimestamp": second,
             "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,

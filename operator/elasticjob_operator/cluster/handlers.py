@@ -11,7 +11,9 @@ from typing import Any
 import kopf
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob.reading import Node
 from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.reflector import Reflector, Settings
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 
@@ -20,6 +22,7 @@ GATHER_SECONDS = 1.0  # what is no news waits so long for more
 # worker that is asked alone has longer: a silent watch must not look like a silent worker.
 WATCH_SECONDS, SILENT_SECONDS = 10, 12
 LONGEST_BACKOFF_SECONDS = 10.0
+IDLE_SECONDS = 0.2  # for which kopf keeps an object's last event as it came, up to 60 KiB of a pod
 
 
 def register(
@@ -54,7 +57,7 @@ def register(
 
         @kopf.on.event("", "v1", "nodes", registry=registry)
         async def node_event(event: kopf.RawEvent, **_: Any) -> None:
-            for key in cache.note_node(dict(event["object"]), deleted=event["type"] == "DELETED"):
+            for key in cache.note_node(Node.read(dict(event["object"])), deleted=event["type"] == "DELETED"):
                 queue.add(key)
 
 
@@ -81,12 +84,14 @@ class NoDiffs(kopf.DiffBaseStorage):
         pass
 
 
-def settings() -> kopf.OperatorSettings:
+def settings(reflector: Reflector, watches: WatchTimes) -> Settings:
     """Watches filtered by the server, bounded waits, and none of kopf's own marks on the objects."""
-    result = kopf.OperatorSettings()
+    result = Settings()
+    result.reflector, result.watches = reflector, watches
     result.persistence.diffbase_storage = NoDiffs()
     result.watching.label_selectors["v1", "pods"] = JOB_LABEL
     result.watching.label_selectors[GROUP, VERSION, WORKERS] = JOB_LABEL
+    result.queueing.idle_timeout = IDLE_SECONDS
     result.watching.connect_timeout = 5
     result.watching.server_timeout = WATCH_SECONDS
     result.watching.inactivity_timeout = SILENT_SECONDS

@@ -1,8 +1,8 @@
 """Which operator acts: one Lease, and the clock that runs only while it is held.
 
 A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends all work:
-the next term starts from nothing but the API server's state. The term (the Lease's number of transitions)
-goes into every status that a leader writes, so that a woken old leader's writes fail.
+the next term starts from nothing but the API server's state. The term (the Lease's number of transitions) and the
+Lease go into every status that a leader writes, so that a woken old leader's writes fail.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from elasticjob.api import LeaseIdentity
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import FAILURES, Conflict, Kube, NotFound
 
@@ -118,8 +119,17 @@ class Leadership:
         self._times = times_of(duration)
         self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
         self._lease: Object = {}
+        self._writing = asyncio.Lock()  # else a write would meet the one before, and take it for another operator's
         self._answered_since: float | None = None  # without fail, in monotonic seconds
         self._seen: tuple[str, float] = ("", 0.0)
+
+    @property
+    def lease(self) -> LeaseIdentity:
+        """The Lease that counts the term, once this process has led."""
+        meta = self._lease["metadata"]
+        return LeaseIdentity(
+            namespace=self._namespace, name=self._name, uid=meta["uid"], created=meta["creationTimestamp"]
+        )
 
     async def acquire(self) -> None:
         """Waits, for as long as it takes, until this process leads."""
@@ -166,12 +176,15 @@ class Leadership:
         log.error("the lease was not renewed for %.0f s", time.monotonic() - renewed)
 
     async def outgrow(self, term: int) -> None:
-        """Lead in a later term than `term`, which a status names: the Lease was deleted, and its count with it.
+        """Lead in a later term than `term`, which a status names: another Lease counted it.
 
-        Raises Conflict when it is the status of a later leader.
+        Raises Conflict when it is the status of a later leader of this Lease.
         """
-        log.warning("term %d is in a status: going on in term %d", term, term + 1)
-        await self._write(self._identity, term + 1)
+        async with self._writing:
+            if term < self.term:  # another job's status has asked for it meanwhile
+                return
+            log.warning("term %d is in a status: going on in term %d", term, term + 1)
+            await self._write(self._identity, term + 1)
 
     async def release(self) -> None:
         """Gives the Lease up, so that another leads within a second."""
@@ -183,14 +196,15 @@ class Leadership:
             log.warning("the lease was not released, and runs out in %.0f s: %s", self._times.duration, error)
 
     async def _rewrite(self, holder: str) -> None:
-        try:
-            await self._write(holder)
-        except Conflict:  # perhaps with our own last renewal, whose answer was lost
-            self._lease = await self._kube.lease(self._namespace, self._name, self._times.request)
-            held = self._lease["spec"]
-            if (held.get("holderIdentity"), held.get("leaseTransitions")) != (self._identity, self.term):
-                raise LeaseLost from None
-            await self._write(holder)
+        async with self._writing:
+            try:
+                await self._write(holder)
+            except Conflict:  # perhaps with our own last renewal, whose answer was lost
+                self._lease = await self._kube.lease(self._namespace, self._name, self._times.request)
+                held = self._lease["spec"]
+                if (held.get("holderIdentity"), held.get("leaseTransitions")) != (self._identity, self.term):
+                    raise LeaseLost from None
+                await self._write(holder)
 
     async def _try_to_acquire(self) -> bool:
         try:

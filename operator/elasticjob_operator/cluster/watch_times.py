@@ -39,6 +39,12 @@ class WatchTimes:
             now = self._monotonic()
             self._began[path] = self._began[path.rpartition("/")[2]] = now
 
+    def unwanted(self, path: str) -> None:
+        """The one at `path` cannot begin, by no fault of this process."""
+        if self._began is not None:
+            self._began.pop(path, None)
+            self._began[path.rpartition("/")[2]] = self._monotonic()
+
     def silence(self) -> tuple[float, str]:
         """Seconds since the one that began longest ago did so, and which it is; none is silent while none is wanted."""
         if not self._began:
@@ -71,5 +77,10 @@ class WatchTimes:
         )
 
     async def _answered(self, _: Any, __: Any, answer: aiohttp.TraceRequestEndParams) -> None:
-        if "watch" in answer.url.query and answer.response.status == 200:
-            self.begins(answer.url.path)
+        path, status = answer.url.path, answer.response.status
+        if "watch" not in answer.url.query:
+            return
+        if status == 200:
+            self.begins(path)
+        elif status in (403, 404) and "/namespaces/" in path:  # of a namespace that was deleted
+            self.unwanted(path)

@@ -15,12 +15,12 @@ from typing import Any
 
 from elasticjob.api import AvoidNodesSpec, ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
-from elasticjob.objects import Object
-from elasticjob.pods import kept_off, pod_key_of, pod_name
+from elasticjob.pods import pod_key_of, pod_name
+from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Decision, Event, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
-from elasticjob_operator.job.waiting import Reason, Wait
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 NAMED = 3
@@ -31,7 +31,7 @@ def noted(
     spec: ElasticJobSpec,
     before: ElasticJobStatus,
     decision: Decision,
-    pods: Mapping[PodKey, Object],
+    pods: Mapping[PodKey, Pod],
     now: str,
 ) -> tuple[NodeFailures, ...]:
     """The record after `decision`, the last failure at the end; `pods`: those that it was made from."""
@@ -40,8 +40,8 @@ def noted(
     round = _last_formed(before)
     known = {one.node: one for one in _remembered(spec.avoid_nodes, before, now)}
     for pod_key, judged in decision.failed:
-        node = pods.get(pod_key, {}).get("spec", {}).get("nodeName")
-        if not node:
+        failed = pods.get(pod_key)
+        if failed is None or not (node := failed.node):
             continue
         if not judged:  # one failure waits at a time, and another worker may turn out to be its cause
             known = {name: _changed(other, suspect="") for name, other in known.items()}
@@ -60,13 +60,13 @@ def avoided(record: Iterable[NodeFailures]) -> frozenset[str]:
 
 
 def rejecting(
-    known: Mapping[int, frozenset[str]], decision: Decision, workers: Iterable[Worker], pods: Mapping[PodKey, Object]
+    known: Mapping[int, frozenset[str]], decision: Decision, workers: Iterable[Worker], pods: Mapping[PodKey, Pod]
 ) -> dict[int, frozenset[str]]:
     """By index, the nodes that have rejected its pods, until one of them stands in a round. Its next pod may find
     another node: what is wrong with this one its scheduler has not seen."""
     found = dict(known)
     for worker in workers:
-        node = pods[worker.pod_key]["spec"].get("nodeName") if worker.rejected else None
+        node = pods[worker.pod_key].node if worker.rejected else ""
         if node:
             found[worker.index] = found.get(worker.index, frozenset()) | {node}
     return {index: nodes for index, nodes in found.items() if index in decision.state.clocks.failures}
@@ -95,19 +95,19 @@ def freed(
     spec: ElasticJobSpec,
     before: ElasticJobStatus,
     workers: tuple[Worker, ...],
-    pods: Mapping[PodKey, Object],
+    pods: Mapping[PodKey, Pod],
     waits: Mapping[PodKey, Wait],
     now: str,
 ) -> tuple[Worker, ...]:
     """The workers as the rules are to see them: a pod that fits nowhere, and may not go to a node that is not avoided
     any more, is outdated. What a pod may not do cannot be changed. One that waits for quota keeps its place in the
     queue: the scheduler has not looked for a node."""
-    stuck = [one for one, wait in waits.items() if wait.reason is Reason.UNSCHEDULABLE and kept_off(pods[one])]
+    stuck = [one for one, wait in waits.items() if wait.reason is Reason.UNSCHEDULABLE and pods[one].kept_off]
     if not stuck:
         return workers
     limits = spec.avoid_nodes
     still = avoided(_remembered(limits, before, now)) if limits and limits.required else frozenset()
-    late = {pod_key for pod_key in stuck if not kept_off(pods[pod_key]) <= still}
+    late = {pod_key for pod_key in stuck if not pods[pod_key].kept_off <= still}
     return tuple(replace(one, outdated=True) if one.pod_key in late else one for one in workers)
 
 

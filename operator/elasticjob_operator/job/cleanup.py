@@ -7,7 +7,7 @@ again, and keeps the pod with its logs.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from elasticjob.objects import Object
+from elasticjob.reading import Pod
 from elasticjob.rendezvous import PodState, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import is_current
@@ -25,7 +25,7 @@ def cleanup(
     state: State,
     workers: Iterable[Worker],
     served: tuple[Worker, ...],
-    pods: Mapping[PodKey, Object],
+    pods: Mapping[PodKey, Pod],
     trainer: str,
 ) -> Cleanup:
     """What becomes of a job's `workers` and their `pods`; `served` are those that the rendezvous has no use for.
@@ -42,25 +42,17 @@ def cleanup(
     finished = state.finished_indices
     if state.ended:
         kept |= {one.pod_key for one in present if one.index in finished and one.pod is PodState.CRASH_LOOP}
-        kept |= {one.pod_key for one in served if is_current(state, one) and _is_placed(pods[one.pod_key])}
+        # without a node nobody would end it, and nothing is lost with it
+        kept |= {one.pod_key for one in served if is_current(state, one) and pods[one.pod_key].node}
     done = finished if policy != "None" else frozenset()
     kept |= {one.pod_key for one in present if one.index in done and _lingers(one, pods[one.pod_key], trainer)}
     return Cleanup(
         delete=tuple(one for one in served if one.pod_key not in kept),
-        end=tuple(one for one in present if one.pod_key in kept and not _has_deadline(pods[one.pod_key])),
+        end=tuple(one for one in present if one.pod_key in kept and pods[one.pod_key].deadline != DEADLINE_SECONDS),
     )
 
 
-def _is_placed(pod: Object) -> bool:
-    """Whether it is on a node: nobody would end it elsewhere, and nothing is lost with it."""
-    return bool(pod.get("spec", {}).get("nodeName"))
-
-
-def _lingers(worker: Worker, pod: Object, trainer: str) -> bool:
+def _lingers(worker: Worker, pod: Pod, trainer: str) -> bool:
     """Whether another container goes on after the trainer's success; the kubelet stops sidecars by itself."""
-    others = (one for one in pod.get("status", {}).get("containerStatuses", ()) if one["name"] != trainer)
-    return worker.pod is PodState.SUCCEEDED and any("terminated" not in one.get("state", {}) for one in others)
-
-
-def _has_deadline(pod: Object) -> bool:
-    return bool(pod.get("spec", {}).get("activeDeadlineSeconds") == DEADLINE_SECONDS)
+    others = (one for one in pod.containers if not one.is_init and one.name != trainer)
+    return worker.pod is PodState.SUCCEEDED and any(one.state != "terminated" for one in others)

@@ -1,24 +1,24 @@
 """A job's conditions and its reason, in words for people: what it waits for, and what keeps workers away. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Literal, NamedTuple
 
 from elasticjob.api import ElasticJobSpec
-from elasticjob.rendezvous import Failures, Spec, State, Worker, roster_of
-from elasticjob.rendezvous.backoff import delay_of
+from elasticjob.reading.waits import Reason, Wait
+from elasticjob.rendezvous import State, roster_of
 from elasticjob.rendezvous.barrier import silent_starts
-from elasticjob.rendezvous.model import PodKey
-from elasticjob.rendezvous.roster import current, has_joined
+from elasticjob.rendezvous.roster import current
 from elasticjob.rendezvous.sizes import largest_size, min_members
+from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.finishing import CONTAINER_FAILED, CONTAINERS_RUN, FINISHING
 from elasticjob_operator.job.network import CONNECTED, FAULT, REACHABLE
 from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.sidecars import NOT_READY, READY
 from elasticjob_operator.job.silent_starts import silence
 from elasticjob_operator.job.stalls import EXCEEDED, PROGRESSING, Hang
-from elasticjob_operator.job.waiting import Reason, Wait
 
 MISSING_SHOWN = 3
 INVALID_SHOWN = 3
@@ -61,6 +61,10 @@ def findings_of(report: Report) -> Iterator[Finding]:
         yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
     elif _had_condition("Suspended", report):
         yield Finding("Suspended", "False", "Resumed", "")
+    if told := _sidecars_not_ready(report):
+        yield Finding(READY, "False", NOT_READY, told)
+    elif _had_condition(READY, report):
+        yield Finding(READY, "True", "Ready", "")
     if problems := _invalid_records(report):
         yield Finding("WorkersValid", "False", "InvalidRecord", problems)
     elif _had_condition("WorkersValid", report):
@@ -87,28 +91,6 @@ def _invalid_records(report: Report) -> str:
     return "; ".join(shown + ([f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []))
 
 
-def waits_of(spec: Spec, state: State, workers: Iterable[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:
-    """By index, the waits of wanted workers, and of those whose next pod is held back. While a round stands also those
-    of spares, unless their pods just start."""
-    failures = state.clocks.failures
-    if not waits and not failures:
-        return {}
-    roster = roster_of(spec, state, workers)
-    found = {worker.index: waits.get(worker.pod_key) for worker in roster.missing}
-    found |= {index: _held_back(failures[index]) for index in roster.owed if index in failures}
-    if state.phase is RendezvousPhase.FORMED:
-        spares = {worker.index: waits.get(worker.pod_key) for worker in roster.spares if not has_joined(state, worker)}
-        spares |= {index: _held_back(failures[index]) for index in roster.owed_spares if index in failures}
-        found |= {index: wait._replace(spare=True) for index, wait in spares.items() if wait and wait.is_news}
-    return {index: wait for index, wait in sorted(found.items()) if wait}
-
-
-def _held_back(failures: Failures) -> Wait | None:
-    if not delay_of(failures):
-        return None
-    return Wait(Reason.POD_BACK_OFF, f"its pods failed {failures.in_a_row} times in a row: {failures.why}")
-
-
 def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
     """Why the job waits, or has ended, in one word; empty while all wanted workers train."""
     if report.decision.state.outcome is not None:
@@ -124,8 +106,8 @@ def reason_of(report: Report, findings: tuple[Finding, ...]) -> str:
 
 
 def _how_it_ended(state: State) -> str:
-    """In one word; that of the policy for failures is batch/v1's."""
-    if state.cause == RoundCause.POD_FAILURE_POLICY:
+    """In one word; those of the policy for failures and of the deadline are batch/v1's."""
+    if state.cause in (RoundCause.POD_FAILURE_POLICY, RoundCause.DEADLINE_EXCEEDED):
         return state.cause
     return ALL_FINISHED if state.outcome is Outcome.COMPLETE else str(state.outcome)
 
@@ -133,6 +115,7 @@ def _how_it_ended(state: State) -> str:
 def _obstacle(report: Report) -> Reason | None:
     """The worst of all that keeps workers away."""
     found = {wait.reason for wait in report.waits.values()}
+    found -= {Reason.NOT_JOINED} if report.decision.state.phase is RendezvousPhase.FORMING else set()
     found |= {Reason.TEMPLATE_INVALID} if report.problem else set()
     found |= {Reason.POD_REFUSED} if report.refusal else set()
     found |= {Reason.QUOTA_PENDING} if report.allowance.told else set()
@@ -143,10 +126,11 @@ def _obstacle(report: Report) -> Reason | None:
 def _rendezvoused(report: Report) -> Finding:
     state, name = report.decision.state, RENDEZVOUSED
     if state.phase is RendezvousPhase.CLOSED:
-        return Finding(name, "False", "Closed", state.reason)
+        return Finding(name, "False", "Closed", "; ".join([state.reason, *_undone_restart(report)]))
     if state.phase is RendezvousPhase.FORMED:
-        formed = f"round {state.round} of {len(state.participants)}: {state.reason}"
-        return Finding(name, "True", "Formed", "; ".join([formed, *_obstacles(report), *_left_over(report)]))
+        formed = f"{round_of(state.round, len(state.participants))}: {state.reason}"
+        told = [formed, *_obstacles(report), *_left_over(report), *_undone_restart(report)]
+        return Finding(name, "True", "Formed", "; ".join(told))
     if report.spec.suspend:
         return Finding(name, "False", "Suspended", "")
     if report.allowance.suspends:
@@ -155,7 +139,8 @@ def _rendezvoused(report: Report) -> Finding:
     least = min_members(report.bounds, state)
     message = f"{len(roster.joined)} of {roster.wanted} workers have joined (at least {least} must)"
     reason = Reason.FORMING if len(roster.joined) >= least else Reason.INSUFFICIENT_MEMBERS
-    if silent := silent_starts(roster.missing):
+    kept = {index for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
+    if silent := [worker for worker in silent_starts(roster.missing) if worker.index not in kept]:
         seconds = report.spec.rendezvous.start_timeout_seconds
         message += f"; {silence(silent, report.started, seconds, enough=len(roster.joined) >= least)}"
     told = [message, *_obstacles(report)]
@@ -168,13 +153,22 @@ def _obstacles(report: Report) -> list[str]:
     found += [f"a pod cannot be made: {report.refusal}"] if report.refusal else []
     found += [report.allowance.told] if report.allowance.told else []
     found += [evictions(report.spec)] if report.budget is Budget.OPEN else []
-    kept: dict[Wait, list[int]] = {}
-    for index, wait in sorted(report.waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
-        if wait.is_news or report.decision.state.phase is RendezvousPhase.FORMING:
-            kept.setdefault(wait._replace(crashes=0), []).append(index)
-    shown = islice(kept.items(), MISSING_SHOWN)
-    found += [f"{_who(report.spec, wait, indices)}: {wait.sentence}" for wait, indices in shown]
+    found += _told(report.spec, report.waits)
     return found + ([report.budget_problem] if report.budget_problem else [])
+
+
+def _told(spec: ElasticJobSpec, waits: Mapping[int, Wait]) -> list[str]:
+    """Each cause once with the first few workers that it keeps away, the worst first."""
+    kept: dict[Wait, list[int]] = {}
+    for index, wait in sorted(waits.items(), key=lambda item: (ORDER[item[1].reason], item[0])):
+        kept.setdefault(wait._replace(crashes=0), []).append(index)
+    return [f"{_who(spec, wait, indices)}: {wait.sentence}" for wait, indices in islice(kept.items(), MISSING_SHOWN)]
+
+
+def _sidecars_not_ready(report: Report) -> str:
+    """What keeps sidecars from the API server."""
+    waits = {index: wait for index, wait in report.waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
+    return "; ".join(_told(report.spec, waits))
 
 
 def evictions(spec: ElasticJobSpec) -> str:
@@ -182,6 +176,13 @@ def evictions(spec: ElasticJobSpec) -> str:
     return (
         f"its pods may be evicted: spec.drain.graceSeconds, {spec.drain.grace_seconds} s, are over on a node that goes"
     )
+
+
+def _undone_restart(report: Report) -> Iterator[str]:
+    """Of a round that trains on to its end, as one of its members has finished or the rendezvous is closed."""
+    state, asked = report.decision.state, report.spec.restarted_at
+    if asked not in (None, state.restarted_at) and not state.ended:
+        yield f"no restart is done for spec.restartedAt {asked}, as the round trains on to its end"
 
 
 def _left_over(report: Report) -> Iterator[str]:

@@ -2,22 +2,10 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple
 
-from elasticjob.objects import Object
+from elasticjob.reading import Pod, Taint
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.spec import DrainSpec
-
-CORDONED = "node.kubernetes.io/unschedulable"
-KEEP_AWAY = frozenset({"NoSchedule", "NoExecute"})
-
-
-class Taint(NamedTuple):
-    """What keeps pods away from a node."""
-
-    key: str
-    value: str
-    effect: str
 
 
 class Budget(Enum):
@@ -28,38 +16,15 @@ class Budget(Enum):
     NONE = "there is no budget, or the user's own"
 
 
-def taints_of(node: Object) -> tuple[Taint, ...]:
-    """Also the one that the cluster adds to a cordoned node a little later."""
-    spec = node.get("spec", {})
-    found = {
-        Taint(one["key"], one.get("value", ""), one["effect"])
-        for one in spec.get("taints") or ()
-        if one["effect"] in KEEP_AWAY
-    }
-    if spec.get("unschedulable"):
-        found.add(Taint(CORDONED, "", "NoSchedule"))
-    return tuple(sorted(found))
-
-
 def is_going(taints: Iterable[Taint], keys: Collection[str]) -> bool:
     """Whether one among `keys` says that the node is about to go. Who drains it evicts who tolerates that, too."""
     return any(one.key in keys for one in taints)
 
 
-def draining_by(taints: Iterable[Taint], pod: Object, keys: Collection[str]) -> str | None:
+def draining_by(taints: Iterable[Taint], pod: Pod, keys: Collection[str]) -> str | None:
     """The taint among `keys` that says that the node of `pod` is about to go; what the pod tolerates says nothing."""
-    tolerations = pod["spec"].get("tolerations") or ()
-    told = (one.key for one in taints if one.key in keys and not any(_tolerates(by, one) for by in tolerations))
+    told = (one.key for one in taints if one.key in keys and not any(by.covers(one) for by in pod.tolerations))
     return next(told, None)
-
-
-def _tolerates(toleration: Object, taint: Taint) -> bool:
-    """As the scheduler judges it; a toleration that ends only puts off the eviction."""
-    if toleration.get("effect", "") not in ("", taint.effect) or toleration.get("tolerationSeconds") is not None:
-        return False
-    if toleration.get("key", "") not in ("", taint.key):
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value
 
 
 def still_there(known: Mapping[PodKey, float], going: Iterable[PodKey], now: float) -> dict[PodKey, float]:

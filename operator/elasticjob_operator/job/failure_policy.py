@@ -9,21 +9,11 @@ from typing import NamedTuple
 
 from elasticjob.api import PodFailurePolicy, RequestType, WorkerRequest
 from elasticjob.failure_policy import OnExitCodes, PolicyRule
-from elasticjob.objects import Object
-from elasticjob.pods import (
-    SIDECAR,
-    condition,
-    container,
-    containers,
-    crash_before,
-    disruption,
-    ended,
-    how_it_ended,
-    waiting,
-)
+from elasticjob.pods import SIDECAR
+from elasticjob.reading import Container, End, Pod
+from elasticjob.reading.waits import joined
 from elasticjob.rendezvous import Matched
 from elasticjob.terms import Cause
-from elasticjob_operator.job.waiting import joined
 
 
 class Failed(NamedTuple):
@@ -35,7 +25,7 @@ class Failed(NamedTuple):
 
 def matched_rule(
     policy: PodFailurePolicy | None,
-    pod: Object,
+    pod: Pod,
     trainer: str,
     index: int,
     request: WorkerRequest | None,
@@ -49,7 +39,7 @@ def matched_rule(
     """
     if policy is None:
         return None
-    stopped = "deletionTimestamp" in pod["metadata"] or disruption(pod)
+    stopped = pod.deleting or pod.disruption
     failed = {} if stopped else failures_of(pod, trainer, request, detail)
     for place, rule in enumerate(policy.rules):
         if why := _of_exit_codes(rule.on_exit_codes, failed) or (_of_conditions(rule, pod) if is_out else ""):
@@ -58,21 +48,22 @@ def matched_rule(
     return None
 
 
-def failures_of(pod: Object, trainer: str, request: WorkerRequest | None, detail: str) -> dict[str, Failed]:
+def failures_of(pod: Pod, trainer: str, request: WorkerRequest | None, detail: str) -> dict[str, Failed]:
     """By container, those that have failed; the trainer first. What ends beside it while it runs is no failure."""
-    its = container(pod, trainer)
+    its = pod.container(trainer)
     found = {trainer: _of_trainer(its, request, detail)}
-    for status in () if _runs(its) else containers(pod):
-        if status["name"] not in (trainer, SIDECAR):
-            found[status["name"]] = _of_container(ended(status) or (waiting(status) and crash_before(status)))
+    for one in () if its.runs else pod.containers:
+        if one.name not in (trainer, SIDECAR):
+            found[one.name] = _of_end(_end_of(one))
     return {name: failed for name, failed in found.items() if failed and failed.code}
 
 
-def _runs(status: Object) -> bool:
-    return "running" in status.get("state", {})
+def _end_of(container: Container) -> End | None:
+    """How one that does not run has failed."""
+    return container.ended or (container.crashed_before if container.waits else None)
 
 
-def _of_trainer(status: Object, request: WorkerRequest | None, detail: str) -> Failed | None:
+def _of_trainer(container: Container, request: WorkerRequest | None, detail: str) -> Failed | None:
     """What torchrun has told of its training processes, unless its container has ended after that; else how that has
     ended. How it ended before it was started again counts when a new torchrun has joined, or none ever has: of one that
     leaves the kubelet may not have said yet how it ends, and one that served no store runs on."""
@@ -81,14 +72,14 @@ def _of_trainer(status: Object, request: WorkerRequest | None, detail: str) -> F
         told = Failed(request.exit_code, joined(f"training process failed with exit code {request.exit_code}", detail))
     if told and request and request.type is RequestType.LEAVE:
         return told
-    if not _runs(status):
-        return _of_container(ended(status) or (waiting(status) and crash_before(status)))
+    if not container.runs:
+        return _of_end(_end_of(container))
     starts = request is None or request.cause == Cause.STARTED
-    return told or (_of_container(crash_before(status)) if starts else None)
+    return told or (_of_end(container.crashed_before) if starts else None)
 
 
-def _of_container(end: Object | None) -> Failed | None:
-    return Failed(end["exitCode"], joined(how_it_ended(end))) if end else None
+def _of_end(end: End | None) -> Failed | None:
+    return Failed(end.code, joined(end.told)) if end else None
 
 
 def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, Failed]) -> str:
@@ -101,11 +92,11 @@ def _of_exit_codes(wanted: OnExitCodes | None, failed: Mapping[str, Failed]) -> 
     return ""
 
 
-def _of_conditions(rule: PolicyRule, pod: Object) -> str:
+def _of_conditions(rule: PolicyRule, pod: Pod) -> str:
     for wanted in rule.on_pod_conditions or ():
-        found = condition(pod, wanted.type)
+        found = pod.condition(wanted.type)
         status = wanted.status or "True"
-        if found.get("status") == status:
-            said = joined(found.get("reason"), found.get("message"))
+        if found.status == status:
+            said = joined(found.reason, found.message)
             return f"pod has the condition {wanted.type}={status}" + (f" ({said})" if said else "")
     return ""

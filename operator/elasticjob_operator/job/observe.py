@@ -6,42 +6,19 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from elasticjob.api import (
-    DETAIL_LENGTH,
-    INDEX_LABEL,
-    JOB_LABEL,
-    ElasticWorkerSpec,
-    ElasticWorkerStatus,
-    PodFailurePolicy,
-    WorkerRequest,
-)
-from elasticjob.certificates import der_of, fingerprint_of
-from elasticjob.fields import WORD_LENGTH
+from elasticjob.api import ElasticWorkerStatus, PodFailurePolicy
 from elasticjob.objects import Object
-from elasticjob.pods import (
-    JOB_UID,
-    condition,
-    container,
-    crash_before,
-    disruption,
-    ended,
-    has_started,
-    pod_key_of,
-    running_since,
-    set_in_sidecar,
-    was_rejected,
-)
-from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.pods import pod_key_of
+from elasticjob.reading import Pod, Record, Said, Taint
+from elasticjob.reading.validity import Reading, judge, problems_among
+from elasticjob.reading.waits import Reason, Wait, wait_of
+from elasticjob.reading.workers import worker_of
+from elasticjob.rendezvous import PodState, Worker
 from elasticjob.rendezvous.model import PodKey
-from elasticjob.terms import Cause, RequestType
-from elasticjob.text import plain
-from elasticjob_operator.job.drain import Taint, draining_by, is_going
+from elasticjob_operator.job.drain import draining_by, is_going
 from elasticjob_operator.job.failure_policy import matched_rule
-from elasticjob_operator.job.records import Reading, problems_among, read_record
 from elasticjob_operator.job.topology import topology_of
 from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import KINDS, Reason, Wait, exit_of, joined, wait_of
-from elasticjob_operator.objects.pods import hash_of
 
 Nodes = defaultdict[str, set[str]]
 
@@ -53,12 +30,11 @@ class ObservedPod(NamedTuple):
     """A pod with its record, the taints of its `node` and where that is, and what was read of them; no worker where the
     pod is none of the job's. `wait`: why it is not there yet, or is not to stay."""
 
-    pod: Object
-    record: Object | None
+    pod: Pod
+    record: Record | None
     node: tuple[tuple[Taint, ...], tuple[str, ...]]
     reading: Reading
     worker: Worker | None
-    ready: bool
     wait: Wait | None = None
 
 
@@ -66,7 +42,7 @@ class Observer:
     """Observes one job, whose trainer container is named `trainer` and whose pods are made from what has the hash
     `made_from`; `hint` says what is odd about its command, `drained` are the taints of nodes that are about to go,
     `policy` says what failures mean, and ranks are laid out by the labels `topology_keys` of nodes. Reads again only
-    what has changed: objects in a view are replaced, never changed."""
+    what has changed: what is in a view is replaced, never changed."""
 
     def __init__(
         self,
@@ -83,7 +59,7 @@ class Observer:
         self._seen: dict[str, ObservedPod] = {}
 
     @property
-    def pods(self) -> Mapping[PodKey, Object]:
+    def pods(self) -> Mapping[PodKey, Pod]:
         """Those of the workers that were seen last."""
         return {one.worker.pod_key: one.pod for one in self._seen.values() if one.worker}
 
@@ -95,8 +71,8 @@ class Observer:
     @property
     def started(self) -> Mapping[PodKey, str]:
         """Since when the trainers of the workers that were seen last run, as far as they do."""
-        found = {one.worker.pod_key: container(one.pod, self.trainer) for one in self._seen.values() if one.worker}
-        return {key: str(since) for key, status in found.items() if (since := running_since(status))}
+        found = {one.worker.pod_key: one.pod.container(self.trainer) for one in self._seen.values() if one.worker}
+        return {key: container.since for key, container in found.items() if container.since}
 
     @property
     def going(self) -> frozenset[PodKey]:
@@ -107,17 +83,17 @@ class Observer:
     @property
     def said(self) -> Mapping[PodKey, ElasticWorkerStatus]:
         """What the records of the workers that were seen last say of how they are."""
-        seen = ((one.worker, one.reading.record) for one in self._seen.values())
-        return {worker.pod_key: record.status for worker, record in seen if worker and record}
+        seen = ((one.worker, one.reading.said) for one in self._seen.values())
+        return {worker.pod_key: said.status for worker, said in seen if worker and said}
 
     @property
     def imports(self) -> str:
         """What the script imports, by the worker that has learned most of it, among those that were seen last; else
         empty. One that has just started knows less than the others."""
         learned = {
-            one.worker.index: one.reading.record.status.imports or ""
+            one.worker.index: one.reading.said.status.imports or ""
             for one in self._seen.values()
-            if one.worker and not one.worker.outdated and one.reading.record
+            if one.worker and not one.worker.outdated and one.reading.said
         }
         # the lowest of those that know as much, so that pods made one after the other are told the same
         known = (imports for _, imports in sorted(learned.items()) if imports)
@@ -129,16 +105,16 @@ class Observer:
             return (), frozenset()
         self._seen = {name: self._look(name, pod, view) for name, pod in view.pods.items()}
         seen = {name: one.worker for name, one in self._seen.items() if one.worker is not None}
-        records = {name: record for name in seen if (record := self._seen[name].reading.record) is not None}
+        records = {name: said for name in seen if (said := self._seen[name].reading.said) is not None}
         for name, problem in problems_among(view.job, records).items():
             seen[name] = _unbelieved(seen[name], problem)
-        return tuple(seen.values()), frozenset(seen[name].pod_key for name in seen if self._seen[name].ready)
+        return tuple(seen.values()), frozenset(seen[name].pod_key for name in seen if self._seen[name].pod.is_ready)
 
-    def _look(self, name: str, pod: Object, view: JobView) -> ObservedPod:
+    def _look(self, name: str, pod: Pod, view: JobView) -> ObservedPod:
         record, known = view.workers.get(name), self._seen.get(name)
-        name_of_node = pod["spec"].get("nodeName", "")
-        taints = view.taints.get(name_of_node, ())
-        topology = topology_of(name_of_node, view.labels.get(name_of_node, {}), self.topology_keys)
+        on = view.nodes.get(pod.node)
+        taints = on.taints if on else ()
+        topology = topology_of(pod.node, on.labels if on else {}, self.topology_keys)
         node = taints, topology
         if known is not None and known.pod is pod and known.record is record and known.node == node:
             return known
@@ -146,29 +122,40 @@ class Observer:
         job = view.job["metadata"]
         pod_key = pod_key_of(job["name"], name)
         if pod_key is None or not is_made_for(pod, view.job):
-            return ObservedPod(pod, record, node, Reading(), None, False)
-        reading = read_record(record, pod, pod_key[0], job["name"])
-        asked = reading.record is not None and reading.record.spec.request is not None
+            return ObservedPod(pod, record, node, Reading(), None)
+        reading = judge(record, pod, pod_key[0], job["name"])
+        asked = reading.said is not None and reading.said.request is not None
         wait = wait_of(pod, self.trainer, asked=asked)
         if wait and wait.reason is Reason.TRAINER_CRASHES and not asked and self.hint:
             wait = wait._replace(said=f"{wait.said}; {self.hint}")
-        worker = worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait, self.policy)
+        worker = self._judged(worker_of(pod, pod_key, reading, self.trainer, self.made_from, wait), pod, reading)
         if taint := draining_by(taints, pod, self.drained):
             worker = replace(worker, draining=True)
-            wait = wait or Wait(Reason.NODE_DRAINING, f"its node {name_of_node} is about to go ({taint})")
+            wait = wait or Wait(Reason.NODE_DRAINING, f"its node {pod.node} is about to go ({taint})")
         worker = replace(worker, topology=topology) if topology else worker
-        return ObservedPod(pod, record, node, reading, worker, is_ready(pod), wait)
+        return ObservedPod(pod, record, node, reading, worker, wait)
+
+    def _judged(self, worker: Worker, pod: Pod, reading: Reading) -> Worker:
+        """With where its store would be, and what the policy for failures says of it."""
+        if reading.said:
+            worker = replace(worker, address=store_of(reading.said))
+        if self.policy is None:
+            return worker
+        asked = reading.said.request if reading.said else None
+        detail, is_out = worker.request.detail if worker.request else "", worker.deleting or worker.pod in OUT
+        matched = matched_rule(self.policy, pod, self.trainer, worker.index, asked, detail, is_out=is_out)
+        return replace(worker, matched=matched)
 
 
-def is_owned_by(body: Object, uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))
+def store_of(said: Said) -> str:
+    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
+    return f"{said.address}/{said.fingerprint}"
 
 
-def is_made_for(pod: Object, job: Object) -> bool:
+def is_made_for(pod: Pod, job: Object) -> bool:
     """Whether the pod is one of the job's, by all that the operator gives it: one alone can be claimed."""
-    meta, uid = pod["metadata"], job["metadata"]["uid"]
-    labelled = (meta.get("labels") or {}).get(JOB_LABEL) == job["metadata"]["name"]
-    return labelled and is_owned_by(pod, uid) and set_in_sidecar(pod, JOB_UID) == uid
+    uid = job["metadata"]["uid"]
+    return pod.job == job["metadata"]["name"] and uid in pod.owners and pod.job_uid == uid
 
 
 def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = MappingProxyType({})) -> Nodes:
@@ -176,118 +163,12 @@ def nodes_of_indices(view: JobView, rejecting: Mapping[int, Collection[str]] = M
     nodes have rejected one."""
     found: Nodes = defaultdict(set, {str(index): set(nodes) for index, nodes in rejecting.items()})
     for pod in view.pods.values():
-        if node := pod["spec"].get("nodeName"):
-            found[pod["metadata"]["labels"].get(INDEX_LABEL, "")].add(node)
+        if pod.node:
+            found[pod.index].add(pod.node)
     return found
-
-
-def worker_of(
-    pod: Object,
-    pod_key: PodKey,
-    reading: Reading,
-    trainer: str,
-    made_from: str,
-    wait: Wait | None,
-    policy: PodFailurePolicy | None = None,
-) -> Worker:
-    """One pod and what its record says."""
-    record = reading.record
-    state, crashes, detail = pod_state(pod, trainer, wait)
-    deleting, asked = "deletionTimestamp" in pod["metadata"], record.spec.request if record else None
-    request = _request(asked, record.spec.node) if record and asked else None
-    is_out = deleting or state in OUT
-    disrupted = disruption(pod)
-    detail = detail or plain(disrupted.get("message", ""), DETAIL_LENGTH)
-    went_on = request is not None and (request.cause == Cause.STARTED or request.type is RequestType.FINISH)
-    if not detail and went_on:  # any other request has its own reason
-        detail = exit_of(crash_before(container(pod, trainer)))
-    return Worker(
-        index=pod_key[0],
-        replacement=pod_key[1],
-        pod=state,
-        deleting=deleting,
-        crashes=crashes,
-        id=record.spec.id if record else None,
-        address=store_of(record.spec) if record else "",
-        request=request,
-        heartbeat=reading.signs,
-        detail=detail,
-        invalid=reading.problem,
-        doubts=tuple(record.status.doubts) if record else (),
-        answer=_answer(record.status) if record else 0,
-        disrupted=bool(disrupted),
-        rejected=was_rejected(pod) and not disrupted,
-        unready=is_unheard_of(pod),
-        outdated=hash_of(pod) not in (None, made_from),
-        matched=matched_rule(policy, pod, trainer, pod_key[0], asked, request.detail if request else "", is_out=is_out),
-    )
-
-
-def store_of(spec: ElasticWorkerSpec) -> str:
-    """Where the round's store is if this worker is its rank 0, and by which certificate it is known."""
-    return f"{spec.address}/{fingerprint_of(der_of(spec.certificate))}"
 
 
 def _unbelieved(worker: Worker, problem: str) -> Worker:
     return replace(
         worker, id=None, address="", request=None, heartbeat=None, doubts=(), answer=0, invalid=problem, matched=None
     )
-
-
-def _answer(said: ElasticWorkerStatus) -> int | None:
-    """A sidecar that writes a heartbeat and no number of a challenge knows of none."""
-    return 0 if said.answer is None and said.heartbeat is None else said.answer
-
-
-def _request(said: WorkerRequest, node: str) -> Request:
-    return Request(
-        type=said.type,
-        after=said.after or 0,
-        round=said.round or 0,
-        stage=said.stage or 1,
-        script=plain(said.script or "", WORD_LENGTH),
-        cause=said.cause or "",
-        detail=_failure(said, node),
-        last_call=said.last_call_seconds,
-        worker_lost=said.worker_lost_seconds,
-    )
-
-
-def _failure(said: WorkerRequest, node: str) -> str:
-    """What failed, and where; also of one that its peers' failure, which may come of it, has reached before."""
-    detail = plain(said.detail or "", DETAIL_LENGTH)
-    if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
-        return ""
-    where = f"on {plain(node, WORD_LENGTH)}" if node else ""
-    return ": ".join(part for part in (where, detail) if part)
-
-
-def pod_state(pod: Object, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:
-    """State of the trainer container, how often it was started again, and what is wrong.
-
-    The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
-    """
-    status = pod.get("status", {})
-    found = container(pod, trainer)
-    crashes, end = found.get("restartCount", 0), ended(found)
-    if status.get("phase") == "Failed":
-        return PodState.FAILED, crashes, joined(status.get("reason"), status.get("message")) or exit_of(end)
-    if end and end["exitCode"] == 0 and end.get("reason") == "OOMKilled":
-        return PodState.OOM_KILLED, crashes, "OOMKilled"
-    if status.get("phase") == "Succeeded" or (end and end["exitCode"] == 0):
-        return PodState.SUCCEEDED, crashes, ""
-    if wait is None or (has_started(found) and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
-        return PodState.RUNNING, crashes, exit_of(end)
-    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else ""
-
-
-def is_ready(pod: Object) -> bool:
-    return condition(pod, "Ready").get("status") == "True"
-
-
-def is_unheard_of(pod: Object) -> bool:
-    """Whether the cluster hears no more of the node: it then calls a pod unready whose containers were last said to be
-    ready. A kubelet that lives says both of the two together, unless it waits for a readiness gate, which it names."""
-    ready = condition(pod, "Ready")
-    said = [ready.get("status"), condition(pod, "ContainersReady").get("status")]
-    return said == ["False", "True"] and ready.get("reason") != "ReadinessGatesNotReady"

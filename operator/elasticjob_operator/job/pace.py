@@ -33,6 +33,12 @@ def pace_of(
     return Deferred(left) if left > 0 else Due()
 
 
+def is_due(before: ElasticJobStatus, after: ElasticJobStatus) -> bool:
+    """Whether `after` has what somebody waits for, or answers to a spec that `before` does not, whoever writes it."""
+    same_term = after.model_copy(update={"term": before.term})
+    return _essence(before) != _essence(same_term) or before.observed_generation != after.observed_generation
+
+
 def _essence(status: ElasticJobStatus) -> tuple[object, ...]:
     """What a trainer, the making of pods, or a proof waits for."""
     agreed = status.rendezvous

@@ -1,8 +1,6 @@
 """How far the training is, as rank 0's worker reports it. Pure."""
 
-from pydantic import ValidationError
-
-from elasticjob.api import ElasticWorker, ElasticWorkerStatus, Progress
+from elasticjob.api import ElasticWorkerStatus, Progress
 from elasticjob.pods import pod_name
 from elasticjob.rendezvous import State
 from elasticjob_operator.job.view import JobView
@@ -14,11 +12,9 @@ def said_by_first(view: JobView, state: State) -> ElasticWorkerStatus | None:
         return None
     first = state.participants[0]
     name = pod_name(view.job["metadata"]["name"], first.index, state.replacements.get(first.index, 0))
-    try:
-        worker = ElasticWorker.parse(view.workers[name])
-    except (KeyError, ValidationError):
-        return None
-    return worker.status if worker.spec.id == first.id else None
+    record = view.workers.get(name)
+    said = record.said if record else None
+    return said.status if said and said.id == first.id else None
 
 
 def progress_of(view: JobView, state: State, before: Progress | None) -> Progress | None:

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
+from elasticjob.pods import TEMPLATE_HASH
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker
 from elasticjob.rendezvous.roster import ENDED, is_current
 from elasticjob.rendezvous.sizes import min_members
 from elasticjob.terms import RendezvousPhase
 from elasticjob.text import printable
-from elasticjob_operator.job.waiting import Reason, Wait
-from elasticjob_operator.objects.pods import hash_of
 from elasticjob_operator.objects.workloads import POD_SET, Ask, asked_by
 
 UNSEEN = "Kueue has not looked at it yet"
@@ -119,7 +119,7 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
     number = re.fullmatch(re.escape(job["metadata"]["name"]) + r"-([0-9]{1,9})", meta["name"])
     if number is None:
         return None
-    known = {one["type"]: one for one in status.get("conditions") or ()}
+    annotations, known = meta.get("annotations") or {}, {one["type"]: one for one in status.get("conditions") or ()}
     is_true = {type for type, one in known.items() if one["status"] == "True"}
     ended = next((type for type in ("Finished", "Evicted") if type in is_true), "")
     reserved = "QuotaReserved" in is_true
@@ -130,7 +130,7 @@ def share_of(workload: Object, job: Object, made_from: str) -> Share | None:
         uid=meta["uid"],
         ask=ask,
         held=_held(status, ask.workers) if "Admitted" in is_true else 0,
-        lost=bool(ended) or hash_of(workload) != made_from,
+        lost=bool(ended) or annotations.get(TEMPLATE_HASH) != made_from,
         going="deletionTimestamp" in meta,
         said=printable(told.get("message") or UNSEEN),
         reserved=reserved,

@@ -1,27 +1,29 @@
 """What the operator has found in one look at a job, of which its status is made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from elasticjob.agreed import rendezvous_spec
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures, Progress
+from elasticjob.api import Active, ElasticJobSpec, ElasticJobStatus, LeaseIdentity, NodeFailures, Progress
 from elasticjob.objects import Object
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Decision, Spec, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.finishing import Finishing
 from elasticjob_operator.job.network import Network
 from elasticjob_operator.job.quota import UNLIMITED, Allowance
+from elasticjob_operator.job.sidecars import Asked
 from elasticjob_operator.job.stalls import Hang
 from elasticjob_operator.job.starts import Start
-from elasticjob_operator.job.waiting import Wait
 
 
 class Report(NamedTuple):
     """All that a status is made of; `ready` are those whose pods are, `waits` are those of wanted workers, by index;
     `budget_problem`: why their PodDisruptionBudget is not as it should be; `allowance`: what the quota makes of the
-    spec; `started`: since when trainers run, while the time runs in which their torchruns have to speak."""
+    spec; `started`: since when trainers run, while the time runs in which their torchruns have to speak;
+    `asked`: the sidecars that are to say what keeps them from joining. `lease`: the Lease that `term` is of."""
 
     job: Object
     spec: ElasticJobSpec
@@ -42,8 +44,11 @@ class Report(NamedTuple):
     node_failures: tuple[NodeFailures, ...] = ()
     allowance: Allowance = UNLIMITED
     started: Mapping[PodKey, str] = MappingProxyType({})
+    asked: Sequence[Asked] = ()
     budget: Budget = Budget.CLOSED
     budget_problem: str | None = None
+    active: Active | None = None
+    lease: LeaseIdentity | None = None
 
     @property
     def limited(self) -> ElasticJobSpec:

@@ -1,15 +1,6 @@
 """Where in the network a worker is, by the labels of its node. Pure."""
 
-from collections.abc import Mapping
-
-from elasticjob.objects import Object
-
-Labels = Mapping[str, str]
-
-
-def labels_of(node: Object) -> Labels:
-    """What is kept of a node: any job may ask for any of them."""
-    return node["metadata"].get("labels") or {}
+from elasticjob.reading import Labels
 
 
 def topology_of(node: str, labels: Labels, keys: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,23 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elasticjob.objects import Object
-from elasticjob_operator.job.drain import Taint
-from elasticjob_operator.job.topology import Labels
+from elasticjob.reading import Node, Pod, Record
 
 
 @dataclass(slots=True)
 class JobView:
-    """The newest known form of a job and of what belongs to it, by name; `gone` are the uids that a listing missed.
+    """The newest known form of a job and of what belongs to it, by name.
 
-    `taints`: those of all nodes that have any, by the node's name; `labels`: those of all nodes.
+    `nodes`: all that are watched, by name.
 
     `heard`: when the first news since the last step came in, in monotonic seconds.
     """
 
     job: Object | None = None
-    pods: dict[str, Object] = field(default_factory=dict)
-    workers: dict[str, Object] = field(default_factory=dict)
-    taints: Mapping[str, tuple[Taint, ...]] = field(default_factory=dict)
-    labels: Mapping[str, Labels] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    workers: dict[str, Record] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
     heard: float | None = None

@@ -1,14 +1,11 @@
 """Renders a worker's pod from the job's template. Pure: the same arguments give the same pod."""
 
-import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 
 from elasticjob.api import (
     API_VERSION,
-    GROUP,
     HEALTH_PORT,
     INDEX_LABEL,
     JOB_LABEL,
@@ -18,14 +15,23 @@ from elasticjob.api import (
     ElasticJobSpec,
 )
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, JOB_UID, KEPT_OFF, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, SIDECAR, pod_name
+from elasticjob.pods import (
+    BATCH,
+    JOB_UID,
+    KEPT_OFF,
+    QUEUE_LABEL,
+    QUEUE_PRIORITY_LABEL,
+    SIDECAR,
+    TEMPLATE_HASH,
+    pod_name,
+    template_hash,
+)
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
 PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, when it has filled the folder
 STATE_PATH = "/var/lib/elasticjob"
-TEMPLATE_HASH = f"{GROUP}/template-hash"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -44,6 +50,9 @@ SIDECAR_SECURITY = {
 # How long a sidecar may take to start on an overloaded node. A startup probe would say the same, and hold back the
 # trainer until the kubelet has looked: 0.7 s more for each pod.
 START_SECONDS = 240
+# A failed probe is a warning among the pod's events, and the kubelet asks at once unless it is told to wait. Then it
+# asks each second: in a longer period it would see later that the sidecar is ready.
+ANSWERS_SECONDS, UNREADY_SECONDS = 2, 15
 # The sidecar has filled the folder before most trainers look. A hook that holds the trainer back until then costs a
 # process in the sidecar's container, before which the kubelet does not even begin to look whether the next may start.
 AWAIT_PLUGIN = (
@@ -111,18 +120,6 @@ def service_account(job: str, spec: ElasticJobSpec) -> str:
     return given or access_name(job)
 
 
-def template_hash(spec: ElasticJobSpec) -> str:
-    """The hash of what running pods keep, and what so may change only while there are none."""
-    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def hash_of(pod: Object) -> str | None:
-    """The `template_hash` that the pod was made from; None for a pod of an operator that did not note it yet."""
-    annotations: dict[str, str] = pod["metadata"].get("annotations") or {}
-    return annotations.get(TEMPLATE_HASH)
-
-
 def render_pod(
     job: Object,
     spec: ElasticJobSpec,
@@ -149,6 +146,8 @@ def render_pod(
     pod = template["spec"]
     trainer = next(one for one in pod["containers"] if one["name"] == spec.trainer_container)
     _prepare_trainer(trainer, meta, spec, imports)
+    for container in (*pod["containers"], *(pod.get("initContainers") or ())):
+        _say_whose(container, meta, index)
     pod["restartPolicy"] = "OnFailure"
     pod["serviceAccountName"] = service_account(meta["name"], spec)
     pod.setdefault("automountServiceAccountToken", False)
@@ -205,8 +204,6 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
         "PET_NPROC_PER_NODE": str(spec.nproc_per_node),
         "PET_MAX_RESTARTS": str(UNLIMITED_RESTARTS),
         "PET_STANDALONE": "0",  # the image's, or one from envFrom, would turn torchrun away from the job's rendezvous
-        "ELASTICJOB_NAME": meta["name"],
-        "ELASTICJOB_NAMESPACE": meta["namespace"],
         "ELASTICJOB_STOP_SECONDS": str(spec.rendezvous.stop_seconds),
         "ELASTICJOB_STORE_READY_SECONDS": str(spec.rendezvous.store_ready_seconds),
     }
@@ -225,6 +222,19 @@ def _prepare_trainer(trainer: Object, meta: Object, spec: ElasticJobSpec, import
     trainer["env"] = fixed + list(given.values())
     mount = {"name": PLUGIN_VOLUME, "mountPath": PLUGIN_PATH, "readOnly": True}
     trainer["volumeMounts"] = [*(trainer.get("volumeMounts") or ()), mount]
+
+
+def _say_whose(container: Object, meta: Object, index: int) -> None:
+    """Of which job and worker a container is, as what the template says of its own may name it; not the rank, which
+    changes while the container runs."""
+    ours = {
+        "ELASTICJOB_NAME": meta["name"],
+        "ELASTICJOB_NAMESPACE": meta["namespace"],
+        "ELASTICJOB_INDEX": str(index),
+    }
+    given = container.get("env") or ()
+    names = {variable["name"] for variable in given}
+    container["env"] = [{"name": name, "value": value} for name, value in ours.items() if name not in names] + [*given]
 
 
 def _hold_back(trainer: Object) -> Object:
@@ -269,7 +279,12 @@ def _sidecar(meta: Object, spec: ElasticJobSpec, index: int, batch: str, image: 
             {"name": "tunnel", "containerPort": TUNNEL_PORT},
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": HEALTH_PORT}, "periodSeconds": 5},
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": HEALTH_PORT},
+            "initialDelaySeconds": ANSWERS_SECONDS,
+            "periodSeconds": 1,
+            "failureThreshold": UNREADY_SECONDS,
+        },
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": HEALTH_PORT},
             "initialDelaySeconds": START_SECONDS,

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from elasticjob.api import GROUP, JOB_LABEL, ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TEMPLATE_HASH, template_hash
 from elasticjob_operator.objects.paths import QUEUES, QUEUES_GROUP, QUEUES_VERSION
-from elasticjob_operator.objects.pods import TEMPLATE_HASH, SidecarImage, owner_reference, render_pod, template_hash
+from elasticjob_operator.objects.pods import SidecarImage, owner_reference, render_pod
 
 POD_SET = "workers"
 LEAST = f"{GROUP}/at-least"  # what was asked for: a Kueue without partial admission drops minCount

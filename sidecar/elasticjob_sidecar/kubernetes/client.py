@@ -2,6 +2,8 @@
 
     ApiFailure              `str()` is one sentence
     |-- Unreachable         no answer, or 429 or 5xx: nobody knows whether a write was made; try again
+    |   |-- NoConnection    to its address
+    |   `-- Untrusted       who answers at its address does not prove to be the API server
     |-- Denied              401, 403, 400, 422: somebody has to mend something; try again, slowly
     |-- Missing             404
     |-- Conflict            409: the object is newer than we thought, or exists already
@@ -13,6 +15,7 @@ Even the smallest part of a Kubernetes library would cost each worker 13 MiB, fo
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode
@@ -33,6 +36,9 @@ LATE = f"the API server did not answer within {REQUEST_SECONDS:g} s"
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
+# of OpenSSL, X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED
+TIME_ERRORS = frozenset({9, 10})
+
 T = TypeVar("T")
 
 
@@ -43,6 +49,15 @@ class ApiFailure(Exception):
 
 
 class Unreachable(ApiFailure): ...
+
+
+class NoConnection(Unreachable): ...
+
+
+class Untrusted(Unreachable):
+    def __init__(self, message: str, *, speaks_of_time: bool) -> None:
+        super().__init__(message)
+        self.speaks_of_time = speaks_of_time
 
 
 class Denied(ApiFailure): ...
@@ -82,7 +97,7 @@ class Kube:
 
     def __init__(self, namespace: str, server: InCluster, http: aiohttp.ClientSession | None = None) -> None:
         """Raises ConfigError."""
-        self._token = Token(server.token)
+        self._token, self._server = Token(server.token), server.url
         base = f"{server.url}/apis/{GROUP}/{VERSION}/namespaces/{namespace}"
         self._workers, self._jobs = f"{base}/{WORKERS}", f"{base}/{JOBS}"
         self._http = _session(server) if http is None else http
@@ -130,12 +145,12 @@ class Kube:
         }
         url = f"{self._jobs}?{urlencode(asked)}"
         silent = f"the API server did not end a watch of {seconds} s in time"
-        response = await _answered(_soon(self._send("GET", url, seconds + REQUEST_SECONDS)))
+        response = await self._answered(_soon(self._send("GET", url, seconds + REQUEST_SECONDS)))
         try:
             if response.status != 200:
-                raise self._failure(response.status, await _answered(_soon(response.read())))
+                raise self._failure(response.status, await self._answered(_soon(response.read())))
             opened()
-            while line := await _answered(response.content.readline(), silent):
+            while line := await self._answered(response.content.readline(), silent):
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     raise self._failure(event["object"].get("code", 500), json.dumps(event["object"]).encode())
@@ -144,7 +159,7 @@ class Kube:
             response.close()
 
     async def _call(self, method: str, url: str, body: Object | None = None, kind: str = "") -> Object:
-        return await _answered(self._answer(method, url, body, kind))
+        return await self._answered(self._answer(method, url, body, kind))
 
     async def _answer(self, method: str, url: str, body: Object | None, kind: str) -> Object:
         async with await self._send(method, url, REQUEST_SECONDS, body, kind) as response:
@@ -164,6 +179,12 @@ class Kube:
             headers["Content-Type"], data = kind, json.dumps(body).encode()
         limits = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)
         return await self._http.request(method, url, data=data, headers=headers, timeout=limits, allow_redirects=False)
+
+    async def _answered(self, call: Awaitable[T], late: str = LATE) -> T:
+        try:
+            return await call
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _unreachable(error, late, self._server) from None
 
     def _failure(self, status: int, body: bytes) -> ApiFailure:
         if status == 401:
@@ -199,18 +220,23 @@ async def _soon(call: Awaitable[T]) -> T:
         return await call
 
 
-async def _answered(call: Awaitable[T], late: str = LATE) -> T:
-    try:
-        return await call
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise _unreachable(error, late) from None
-
-
-def _unreachable(error: Exception, late: str) -> Unreachable:
+def _unreachable(error: Exception, late: str, server: str) -> Unreachable:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return Unreachable(f"no connection to the API server within {CONNECT_SECONDS:g} s")
+        return NoConnection(f"no connection to the API server at {server} within {CONNECT_SECONDS:g} s")
     if isinstance(error, TimeoutError):
         return Unreachable(late)
     if isinstance(error, aiohttp.ClientPayloadError):
         return Unreachable("the connection to the API server broke off")
+    if isinstance(error, aiohttp.ClientSSLError):
+        return _untrusted(error, server)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return NoConnection(f"no connection to the API server at {server}: {error.strerror or error}")
     return Unreachable(f"the API server does not answer: {str(error) or type(error).__name__}")
+
+
+def _untrusted(error: aiohttp.ClientSSLError, server: str) -> Untrusted:
+    cause = getattr(error, "certificate_error", None)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        why = f"its certificate is refused: {cause.verify_message}"
+        return Untrusted(f"no trusted connection to {server}: {why}", speaks_of_time=cause.verify_code in TIME_ERRORS)
+    return Untrusted(f"no trusted connection to {server}: {error}", speaks_of_time=False)

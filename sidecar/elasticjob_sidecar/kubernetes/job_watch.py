@@ -18,6 +18,7 @@ from elasticjob.members import Members, replacement_runs
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
 from elasticjob_sidecar.kubernetes.client import REQUEST_SECONDS, ApiFailure, Denied, Gone, KubeApi
+from elasticjob_sidecar.kubernetes.remedies import explained
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
@@ -50,6 +51,12 @@ class JobWatch:
         self._hurry: float | None = None  # seconds that the next list may take, until one has succeeded
         self._calm = False
         self._replacements = Members()
+        self._failure = self._unfit = ""  # why it cannot be watched, and what is wrong with what was seen
+
+    @property
+    def trouble(self) -> str:
+        """Why the job is not seen as it is now, in a sentence; empty while it is."""
+        return self._failure or self._unfit
 
     def pod_of(self, index: int) -> str:
         """The name of the one pod of this index that counts, by the status that was passed on last."""
@@ -78,7 +85,7 @@ class JobWatch:
         while True:
             began = loop.time()
             try:
-                await self._follow(lambda: trouble_log.over(f"ElasticJob {self._job} is watched again"))
+                await self._follow(lambda: self._watched(trouble_log))
             except Gone:
                 self._version = ""
             except TimeoutError:
@@ -86,12 +93,18 @@ class JobWatch:
                 self._version = ""
             except ApiFailure as failure:
                 self._failed("watch", failure)
-                trouble_log.warn(f"cannot watch ElasticJob {self._job}: {failure}")
+                why = explained(failure, self._job)
+                self._failure = f"its ElasticJob cannot be watched: {why}"
+                trouble_log.warn(f"cannot watch ElasticJob {self._job}: {why}")
                 if isinstance(failure, Denied):
                     backoff.longest()
             if loop.time() - began >= SHORT_SECONDS:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
+
+    def _watched(self, trouble_log: TroubleLog) -> None:
+        self._failure = ""
+        trouble_log.over(f"ElasticJob {self._job} is watched again")
 
     async def _follow(self, opened: Callable[[], None]) -> None:
         if not self._version:
@@ -124,7 +137,9 @@ class JobWatch:
     async def _list(self) -> None:
         listed = await self._kube.list_job(self._job)
         if not listed["items"]:
-            log.warning("ElasticJob %s does not exist (yet)", self._job)
+            self._unfit = f"there is no ElasticJob {self._job}"
+            self._last = ""  # once it is there it is news, also where its version is known
+            log.warning(self._unfit)
         for job in listed["items"]:
             self._pass_on(job)
         self._version = listed["metadata"]["resourceVersion"]
@@ -132,7 +147,8 @@ class JobWatch:
     def _pass_on(self, job: Object) -> None:
         metadata = job["metadata"]
         if metadata["uid"] != self._uid:
-            log.warning("ElasticJob %s with uid %s is another job of the same name", self._job, metadata["uid"])
+            self._unfit = f"the ElasticJob {self._job} is another one, of uid {metadata['uid']}: this pod is left over"
+            log.warning(self._unfit)
         elif metadata["resourceVersion"] != self._last:
             self._last = metadata["resourceVersion"]
             spec = job.get("spec", {})
@@ -146,7 +162,12 @@ class JobWatch:
             rendezvous = RendezvousStatus.parse(status.get("rendezvous"))
         except ValueError as error:
             why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            log.warning("the status of ElasticJob %s cannot be read: %s", self._job, why)
+            self._unfit = (
+                f"the status of its ElasticJob cannot be read: {why}; see that the operator and the image of the "
+                "sidecar are of one version"
+            )
+            log.warning("ElasticJob %s: %s", self._job, self._unfit)
         else:
+            self._unfit = ""
             self._replacements = replacements
             self._seen(rendezvous)

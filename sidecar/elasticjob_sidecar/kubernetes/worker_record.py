@@ -23,6 +23,7 @@ from elasticjob.objects import Object
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
 from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
 from elasticjob_sidecar.kubernetes.identity import Identity, asking
+from elasticjob_sidecar.kubernetes.remedies import explained
 from elasticjob_sidecar.kubernetes.requests import in_words
 from elasticjob_sidecar.kubernetes.retry import Tries
 from elasticjob_sidecar.kubernetes.worker_status import Progress, WorkerStatus
@@ -42,6 +43,7 @@ class WorkerRecord:
         self.recall: Callable[[WorkerRequest | None], None] = lambda _: None  # hears what an earlier incarnation asked
         self._request: WorkerRequest | None = None
         self._wishes = self._granted = 0  # how many requests were wanted, and up to which of them the API has them
+        self.trouble = ""  # why it is not written, in a sentence
         self._ours = False  # the object exists, carries our id, and is known as ours to everybody
         self._stored: Object = {}  # as it was last seen
         self._version = ""  # its resourceVersion, as far as we know
@@ -196,7 +198,9 @@ class WorkerRecord:
                 if isinstance(failure, Missing | Denied):  # perhaps refused because somebody has changed it
                     self._ours = False
                 if tries.failures > FAILURES_NOT_LOGGED or not isinstance(failure, Missing | Conflict):
-                    trouble_log.warn(f"cannot write ElasticWorker {self._me.pod_name}: {failure}")
+                    why = explained(failure, self._me.job)
+                    self.trouble = f"its ElasticWorker cannot be written: {why}"
+                    trouble_log.warn(f"cannot write ElasticWorker {self._me.pod_name}: {why}")
                 again, tries.conflict = tries.conflict, isinstance(failure, Conflict)
                 if tries.conflict and not again:
                     continue  # what the object is now has been read
@@ -204,6 +208,7 @@ class WorkerRecord:
                 await self._pause(tries.backoff.longest() if slowly else tries.backoff.next())
             else:
                 others.over()
+                self.trouble = ""
                 if not self._owes_word:
                     words.over()
                 trouble_log.over(f"ElasticWorker {self._me.pod_name} is written again")

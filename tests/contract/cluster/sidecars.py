@@ -20,17 +20,14 @@ _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload([__name__])
 
 
-def start_sidecar(
-    environment: Mapping[str, str], secrets: Path, address: str, log: Path, health: int = 0
-) -> BaseProcess:
-    """A sidecar that listens at `address`, with its pod's token and ca.crt in `secrets`; its output goes to `log`.
-    `health` is the port of its probes, a free one if it is 0."""
-    process = _fork.Process(target=_run, args=(dict(environment), secrets, address, log, health), daemon=True)
+def start_sidecar(environment: Mapping[str, str], secrets: Path, address: str, log: Path) -> BaseProcess:
+    """A sidecar that listens at `address`, with its pod's token and ca.crt in `secrets`; its output goes to `log`."""
+    process = _fork.Process(target=_run, args=(dict(environment), secrets, address, log), daemon=True)
     process.start()
     return process
 
 
-def _run(environment: dict[str, str], secrets: Path, address: str, log: Path, health: int) -> None:
+def _run(environment: dict[str, str], secrets: Path, address: str, log: Path) -> None:
     die_with_parent()  # the server that forks, which ends with the tests
     with log.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
@@ -38,4 +35,4 @@ def _run(environment: dict[str, str], secrets: Path, address: str, log: Path, he
     server = replace(InCluster.load(environment), token=secrets / "token", authority=secrets / "ca.crt")
     config = Config.from_env({**environment, "ELASTICJOB_STATE_DIR": str(secrets)})
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    asyncio.run(run(config, new_credentials(), Ports(loopback=address, health=health), server))
+    asyncio.run(run(config, new_credentials(), Ports(loopback=address, health_host=address), server))

@@ -46,7 +46,7 @@ class Paper(Cluster):
 
     def patch_job(self, name: str, patch: Object) -> Object:
         self.changes.append(patch["spec"])
-        return {}
+        return {"spec": patch["spec"]}
 
     def scale_job(self, name: str, replicas: int) -> None:
         self.changes.append({"replicas": replicas})
@@ -119,8 +119,12 @@ STANDS = formed([0, 1, 2, 3], rendezvous=ONE_FINISHED)
 @pytest.mark.parametrize(
     ("replicas", "after", "told"),
     [
-        ("4", STANDS, "Round 4 of 4 formed after"),
-        ("3", formed([0, 2], number=5, spec={"replicas": 3}, rendezvous=ONE_FINISHED), "Round 5 of 2 formed after"),
+        ("4", STANDS, "Round 4 (4 workers) formed after"),
+        (
+            "3",
+            formed([0, 2], number=5, spec={"replicas": 3}, rendezvous=ONE_FINISHED),
+            "Round 5 (2 workers) formed after",
+        ),
     ],
     ids=["the round that stands", "a smaller one"],
 )
@@ -144,8 +148,52 @@ def test_no_round_is_waited_for_that_will_not_come(ask: Ask, replicas: str) -> N
 CLOSED = formed([0, 1], rendezvous={"phase": "Closed", "outcome": "Closed", "reason": "closed by worker 0"})
 
 
-@pytest.mark.parametrize("command", ["suspend", "resume"])
-def test_a_closed_job_is_neither_suspended_nor_resumed(ask: Ask, command: str) -> None:
+class Asked(Paper):
+    """For a restart, which its status answers `from_round` on."""
+
+    from_round = 5
+
+    def job(self, name: str) -> Object:
+        body = super().job(name)
+        if self.changes:
+            agreed, asked = body["status"]["rendezvous"], self.changes[-1]["restartedAt"]
+            body["spec"]["restartedAt"] = asked
+            agreed |= {"restartedAt": asked} if agreed["round"] >= self.from_round else {}
+        return body
+
+
+def test_a_restart_is_waited_for_until_the_round_that_answers_it(ask: Ask) -> None:
+    forming = formed([0, 1], number=5, rendezvous={"phase": "Forming"})
+    done = ask(Asked(formed([0, 1]), formed([0, 1]), forming, formed([0, 1], number=5)), "restart")
+    assert done.exit_code == Exit.DONE
+    planned, told = done.stdout.splitlines()
+    assert planned.startswith("Round 4 of digits ends, and the training processes of its 2 workers start anew")
+    assert told.startswith("Round 5 (2 workers) formed after ")
+    assert ask(Asked(formed([0, 1]), formed([0, 1])), "restart").exit_code == Exit.DEADLINE
+
+
+def test_a_restart_of_a_suspended_job_is_not_waited_for(ask: Ask) -> None:
+    cluster = Paper(suspended(replicas=0))
+    done = ask(cluster, "restart")
+    assert (done.exit_code, len(cluster.changes)) == (Exit.DONE, 1)
+    assert "is suspended: all its processes are new anyway when it goes on" in done.stdout
+
+
+def test_no_restart_is_asked_for_once_a_member_has_finished(ask: Ask) -> None:
+    cluster = Paper(STANDS)
+    done = ask(cluster, "restart")
+    assert (done.exit_code, cluster.changes) == (Exit.JOB_ENDED, [])
+    assert "worker 1 of digits has finished, so round 4 trains on to its end" in done.stderr
+
+
+def test_crds_that_do_not_know_restarts_are_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Paper, "patch_job", lambda self, name, patch: {"spec": {}})
+    done = ask(Paper(formed([0, 1])), "restart")
+    assert (done.exit_code, "do not know spec.restartedAt: upgrade the chart" in done.stderr) == (Exit.REFUSED, True)
+
+
+@pytest.mark.parametrize("command", ["suspend", "resume", "restart"])
+def test_a_closed_job_is_neither_suspended_nor_resumed_nor_restarted(ask: Ask, command: str) -> None:
     cluster = Paper(CLOSED)
     done = ask(cluster, command)
     assert (done.exit_code, cluster.changes) == (Exit.JOB_ENDED, [])

@@ -130,9 +130,9 @@ def test_a_size_that_the_job_may_not_have_is_refused_with_the_nearest() -> None:
     ("replicas", "sentence"),
     [
         (3, "digits has 3 workers already: nothing changes."),
-        (5, "2 pods are made; round 4 trains on until they have joined, and is then replaced by one of 5."),
+        (5, "2 pods are made; round 4 trains on until they have joined, and is then replaced by one of 5 workers."),
         (4, "1 pod is made; round 4 trains on until it has joined"),
-        (2, "Worker 0 is told to leave, round 4 ends, and one of 2 follows."),
+        (2, "Worker 0 is told to leave, round 4 ends, and one of 2 workers follows."),
         (1, "Workers 0 and 2 are told to leave, round 4 ends"),
     ],
 )
@@ -158,7 +158,7 @@ def test_who_has_finished_neither_leaves_nor_takes_a_place() -> None:
 @pytest.mark.parametrize(
     ("look", "replicas", "sentence"),
     [
-        (with_one_finished(), 3, "Worker 3 is told to leave, round 4 ends, and one of 2 follows."),
+        (with_one_finished(), 3, "Worker 3 is told to leave, round 4 ends, and one of 2 workers follows."),
         (with_one_finished(), 1, "Workers 0, 2 and 3 are told to leave, and digits is complete: nobody else is wanted"),
         (
             with_one_finished(),
@@ -170,7 +170,11 @@ def test_who_has_finished_neither_leaves_nor_takes_a_place() -> None:
             5,
             "1 pod is made; no round is formed for it, as worker 1 has finished: it takes part if",
         ),
-        (formed([0, 2], spec={"replicas": 3}, rendezvous={"finished": "1/ab.1"}), 4, "is then replaced by one of 3."),
+        (
+            formed([0, 2], spec={"replicas": 3}, rendezvous={"finished": "1/ab.1"}),
+            4,
+            "is then replaced by one of 3 workers.",
+        ),
     ],
 )
 def test_a_plan_counts_who_has_finished(look: Look, replicas: int, sentence: str) -> None:
@@ -191,12 +195,12 @@ def with_a_spare(*more: int, **spec: Any) -> Look:
         (
             3,
             "goes from 2 to 3 workers. Worker 2 takes a place as the spare that it is, and 1 pod is made; round 4 is "
-            "replaced at once by one of 3.",
+            "replaced at once by one of 3 workers.",
         ),
         (
             4,
             "Worker 2 takes a place as the spare that it is, and 2 pods are made; round 4 trains on until they have "
-            "joined, and is then replaced by one of 4.",
+            "joined, and is then replaced by one of 4 workers.",
         ),
     ],
 )

@@ -29,6 +29,7 @@ def lost(cause: str, seconds: float, message: str = "worker 0 lost") -> Object:
         "reason": "WorkerLost",
         "message": message,
         "eventTime": ago(seconds),
+        "lastTimestamp": f"{ago(seconds)[:19]}Z",
     }
 
 
@@ -97,6 +98,21 @@ def test_a_change_of_the_stage_is_a_round_that_counts_as_no_failure() -> None:
     assert status_json(seen, {})["stage"] == 2
 
 
+@pytest.mark.parametrize(
+    ("active", "told", "seconds"),
+    [
+        ({"seconds": 500, "since": ago(100)}, ", active for 10 min of 60 min", 600),
+        ({"seconds": 500}, ", active for 8 min 20 s of 60 min", 500),
+    ],
+    ids=["active", "suspended"],
+)
+def test_how_much_of_its_time_a_job_was_active_is_told(active: Object, told: str, seconds: int) -> None:
+    seen = formed([0], spec={"activeDeadlineSeconds": 3600}, active=active)
+    assert told in plain(*status_view(seen, {}))
+    assert status_json(seen, {})["activeSeconds"] == seconds
+    assert "active for" not in plain(*status_view(formed([0], active=active), {}))
+
+
 def test_goodput_of_a_job_whose_first_rounds_are_not_kept() -> None:
     """What was lost before the oldest round that is kept is before the time of which is spoken."""
     seen = formed([0, 1], number=3, history=HISTORY[1:])
@@ -138,6 +154,11 @@ def last_round(*events: Object, **more: object) -> Round:
 def test_whether_a_failure_counted_and_why(cause: str, counted: bool, loss: str, why: str) -> None:
     found = last_round(lost(loss, 101), cause=cause, counted=counted)
     assert (found.cause, found.counted, found.why) == (cause, counted, why)
+
+
+def test_the_first_of_two_losses_in_one_second_explains_a_failure() -> None:
+    losses = lost("NoAnswer", 100.2, "the second"), lost("NoAnswer", 100.8, "the first")
+    assert last_round(*losses, cause="WorkerFailed", counted=False).why == "the loss explains it: the first"
 
 
 def test_a_loss_of_another_time_explains_nothing() -> None:
@@ -246,7 +267,7 @@ def test_a_spare_has_no_rank_and_waits() -> None:
     seen = formed([0, 1], spec={"spareReplicas": 2}, pods=[pod(2), pod(3)], records=[record(2, joins(4))])
     assert [(one.rank, one.spare, one.worker, one.state) for one in members_of(seen, {})][2:] == [
         (None, True, 2, "waits for a place"),
-        (None, True, 3, "is starting"),
+        (None, True, 3, "has not joined"),
     ]
     text = plain(*status_view(seen, {}))
     assert ", 2 of 2 workers (at least 1), 1 of 2 spares ready, restarts 0 of 3" in text

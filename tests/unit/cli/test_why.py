@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api import JOB_LEFT
 from elasticjob.objects import Object
 from elasticjob.pods import KEPT_OFF
 from elasticjob_cli.errors import CliError
@@ -44,6 +45,17 @@ def test_a_full_group_has_no_cause() -> None:
     reply = answer(formed([0, 1], history=[{"round": 4, "size": 2, "cause": "a", "seconds": 1.0, "time": ago(200)}]))
     assert reply.full
     assert reply.paragraph == "Round 4 trains at full size, with 2 workers; it formed 3 min 20 s ago."
+
+
+@pytest.mark.parametrize(("passed", "told"), [(1800, True), (3601, False)])
+def test_two_installations_that_run_one_job_are_told_for_as_long_as_it_lasts(passed: float, told: bool) -> None:
+    about = {"kind": "ElasticJob", "name": "digits"}
+    left = event({"metadata": {"name": "digits", "uid": "uid"}}, JOB_LEFT, "two installations look after it", passed)
+    seen = formed([0, 1])
+    seen = replace(seen, scene=replace(seen.scene, events=(left | {"involvedObject": about},)))
+    assert (Cause.TWO_INSTALLATIONS in causes(seen)) is told
+    assert answer(seen).paragraph.startswith("Round 4 trains at full size, with 2 workers")
+    assert ("Two operators want to run it: two installations look after it." in answer(seen).paragraph) is told
 
 
 @pytest.mark.parametrize(
@@ -145,18 +157,63 @@ def test_of_a_claim_that_may_not_be_read_the_scheduler_is_heard(hidden: tuple[st
 def test_that_no_spare_is_ready_is_told_where_somebody_is_missing(spares: int, told: bool) -> None:
     seen = formed([0], spec={"replicas": 2, "spareReplicas": spares}, pods=[unscheduled(1)])
     assert ("No spare is ready to take a place." in answer(seen).paragraph) is told
-    full = formed([0], spec={"spareReplicas": spares}, pods=[pod(1)] * spares)
-    assert "spare" not in answer(full).paragraph
+    ready = formed([0], spec={"spareReplicas": spares}, pods=[pod(1)] * spares, records=[record(1, joins(4))] * spares)
+    assert "spare" not in answer(ready).paragraph
 
 
-def test_a_spare_that_cannot_come_is_told_of_a_full_group() -> None:
-    reply = answer(formed([0], spec={"spareReplicas": 2}, pods=[unscheduled(1), pod(2)]))
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (
+            [unscheduled(1)],
+            "A spare is missing: worker 1, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add "
+            "nodes, or ask for less in the template.",
+        ),
+        ([], "A spare is missing: worker 1, which has no pod yet: it is about to be made, if an operator leads"),
+        (
+            [pod(1)],
+            "A spare is missing: worker 1, whose trainer has run for 100 s: no torchrun of worker 1 has spoken to its "
+            "sidecar. Should it last, see the log: ",
+        ),
+        (
+            [pod(1, since=None, phase="Pending")],
+            "A spare is missing: worker 1, whose pod is starting: it is being set up.",
+        ),
+    ],
+    ids=["no node", "no pod", "runs", "starts"],
+)
+def test_a_spare_that_is_not_there_is_told_of_a_full_group(others: list[Object], told: str) -> None:
+    reply = answer(formed([0], spec={"spareReplicas": 1}, pods=others))
     assert reply.full
     assert not reply.findings
-    assert reply.paragraph.endswith(
-        "A spare is missing: worker 1, whose pod is pending: 0/3 nodes have 1 nvidia.com/gpu. Make room or add nodes, "
-        "or ask for less in the template."
+    assert told in reply.paragraph
+
+
+def test_a_sidecar_that_cannot_write_is_told_by_what_it_says_and_its_worker_is_no_slow_joiner() -> None:
+    why = "worker 1: its ElasticWorker cannot be written: exceeded quota: records; raise it"
+    body = pod(1)
+    status = {
+        "name": "elasticjob-sidecar",
+        "restartCount": 0,
+        "ready": False,
+        "state": {"running": {"startedAt": ago(60)}},
+    }
+    body["status"]["initContainerStatuses"] = [status]
+    seen = forming(
+        joined=[0],
+        last=[0, 1],
+        pods=[body],
+        conditions=[
+            condition("Rendezvoused", "False", 12),
+            condition("SidecarsReady", "False", 9, why, "SidecarNotReady"),
+        ],
     )
+    assert causes(seen) == [Cause.SIDECAR_NOT_READY, Cause.SIDECAR_NOT_READY]
+    told = answer(seen).paragraph
+    assert f"Sidecars are refused or cut off by the API server: {why}." in told
+    assert "worker 1, whose sidecar has run for 60 s and is not ready" in told
+    status["ready"] = True
+    assert causes(look(seen.scene)) == [Cause.SIDECAR_NOT_READY, Cause.NO_TORCHRUN]  # the condition is a little behind
 
 
 def test_workers_with_one_cause_are_told_together_and_remedies_once() -> None:
@@ -205,7 +262,8 @@ def test_what_follows(seen: Look, follows: str) -> None:
 def test_a_node_that_is_about_to_go_is_told_of_a_full_group() -> None:
     """In the operator's words: this tool reads no nodes."""
     going = "worker 1: its node b is about to go (node.kubernetes.io/unschedulable)"
-    told = f"round 4 of 2: x; worker 7: no image: try another; {going}; another starts elsewhere and takes its place"
+    others = "worker 7: no image: try another"
+    told = f"round 4 (2 workers): x; {others}; {going}; another starts elsewhere and takes its place"
     reply = answer(formed([0, 1], conditions=[condition("Rendezvoused", "True", 30, told)]))
     assert [(one.cause, one.said) for one in reply.findings] == [(Cause.NODE_DRAINING, going)]
     assert f"A node is about to go: {going}. Others start elsewhere " in reply.paragraph
@@ -503,7 +561,7 @@ def test_of_a_gangs_pod_that_kueue_holds_back_it_is_told_that_it_should_not() ->
 
 def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:
     rest = "2 of 4 workers wait for quota: in the queue gpus: insufficient unused quota"
-    told = gang(f"round 4 of 2: worker 1 joined; {rest}", "True")
+    told = gang(f"round 4 (2 workers): worker 1 joined; {rest}", "True")
     reply = answer(formed([0, 1], rendezvous={"reason": "worker 1 joined"}, **told))
     assert [one.cause for one in reply.findings] == [Cause.GANG]
     assert f"Kueue has not admitted all of it: {rest}. " in reply.paragraph
@@ -512,7 +570,7 @@ def test_a_gang_that_trains_with_a_part_says_what_it_waits_for() -> None:
 def test_of_a_gang_with_pods_that_have_yet_to_join_these_are_told() -> None:
     told = gang("1 of 2 workers have joined (at least 2 must); 2 of 4 workers wait for quota")
     assert Cause.GANG not in causes(forming(joined=[0], last=(0, 1), **told))
-    worse = gang("round 4 of 2: x; worker 1: ErrImagePull; 2 of 4 workers wait for quota", "True", "ImagePull")
+    worse = gang("round 4 (2 workers): x; worker 1: ErrImagePull; 2 of 4 workers wait for quota", "True", "ImagePull")
     assert Cause.GANG not in causes(formed([0, 1], **worse))
 
 
@@ -537,7 +595,7 @@ def test_containers_that_go_on_after_success_are_told_with_the_time_left() -> No
     reply = answer(seen)
     assert not reply.full
     assert reply.paragraph.startswith(
-        f"Round 4 of 2 workers has ended in success. It waits for containers: {told}; 5 min of it are left. Their logs "
+        f"Round 4 (2 workers) has ended in success. It waits for containers: {told}; 5 min of it are left. Their logs "
     )
     assert states(seen) == ["finishing", "finishing"]
     late = formed([0, 1], rendezvous=both, conditions=gone_on(told), spec={"finishSeconds": 100})

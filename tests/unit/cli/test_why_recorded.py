@@ -34,7 +34,7 @@ TOLD = {
     "failed": (Cause.FAILED, "It has failed: worker 0: its trainer ended with exit code 0 without joining a round: "),
     "finishing": (
         Cause.FINISHING,
-        "Round 1 of 1 worker has ended in success. It waits for containers: torchrun has ended in success in worker 0, "
+        "Round 1 (1 worker) has ended in success. It waits for containers: torchrun has ended in success in worker 0, "
         "and the container of worker 0 goes on, until 2026-",
     ),
     "container-failed": (
@@ -88,7 +88,9 @@ TOLD = {
 # missed after minutes, and a round that stands, in which it is noticed in seconds, has nobody missing
 ON_PAPER = {
     Cause.POLICY,  # test_why
+    Cause.TWO_INSTALLATIONS,
     Cause.SIDECAR_CRASHES,
+    Cause.SIDECAR_NOT_READY,
     Cause.SILENT,
     Cause.STOPPING,
     Cause.SLOW_JOINER,

@@ -12,9 +12,8 @@ from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
-from elasticjob_operator.job.view import JobView
 from support.fuzzing import Json, tried
-from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer
+from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer, view_of
 from support.record_strategies import STATUSES, certified, specs
 
 SIZE = 4
@@ -81,7 +80,7 @@ def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belo
     tried["sets of ElasticWorkers"] += 1
     body = job(replicas=SIZE) | {"status": {"rendezvous": agreed}}
     bodies = {f"digits-{index}-0": body_of(index) for index in range(SIZE)}
-    view = JobView(body, bodies, {one["metadata"]["name"]: one for one in said if one is not None})
+    view = view_of(body, bodies, {one["metadata"]["name"]: one for one in said if one is not None})
     spec, before = ElasticJobSpec.parse(body["spec"]), ElasticJobStatus.parse(body["status"])
     workers = Observer(spec.trainer_container).observe(view)[0]
     answered = max((worker.answer or 0 for worker in workers), default=0)

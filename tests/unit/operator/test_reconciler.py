@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from datetime import UTC, datetime
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,12 +10,14 @@ import pytest
 from prometheus_client import REGISTRY
 
 from elasticjob.api import ElasticJobStatus
+from elasticjob.reading import Node, Pod, Record
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.actions.grants import SOON_SECONDS
 from elasticjob_operator.actions.leftovers import LOOK_SECONDS
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
+from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.reconciler import Reconciler
@@ -23,7 +26,7 @@ from support.operator_objects import CERTIFICATES, ID, JOB_UID, OTHER_ID, Object
 KEY = Key("ml", "digits")
 ENDED = {"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-02T03:04:05Z"}
 
-FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "PodDisruptionBudget", "pod", "pod"]
+FOLLOWS = ["ServiceAccount", "Role", "RoleBinding", "pod", "pod"]
 
 
 class RecordedJob:
@@ -45,19 +48,19 @@ class RecordedJob:
 
     def forget(self, _: str) -> None: ...
 
-    async def jobs(self, _: str | None) -> Listing:
+    async def jobs(self, _: str | None) -> Listing[Object]:
         return Listing([self.body], "7")
 
-    async def pods(self, *_: Any) -> Listing:
-        return Listing(self.there, "7")
+    async def pods(self, *_: Any) -> Listing[Pod]:
+        return Listing([Pod.read(one) for one in self.there], "7")
 
-    async def workers(self, *_: Any) -> Listing:
-        return Listing(self.records, "7")
+    async def workers(self, *_: Any) -> Listing[Record]:
+        return Listing([Record.read(one) for one in self.records], "7")
 
-    async def nodes(self) -> Listing:
-        return Listing(self.nodes_there, "7")
+    async def nodes(self) -> Listing[Node]:
+        return Listing([Node.read(one) for one in self.nodes_there], "7")
 
-    async def workloads(self, _: str | None) -> Listing:
+    async def workloads(self, _: str | None) -> Listing[Object]:
         if self.unseen:
             raise self.unseen
         return Listing(deepcopy(self.queued), "7")
@@ -110,9 +113,12 @@ class RecordedJob:
 
 def reconciler(recorded: RecordedJob, *, nodes: bool = True) -> Reconciler:
     cache, image = Cache(), SidecarImage("sidecar:1", "IfNotPresent")
-    leadership = SimpleNamespace(term=5, clock=SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now))
+    clock = SimpleNamespace(epoch=0, settled=0.0, now=lambda: recorded.now)
+    leadership = SimpleNamespace(term=5, lease=None, clock=clock)
     cache.note_job(recorded.body)
-    return Reconciler(cast(Any, recorded), cache, cast(Any, leadership), cast(Any, recorded), image, nodes=nodes)
+    kube = cast(Any, recorded)
+    reflector = Reflector(kube, cache, nodes=nodes)
+    return Reconciler(kube, cache, reflector, cast(Any, leadership), kube, image, nodes=nodes)
 
 
 async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
@@ -124,6 +130,18 @@ async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
     assert recorded.done == []
     await made.reconcile(KEY)
     assert recorded.done == ["status", *FOLLOWS]
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_the_budget_is_made_once_there_are_pods(taken_over: bool) -> None:
+    """The cluster tells of a budget that finds none; a pod that is not ready yet may be evicted in any case."""
+    recorded = RecordedJob(job())
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    made._memories._known[KEY].access_at = inf if taken_over else 0.0
+    assert recorded.budget is None
+    await made.reconcile(KEY)
+    assert recorded.done.index("PodDisruptionBudget") > recorded.done.index("pod")
 
 
 @pytest.mark.parametrize(("pace", "done"), [(Retry(0.5), []), (Deferred(0.5), FOLLOWS)])
@@ -145,13 +163,13 @@ async def test_an_ended_job_is_deleted_after_its_time_to_live(ttl: int | None, d
     assert (f"delete ml/digits {JOB_UID}" in recorded.done) is deleted
 
 
-async def test_a_job_of_which_nothing_is_heard_is_looked_at_when_its_listing_has_aged() -> None:
-    """None of its pods writes a heartbeat, and what was overlooked, or taken from its access, is to be found."""
+async def test_a_job_of_which_nothing_is_heard_is_looked_at_at_times() -> None:
+    """None of its pods writes a heartbeat, and what was taken from its access is to be found."""
     made = reconciler(RecordedJob(job(suspend=True)))
     for _ in range(3):
         seconds = await made.reconcile(KEY)
     assert seconds is not None
-    assert 0 < seconds <= memory.RELIST_SECONDS
+    assert 0 < seconds <= 10 * memory.SETTLE_SECONDS
 
 
 def lost_seconds() -> float:
@@ -256,7 +274,7 @@ async def test_a_job_that_goes_while_its_pods_are_listed_is_gone(monkeypatch: py
     recorded = RecordedJob(job())
     made = reconciler(recorded)
 
-    async def deleted_meanwhile(*_: Any) -> Listing:
+    async def deleted_meanwhile(*_: Any) -> Listing[Object]:
         made._cache.note_job(recorded.body, deleted=True)
         return Listing([], "7")
 
@@ -269,7 +287,7 @@ async def test_a_template_whose_spec_is_no_object_is_told_and_no_more() -> None:
     recorded = RecordedJob(job(template={"spec": "none"}))
     made = reconciler(recorded)
     await made.reconcile(KEY)
-    made._memories._known[KEY].settled = True
+    made._memories._known[KEY].access_at = 0
     await made.reconcile(KEY)
     assert "announce TemplateInvalid" in recorded.done
     assert "pod" not in recorded.done
@@ -309,6 +327,21 @@ async def test_a_training_that_hangs_is_told_and_counted_once() -> None:
     assert (agreed["round"], agreed["phase"], agreed["stalled"]) == (5, "Formed", 5)
     assert recorded.body["status"]["reason"] == "ProgressDeadlineExceeded"
     assert (recorded.done.count("announce ProgressDeadlineExceeded"), told_hangs() - before) == (1, 1)
+
+
+async def test_a_job_has_failed_once_it_was_active_for_as_long_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = hanging(activeDeadlineSeconds=600)
+    recorded.body["status"]["active"] = {"seconds": 500, "since": "2026-01-02T03:00:00Z"}
+    made = reconciler(recorded)
+    for moment in ("2026-01-02T03:01:39Z", "2026-01-02T03:01:40Z"):
+        assert recorded.body["status"].get("reason") != "DeadlineExceeded"
+        monkeypatch.setattr("elasticjob_operator.reconciler._wall_clock", lambda: moment)  # noqa: B023
+        await made.reconcile(KEY)
+    status = recorded.body["status"]
+    assert (status["phase"], status["reason"], status["active"]) == ("Failed", "DeadlineExceeded", {"seconds": 600})
+    (told,) = [one for one in status["conditions"] if one["type"] == "Failed"]
+    assert (told["status"], told["reason"]) == ("True", "DeadlineExceeded")
+    assert told["message"] == "the job has not ended within spec.activeDeadlineSeconds"
 
 
 async def test_members_that_do_not_reach_each_other_are_told_once_and_stay() -> None:
@@ -506,10 +539,10 @@ async def test_ranks_are_laid_out_by_the_labels_of_the_nodes_that_are_watched() 
             recorded.there.append(body)
             join = {"type": "Join", "after": 0, "cause": "Started"}
             recorded.records.append(record(index, id=id, address=f"10.0.0.{index}:27601", request=join))
-        made = reconciler(recorded)
-        for index, zone in enumerate(zones):
-            made._cache.note_node({"metadata": {"name": f"n{index}", "labels": {"zone": zone}}, "spec": {}})
-        await made.reconcile(KEY)
+        recorded.nodes_there = [
+            {"metadata": {"name": f"n{index}", "labels": {"zone": zone}}} for index, zone in enumerate(zones)
+        ]
+        await reconciler(recorded).reconcile(KEY)
         agreed = ElasticJobStatus.parse(recorded.body["status"]).rendezvous
         assert [member.index for member in agreed.participants] == order
 
@@ -540,9 +573,9 @@ async def test_a_new_leader_knows_the_nodes_before_its_first_step() -> None:
     made = reconciler(recorded)
     await made.reconcile(KEY)
     assert recorded.body["status"]["replacements"] == ""
-    made._cache.note_node(CORDONED | {"spec": {}})
-    await made._memories._lister.list_nodes()  # an older answer than what the watch has shown
-    assert made._cache.view(KEY).taints == {}
+    made._cache.note_node(Node.read({"metadata": {"name": "n1", "resourceVersion": "9"}}))
+    await made._memories._reflector.list_all(anew=True)  # an older answer than what the watch has shown
+    assert made._cache.view(KEY).nodes["n1"].taints == ()
 
 
 TOLERANT = {"containers": job()["spec"]["template"]["spec"]["containers"], "tolerations": [{"operator": "Exists"}]}
@@ -612,7 +645,7 @@ async def test_the_budget_goes_with_the_jobs_end() -> None:
     made = reconciler(recorded)
     await made.reconcile(KEY)
     assert recorded.budget is not None
-    made._memories._known[KEY].settled = True  # as a minute after a take-over
+    made._memories._known[KEY].access_at = 0  # as minutes after a take-over
     finished = {"type": "Finish", "round": 5}
     for body, of in zip(recorded.records, recorded.there, strict=True):
         ended = {**of["status"], "containerStatuses": [trainer(terminated={"exitCode": 0})]}

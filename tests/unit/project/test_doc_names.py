@@ -92,7 +92,7 @@ def test_the_tools_commands_and_options(page: Path) -> None:
 @each_page
 def test_labels_and_annotations(page: Path) -> None:
     sources = [file for part in ("core", "operator") for file in (ROOT / part).rglob("*.py")]
-    known = set(re.findall(r'\{GROUP\}/([a-z-]+)"', "".join(file.read_text() for file in sources)))
+    known = set(re.findall(r'(?:\{GROUP\}|elasticjob\.io)/([a-z-]+)"', "".join(file.read_text() for file in sources)))
     assert known >= {"job", "index", "template-hash"}
     for word in words(page):
         if (label := re.fullmatch(r"elasticjob\.io/([a-z-]+)", word)) and label[1] != "v1alpha1":

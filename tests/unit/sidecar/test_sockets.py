@@ -12,7 +12,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from elasticjob.api import TROUBLE_PATH
 from elasticjob_sidecar import app, sockets
+from elasticjob_sidecar.kubernetes.client import Denied
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.connection import Connection, dial, listen
@@ -367,6 +369,23 @@ async def test_health_and_metrics(pair: TwoSidecars) -> None:
     zero.sidecar.record._ours = False
     async with zero.http.get(f"{base}/readyz") as response:
         assert response.status == 503
+
+
+async def test_what_keeps_a_sidecar_from_joining_is_at_a_page_of_its_own(pair: TwoSidecars) -> None:
+    zero, _ = pair.workers
+
+    async def page(path: str) -> str:
+        async with zero.http.get(f"http://127.0.0.1:{zero.ports.health}{path}") as response:
+            return await response.text()
+
+    assert await page(TROUBLE_PATH) == ""
+    zero.sidecar.record._ours = False
+    pair.kube.fail["get"] = [Denied("the API server answered 403: not here", 403)] * 99
+    zero.sidecar.record._wish.set()
+    await until(lambda: zero.sidecar.record.trouble)
+    why = "its ElasticWorker cannot be written: the API server answered 403: not here"
+    assert await page(TROUBLE_PATH) == why
+    assert await page("/readyz") == f"not ready: {why}\n"
 
 
 async def test_the_pod_stops(pair: TwoSidecars) -> None:

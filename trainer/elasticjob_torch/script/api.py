@@ -75,9 +75,10 @@ def current() -> Current:
 def wants_restart() -> bool:
     """Say whether this round is going to be replaced by plan, so that the script should save its checkpoint now.
 
-    To be called by all ranks after each step. True for newcomers, a scale-down, a suspension; not after a loss, when
-    the training processes are stopped at once. It stays True until the process is stopped, which is when every process
-    that has ever called this has called it again after saving, or at last after ``spec.rendezvous.saveSeconds``.
+    To be called by all ranks after each step. True for newcomers, a scale-down, a suspension, a restart; not after a
+    loss, when the training processes are stopped at once. It stays True until the process is stopped, which is when
+    every process that has ever called this has called it again after saving, or at last after
+    ``spec.rendezvous.saveSeconds``.
 
         for step in range(start, total):
             train(step)  # ends with a collective, such as DDP's all-reduce

@@ -26,7 +26,7 @@ from elasticjob.rendezvous import (
 )
 from elasticjob.rendezvous.evidence import Step
 from elasticjob.rendezvous.model import Asked, Beat
-from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType
+from elasticjob.terms import Cause, Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 JOIN, LEAVE, FINISH, CLOSE = RequestType
@@ -42,6 +42,7 @@ waits = replace(forming, failure="worker 0's processes failed")
 closing = replace(formed, phase=CLOSED, outcome=Outcome.CLOSED)
 complete = replace(formed, phase=CLOSED, outcome=Outcome.COMPLETE, finished=(A, B))
 failed = replace(formed, phase=CLOSED, outcome=Outcome.FAILED, restarts=2)
+overdue = replace(failed, restarts=1, cause=RoundCause.DEADLINE_EXCEEDED)
 timeout = replace(forming, phase=CLOSED, outcome=Outcome.TIMEOUT)
 
 RULE = Matched(1, PolicyAction.FAIL_JOB, "it matches")
@@ -64,6 +65,7 @@ HISTORY = {
         (formed, replace(formed, participants=(A,)), NO_ROUND),
         (formed, replace(forming, participants=()), NO_ROUND),
         (formed, replace(formed, replicas=3), NO_ROUND),
+        (formed, replace(formed, restarted_at="noon"), "a restart was taken for done, and no round was formed"),
         (forming, replace(timeout, participants=()), NO_ROUND),
         (formed, replace(closing, participants=(A,)), NO_ROUND),
         (formed, replace(formed, store="b:1"), "the store of round 2 changed"),
@@ -310,6 +312,7 @@ STEPS = {
         (step(formed, formed, a, worker(B, request=None)), STANDS),
         (step(formed, formed, a, worker(B, LEAVE)), STANDS),
         (step(formed, formed, a, joins(B)), STANDS),
+        (step(formed, formed, a, b, restarted_at="noon"), "round 2 stands, and a restart is asked for"),
     ],
     invariants.plans_hold_while_all_live: [
         (step(formed, planned, a, joins(B)), NOT_PLANNED),
@@ -441,6 +444,8 @@ STEPS = {
         (step(formed, closing, a, b), "Closed without a cause"),
         (step(b_lost, replace(closing, replacements={1: 1}), a, worker(B, CLOSE)), "Closed without a cause"),
         (step(formed, replace(failed, restarts=1), a, b), "Failed without a cause"),
+        (step(formed, overdue, a, b), "Failed without a cause"),
+        (step(formed, overdue, a, b, deadline=1.0, suspend=True), "Failed without a cause"),
         (step(formed, failed, worker(A, CLOSE), b, max_restarts=2), "Failed without a cause"),
         (step(closing, replace(failed, restarts=1), worker(A, LEAVE), b), "Failed without a cause"),
         (step(forming, ended, a, crashed), "Failed without a cause"),

@@ -108,6 +108,11 @@ class JobLife(RuleBasedStateMachine):
         self.job.spec = replace(self.job.spec, rank_order=("zone", "rack") if laid_out else ())
         self.look()
 
+    @rule(at=st.sampled_from(["", "noon", "midnight"]))
+    def restart(self, at: str) -> None:
+        self.job.spec = replace(self.job.spec, restarted_at=at)
+        self.look()
+
     @rule(suspended=st.booleans())
     def suspend(self, suspended: bool) -> None:
         self.job.spec = replace(self.job.spec, suspend=suspended)

@@ -82,6 +82,17 @@ async def test_it_makes_what_is_missing_and_looks_no_more_for_a_while(server: Re
     assert server.asked == []
 
 
+async def test_a_budget_waits_for_pods_and_the_access_is_not_looked_at_again_for_it(server: RecordingServer) -> None:
+    made = grants(server)
+    assert await made.give(job(), spec(), within=WELL, budget=None) == Done()
+    assert sorted(server.objects) == sorted(f"{kind}/digits-worker" for kind in KINDS[:-1])
+    assert made.owes_budget
+    server.calls.clear()
+    assert await made.give(job(), spec(), within=WELL, budget=CLOSED) == Done()
+    assert server.asked == ["GET poddisruptionbudgets", "POST poddisruptionbudgets"]
+    assert not made.owes_budget
+
+
 async def test_the_budget_opens_and_closes_at_once(server: RecordingServer) -> None:
     made = await given(server)
     seen = []

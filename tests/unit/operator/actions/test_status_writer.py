@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from elasticjob.api import ElasticJobSpec, ElasticJobStatus, Progress
+from elasticjob.api import ElasticJobSpec, ElasticJobStatus, LeaseIdentity, Progress
 from elasticjob.rendezvous import Decision, State
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions import status_writer as module
@@ -15,13 +15,17 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Conflict
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
 from elasticjob_operator.job.report import Report
+from elasticjob_operator.job.rivals import Rivalry, Rivals
 from support.operator_objects import Object, job
+from support.recording_server import Announcements
 from support.statuses import FORMED
 
 STATE = replace(FORMED, leaving=(), finished=())
 BROKEN = replace(STATE, round=4, phase=RendezvousPhase.FORMING, store=None, reason="worker 1 lost")
 SHOWN = Progress(step=7, total=9, summary="7/9")
 NEWER = SHOWN.model_copy(update={"step": 8})
+
+OURS = LeaseIdentity(namespace="ops", name="operator", uid="b", created="2026-01-02T00:00:00Z")
 
 
 class Operator:
@@ -31,9 +35,11 @@ class Operator:
         self.now = 1000.0
         self.written: list[ElasticJobStatus] = []
         self.conflicts = False
-        self.term = 5
+        self.term, self.lease = 5, OURS
         self.cache = Cache()
-        self.writer = StatusWriter(cast(Any, self), self.cache, cast(Any, self))
+        self.announced = Announcements()
+        parts = (self, self.cache, self, self.announced, Rivalry(Rivals(), "ml"))
+        self.writer = StatusWriter(*cast(Any, parts))
 
     def monotonic(self) -> float:
         return self.now
@@ -52,13 +58,14 @@ class Operator:
         found["metadata"]["resourceVersion"] = "8"
         return found
 
-    async def write(self, state: State, progress: Progress = SHOWN, before_term: int | None = None) -> Outcome:
-        before = self.written[-1] if self.written else ElasticJobStatus()
-        before = before if before_term is None else before.model_copy(update={"term": before_term})
+    async def write(self, state: State, progress: Progress = SHOWN, **before: Any) -> Outcome:
+        """`before`: what of the status is other than this operator wrote it last."""
+        known = self.written[-1] if self.written else ElasticJobStatus()
+        known = known.model_copy(update=before)
         spec = ElasticJobSpec.parse(job()["spec"])
         time = "2026-01-02T03:04:05Z"
-        report = Report(job(), spec, (), frozenset(), Decision(state), before, None, None, self.term, time, progress)
-        return await self.writer.write(report)
+        report = Report(job(), spec, (), frozenset(), Decision(state), known, None, None, self.term, time, progress)
+        return await self.writer.write(report._replace(lease=self.lease))
 
 
 @pytest.fixture
@@ -106,7 +113,46 @@ async def test_a_status_that_another_has_written_is_read_and_nothing_is_done(ope
     assert known["metadata"]["resourceVersion"] == "8"
 
 
-async def test_in_a_later_term_nothing_is_written_before_this_operator_leads_in_one_beyond(operator: Operator) -> None:
-    assert await operator.write(STATE, before_term=9) == Retry(0.0)
-    assert (operator.term, operator.written) == (10, [])
-    assert await operator.write(STATE, before_term=9) == Written()
+@pytest.mark.parametrize(
+    ("before", "term"),
+    [
+        ({"term": 9, "lease": OURS}, 10),
+        ({"term": 9, "lease": None}, 10),
+        ({"term": 5, "lease": OURS.model_copy(update={"uid": "deleted"})}, 6),
+    ],
+    ids=["later", "later, by an older version", "the same, of a Lease that was deleted"],
+)
+async def test_nothing_is_written_over_a_term_that_is_not_before_this_operators(
+    operator: Operator, before: dict[str, Any], term: int
+) -> None:
+    assert await operator.write(STATE, **before) == Retry(0.0)
+    assert (operator.term, operator.written) == (term, [])
+    assert await operator.write(STATE, **before) == Written()
+    assert (operator.written[-1].term, operator.written[-1].lease) == (term, OURS)
+
+
+@pytest.mark.parametrize("lease", [OURS, None], ids=["this Lease", "none, as the CRD knows no such field"])
+async def test_a_status_of_the_same_term_is_written_over(operator: Operator, lease: LeaseIdentity | None) -> None:
+    assert await operator.write(STATE, term=5, lease=lease) == Written()
+    assert operator.term == 5
+
+
+async def test_what_another_installation_with_an_older_lease_writes_again_and_again_is_left_to_it(
+    operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = LeaseIdentity(namespace="team", name="operator", uid="a", created="2026-01-01T00:00:00Z")
+    for term in (6, 8):
+        assert await operator.write(STATE) == Written()
+        lost = await operator.write(STATE, term=term, lease=other)
+        operator.written[-1] = operator.written[-1].model_copy(update={"term": term, "lease": other})
+    assert lost == Retry(module.LEFT_SECONDS)
+    count = len(operator.written)
+    for passed, told in ((60, 1), (module.TELL_SECONDS, 2)):  # events are forgotten
+        operator.now += passed
+        assert await operator.write(STATE, term=8, lease=other) == Retry(module.LEFT_SECONDS)
+        assert len(operator.announced) == told
+    assert len(operator.written) == count
+    first = operator.announced[0]
+    assert first.startswith("Warning JobLeft: two installations of ElasticJob look after the namespace ml: ")
+    assert "team/operator goes on with this job, and that of ops/operator, which is the younger Lease" in first
+    assert "ml/digits: two installations" in caplog.text

@@ -1,10 +1,15 @@
 """The cache of the watches and of the listings."""
 
+from elasticjob.reading import Node, Pod
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Listing
-from support.operator_objects import job, pod, record
+from support.operator_objects import Object, job, pod, record
 
 KEY = Key("ml", "digits")
+
+
+def listed(*pods: Object) -> Listing[Pod]:
+    return Listing([Pod.read(one) for one in pods], "6")
 
 
 def test_an_older_form_never_replaces_a_newer_one() -> None:
@@ -12,7 +17,7 @@ def test_an_older_form_never_replaces_a_newer_one() -> None:
     cache.note_job(job())
     cache.note_pod(pod(0, version=9, phase="Running"))
     cache.note_pod(pod(0, version=8, phase="Pending"))
-    assert cache.view(KEY).pods["digits-0-0"]["status"]["phase"] == "Running"
+    assert cache.view(KEY).pods["digits-0-0"].phase == "Running"
 
 
 def test_the_end_of_an_earlier_object_of_the_name_does_not_remove_the_new_one() -> None:
@@ -27,9 +32,9 @@ def test_the_end_of_an_earlier_object_of_the_name_does_not_remove_the_new_one() 
 def test_a_deleted_job_does_not_come_back_with_an_answer_that_was_on_its_way() -> None:
     cache, written = Cache(), job()
     cache.note_job(job())
-    cache.begin_listing(KEY)
+    cache.begin_listing()
     cache.note_job(job(), deleted=True)
-    cache.replace(KEY, job(), Listing([], "6"), Listing([], "6"))
+    cache.replace_jobs(None, Listing([job()], "6"))
     assert cache.view(KEY).job is None
     written["metadata"]["resourceVersion"] = "8"
     cache.note_job(written)
@@ -38,13 +43,34 @@ def test_a_deleted_job_does_not_come_back_with_an_answer_that_was_on_its_way() -
     assert cache.view(KEY).job == another
 
 
+def test_a_deleted_pod_does_not_come_back_with_an_answer_that_was_on_its_way() -> None:
+    """The answer to its creation, which is older than its end."""
+    cache = Cache()
+    cache.note_pod(pod(0, version=9), deleted=True)
+    cache.note_pod(pod(0, version=3))
+    assert cache.view(KEY).pods == {}
+
+
+def test_a_record_that_had_lost_its_label_comes_back_with_it() -> None:
+    """To a watch of that label alone the one is its end, and the other its beginning, under the same uid."""
+    cache = Cache()
+    cache.note_worker(record(0))
+    for version, deleted in ((4, True), (6, False)):
+        changed = record(0)
+        changed["metadata"]["resourceVersion"] = str(version)
+        cache.note_worker(changed, deleted=deleted)
+    assert set(cache.view(KEY).workers) == {"digits-0-0"}
+
+
 def test_a_heartbeat_asks_for_nothing() -> None:
     cache = Cache()
     assert cache.note_worker(record(0)) == (KEY, True)
     beat = record(0)
     beat["status"]["heartbeat"] = 5
     assert cache.note_worker(beat) == (KEY, False)
-    assert cache.note_worker(record(0, request={"type": "Join"})) == (KEY, True)
+    asked = record(0, request={"type": "Join"})
+    asked["metadata"]["generation"] = 2  # the API server counts each change of the spec
+    assert cache.note_worker(asked) == (KEY, True)
 
 
 def test_a_doubt_and_an_answer_are_news() -> None:
@@ -57,7 +83,7 @@ def test_a_doubt_and_an_answer_are_news() -> None:
 
 def test_a_pod_told_once_more_asks_for_nothing() -> None:
     cache = Cache()
-    cache.replace(KEY, job(), Listing([pod(0, version=5)], "6"), Listing([], "6"))
+    cache.replace_pods(None, listed(pod(0, version=5)))
     assert cache.note_pod(pod(0, version=5)) == (KEY, False)
     assert cache.note_pod(pod(0, version=7)) == (KEY, True)
     assert cache.note_pod(pod(0, version=7), deleted=True) == (KEY, True)
@@ -76,30 +102,20 @@ def test_an_answer_that_comes_after_the_end_leaves_no_ghost() -> None:
 def test_a_listing_removes_what_is_no_more() -> None:
     cache = Cache()
     cache.note_pod(pod(0, version=3))
-    cache.replace(KEY, job(), Listing([pod(1, version=5)], "6"), Listing([], "6"))
+    cache.replace_pods(None, listed(pod(1, version=5)))
     assert set(cache.view(KEY).pods) == {"digits-1-0"}
 
 
 def test_what_the_watch_tells_while_a_listing_is_on_its_way_wins() -> None:
     cache = Cache()
-    cache.begin_listing(KEY)
-    listing = Listing([pod(0, version=4), pod(1, version=5)], "6")
+    cache.begin_listing()
+    listing = listed(pod(0, version=4), pod(1, version=5))
     cache.note_pod(pod(0, version=7), deleted=True)
     cache.note_pod(pod(1, version=8, phase="Running"))
     cache.note_pod(pod(2, version=9))
-    cache.replace(KEY, job(), listing, Listing([], "6"))
+    cache.replace_pods(None, listing)
     assert set(cache.view(KEY).pods) == {"digits-1-0", "digits-2-0"}
-    assert cache.view(KEY).pods["digits-1-0"]["status"]["phase"] == "Running"
-
-
-def test_who_wrote_which_field_is_not_kept() -> None:
-    cache = Cache()
-    noted, listed = pod(0, version=7), pod(1, version=5)
-    for one in (noted, listed):
-        one["metadata"]["managedFields"] = [{"manager": "kubelet"}]
-    cache.note_pod(noted)
-    cache.replace(KEY, job(), Listing([listed], "6"), Listing([], "6"))
-    assert cache.view(KEY).pods == {"digits-0-0": pod(0, version=7), "digits-1-0": pod(1, version=5)}
+    assert cache.view(KEY).pods["digits-1-0"].phase == "Running"
 
 
 def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there() -> None:
@@ -110,12 +126,12 @@ def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there
     cache.note_pod(here)
     cache.note_pod(there)
     node = {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
-    assert cache.note_node({"metadata": {"name": "n"}, "spec": {}}) == []
-    assert cache.note_node(node) == [KEY]
-    assert cache.note_node(node) == []
-    assert [one.key for one in cache.view(KEY).taints["n"]] == ["node.kubernetes.io/unschedulable"]
-    assert cache.note_node(node, deleted=True) == [KEY]
-    assert "n" not in cache.view(KEY).taints
+    assert cache.note_node(Node.read({"metadata": {"name": "n"}, "spec": {}})) == []
+    assert cache.note_node(Node.read(node)) == [KEY]
+    assert cache.note_node(Node.read(node)) == []
+    assert [one.key for one in cache.view(KEY).nodes["n"].taints] == ["node.kubernetes.io/unschedulable"]
+    assert cache.note_node(Node.read(node), deleted=True) == [KEY]
+    assert "n" not in cache.view(KEY).nodes
 
 
 def test_the_labels_of_a_node_are_known_to_every_job_and_wake_none() -> None:
@@ -124,7 +140,7 @@ def test_the_labels_of_a_node_are_known_to_every_job_and_wake_none() -> None:
     here["spec"]["nodeName"] = "n"
     cache.note_pod(here)
     for zone in ("a", "b"):
-        assert cache.note_node({"metadata": {"name": "n", "labels": {"zone": zone}}, "spec": {}}) == []
-        assert cache.view(KEY).labels == {"n": {"zone": zone}}
-    cache.note_node({"metadata": {"name": "n"}}, deleted=True)
-    assert cache.view(KEY).labels == {}
+        assert cache.note_node(Node.read({"metadata": {"name": "n", "labels": {"zone": zone}}, "spec": {}})) == []
+        assert cache.view(KEY).nodes["n"].labels == {"zone": zone}
+    cache.note_node(Node.read({"metadata": {"name": "n"}}), deleted=True)
+    assert not cache.view(KEY).nodes

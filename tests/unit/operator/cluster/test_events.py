@@ -81,7 +81,11 @@ async def test_kubectl_can_sort_those_of_one_moment() -> None:
     assert all(one < other for one, other in pairwise(times))
     assert names == sorted(names)
     assert len({len(name) for name in names}) == 1
-    assert not {"firstTimestamp", "lastTimestamp"} & {key for body in events.bodies for key in body}  # to the second
+    for body, time in zip(events.bodies, times, strict=True):
+        assert [datetime.fromisoformat(body[name]) for name in ("firstTimestamp", "lastTimestamp")] == [
+            time.replace(microsecond=0)
+        ] * 2
+        assert body["count"] == 1
 
 
 async def test_a_flood_is_cut_and_its_rest_counted() -> None:

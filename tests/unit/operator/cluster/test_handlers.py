@@ -4,18 +4,32 @@ import asyncio
 import threading
 from collections import Counter
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import kopf
 import pytest
 
 from elasticjob_operator.cluster import handlers
 from elasticjob_operator.cluster.cache import Cache
-from elasticjob_operator.cluster.handlers import settings
+from elasticjob_operator.cluster.client import Listing
+from elasticjob_operator.cluster.reflector import Reflector, Settings, install
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
 from support.recording_server import RecordingServer
 from support.waiting import until
+
+
+class Nothing:
+    """A cluster in which there is nothing."""
+
+    async def nodes(self, *_: Any) -> Listing[Any]:
+        return Listing([], "7")
+
+    jobs = pods = workers = nodes
+
+
+def settings_of(watches: WatchTimes | None = None) -> Settings:
+    return handlers.settings(Reflector(cast(Any, Nothing()), Cache()), watches or WatchTimes())
 
 
 def test_kopf_copies_no_object_to_find_changes() -> None:
@@ -23,7 +37,7 @@ def test_kopf_copies_no_object_to_find_changes() -> None:
         def __deepcopy__(self, memo: Any) -> Any:
             raise AssertionError("copied")
 
-    storage = settings().persistence.diffbase_storage
+    storage = settings_of().persistence.diffbase_storage
     body = kopf.Body({"metadata": Uncopied(), "spec": Uncopied()})
     assert storage.build(body=body, extra_fields=[("spec",)]) == {}
     assert storage.fetch(body=body) is None
@@ -31,7 +45,7 @@ def test_kopf_copies_no_object_to_find_changes() -> None:
 
 def test_no_refusal_ends_a_watch() -> None:
     """A namespace that vanished is refused, and kopf would never again watch one that failed for good."""
-    backoffs = settings().networking.error_backoffs
+    backoffs = settings_of().networking.error_backoffs
     for _ in range(2):
         found = list(islice(backoffs, 10_000))
         assert (len(found), max(found)) == (10_000, 10)
@@ -58,11 +72,12 @@ async def test_a_watch_that_falls_silent_is_opened_again(api: RecordingServer, m
 
     async def work(_: object) -> None: ...
 
+    install()
     watches = SeenWatches()
     watches.start()
     handlers.register(registry, Cache(), WorkQueue(work), watches, nodes=True)
     stop = threading.Event()
-    options = {"settings": handlers.settings(), "standalone": True, "clusterwide": True, "stop_flag": stop}
+    options = {"settings": settings_of(watches), "standalone": True, "clusterwide": True, "stop_flag": stop}
     # in a loop of its own: at its end kopf waits for all tasks of the loop
     watching = asyncio.create_task(asyncio.to_thread(kopf.run, registry=registry, **options))
     try:
@@ -77,9 +92,10 @@ async def test_a_watch_that_falls_silent_is_opened_again(api: RecordingServer, m
 async def test_kopf_ends_and_begins_again_in_one_process(api: RecordingServer) -> None:
     async def work(_: object) -> None: ...
 
+    install()
     before = asyncio.all_tasks()
     for _ in range(2):
-        registry, settings = kopf.OperatorRegistry(), handlers.settings()
+        registry, settings = kopf.OperatorRegistry(), settings_of()
         assert settings.process.ultimate_exiting_timeout is None  # or kopf would kill this process, too late for pytest
         handlers.register(registry, Cache(), WorkQueue(work), WatchTimes(), nodes=True)
         watching = asyncio.create_task(

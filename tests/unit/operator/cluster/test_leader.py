@@ -148,6 +148,16 @@ async def test_a_leader_whose_last_renewal_was_not_answered_gives_the_lease_up(
     assert leases.objects[LEASE]["spec"]["holderIdentity"] == ("" if holder == "one" else "two")
 
 
+async def test_a_term_of_another_lease_is_outgrown_once_and_while_the_lease_is_renewed(leases: RecordingServer) -> None:
+    """Each job's status asks for it, and the answer of none may be taken for another operator's write."""
+    ours = leadership(leases)
+    await ours.acquire()
+    await asyncio.gather(ours.outgrow(9), ours._rewrite("one"), ours.outgrow(9))
+    lease = leases.objects[LEASE]
+    assert (ours.term, lease["spec"]["leaseTransitions"]) == (10, 10)
+    assert (ours.lease.place, ours.lease.uid) == ("ops/operator", lease["metadata"]["uid"])
+
+
 async def test_an_answer_cut_off_is_no_reason_to_stop_standing_by(leases: RecordingServer) -> None:
     leases.network.fails = [aiohttp.ServerDisconnectedError(), OSError("refused"), TimeoutError("no answer")]
     ours = leadership(leases)

@@ -8,12 +8,13 @@ import pytest
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, NodeFailures
 from elasticjob.fields import MAX_NODE_FAILURES
 from elasticjob.pods import KEPT_OFF
+from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Clocks, Decision, Failed, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job import bad_nodes
-from elasticjob_operator.job.waiting import Reason, Wait
-from support.operator_objects import Object, job, pod
+from support.operator_objects import job, pod
 from support.statuses import status
 
 FORMING, FORMED, CLOSED = RendezvousPhase
@@ -64,11 +65,11 @@ class Record:
         return bad_nodes.avoided(self.before.node_failures)
 
 
-def pods() -> dict[PodKey, Object]:
+def pods() -> dict[PodKey, Pod]:
     made = {(index, number): pod(index, number) for index in (0, 1, 2) for number in range(4)}
     for pod_key, body in made.items():
         body["spec"]["nodeName"] = B if pod_key[0] == 1 else A
-    return made
+    return {pod_key: Pod.read(body) for pod_key, body in made.items()}
 
 
 def formed(**limits: Any) -> Record:
@@ -223,7 +224,7 @@ def test_a_change_of_the_number_counts_for_what_is_known() -> None:
 def test_a_pod_without_a_node_says_nothing_of_any() -> None:
     decision = Decision(State(clocks=Clocks(opened=0, formed=0)), failed=(Failed((0, 0), True), Failed((7, 0), True)))
     spec = ElasticJobSpec.parse(job(avoidNodes={})["spec"])
-    known = {(0, 0): pod(0)}
+    known = {(0, 0): Pod.read(pod(0))}
     assert bad_nodes.noted("digits", spec, ElasticJobStatus(), decision, known, "2026-01-02T03:04:05Z") == ()
 
 
@@ -236,10 +237,10 @@ def test_as_many_nodes_are_kept_as_fit_the_last_ones() -> None:
     assert [one.node for one in found] == [*names[1:], A]
 
 
-def kept_off(*nodes: str) -> Object:
+def kept_off(*nodes: str) -> Pod:
     body = pod(0)
     body["metadata"]["annotations"] = {KEPT_OFF: ",".join(nodes)}
-    return body
+    return Pod.read(body)
 
 
 @pytest.mark.parametrize(

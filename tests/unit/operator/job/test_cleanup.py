@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reading import Pod
 from elasticjob.rendezvous import Clocks, Member, PodState, Spec, State, Worker, pods_to_delete
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS, cleanup
@@ -48,7 +49,8 @@ def swept(policy: str, state: State, changed: Object | None = None) -> tuple[lis
     workers = [Worker(index=index, pod=kind, id="a") for index, (kind, _) in KINDS.items()]
     workers += [Worker(index=7, id="a"), Worker(index=8, deleting=True)]
     served = pods_to_delete(Spec(replicas=8), state, workers, 0)
-    found = cleanup(policy, state, workers, served, pods, "trainer")
+    read = {pod_key: Pod.read(body) for pod_key, body in pods.items()}
+    found = cleanup(policy, state, workers, served, read, "trainer")
     return sorted(one.index for one in found.delete), sorted(one.index for one in found.end)
 
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reading import Node, Pod, Taint
+from elasticjob.reading.node import CORDONED
+from elasticjob.reading.waits import Reason
 from elasticjob.spec import DRAIN_TAINTS, DrainSpec
-from elasticjob_operator.job.drain import CORDONED, Budget, Taint, budget_of, draining_by, still_there, taints_of
+from elasticjob_operator.job.drain import Budget, budget_of, draining_by, still_there
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import Reason
-from support.operator_objects import Object, job, pod, record, trainer
+from support.operator_objects import Object, job, pod, record, see, trainer, view_of
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "", "NoExecute")
 CORDON = Taint(CORDONED, "", "NoSchedule")
@@ -20,17 +21,19 @@ def node(*taints: Taint, unschedulable: bool = False) -> Object:
     return {"metadata": {"name": "n"}, "spec": spec | ({"unschedulable": True} if unschedulable else {})}
 
 
-def tolerating(**toleration: Any) -> Object:
-    return {"spec": {"tolerations": [toleration] if toleration else []}}
+def tolerating(**toleration: Any) -> Pod:
+    body = pod(0)
+    body["spec"]["tolerations"] = [toleration] if toleration else []
+    return Pod.read(body)
 
 
 def test_a_cordoned_node_has_its_taint_before_the_cluster_has_added_it() -> None:
-    assert taints_of(node(unschedulable=True)) == taints_of(node(CORDON, unschedulable=True)) == (CORDON,)
-    assert taints_of(node()) == ()
+    assert Node.read(node(unschedulable=True)).taints == Node.read(node(CORDON, unschedulable=True)).taints == (CORDON,)
+    assert Node.read(node()).taints == ()
 
 
 def test_a_taint_that_only_advises_says_nothing() -> None:
-    assert taints_of(node(Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"))) == ()
+    assert Node.read(node(Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"))).taints == ()
 
 
 def test_the_first_of_the_taints_that_count_is_told() -> None:
@@ -84,12 +87,12 @@ def test_there_is_no_budget_where_no_drain_would_be_seen_or_nobody_is_to_wait(
 
 
 def test_a_worker_drains_while_its_node_has_the_taint() -> None:
-    observer, view = Observer("trainer", drained=DRAIN_TAINTS), JobView(job=job())
+    observer, view = Observer("trainer", drained=DRAIN_TAINTS), view_of(job())
     body = pod(0, phase="Running", containerStatuses=[trainer(running={})])
     body["spec"]["nodeName"] = "n"
-    view.pods, view.workers = {"digits-0-0": body}, {"digits-0-0": record(0)}
+    see(view, {"digits-0-0": body}, {"digits-0-0": record(0)})
     for taints, drains in (((), False), ((CORDON,), True), ((), False)):
-        view.taints = {"n": taints, "other": (SPOT,)}
+        view.nodes = {"n": Node("n", 1, {}, taints), "other": Node("other", 1, {}, (SPOT,))}
         (worker,), _ = observer.observe(view)
         assert worker.draining is drains
         assert list(observer.waits) == [(0, 0)] * drains
@@ -110,11 +113,11 @@ def test_a_worker_drains_while_its_node_has_the_taint() -> None:
 def test_the_grace_is_of_all_that_run_there_also_where_they_tolerate_it(
     toleration: Object, status: Object, going: bool
 ) -> None:
-    observer, view = Observer("trainer", drained=DRAIN_TAINTS), JobView(job=job(), taints={"n": (CORDON,)})
+    observer, view = Observer("trainer", drained=DRAIN_TAINTS), view_of(job(), nodes={"n": Node("n", 1, {}, (CORDON,))})
     body = pod(0, **{"phase": "Running", "containerStatuses": [trainer(running={})]} | status)
-    body["spec"] |= {"nodeName": "n", **tolerating(**toleration)["spec"]}
+    body["spec"] |= {"nodeName": "n", "tolerations": [toleration] if toleration else []}
     body["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z"} if "deleted" in status else {}
-    view.pods = {"digits-0-0": body}
+    see(view, {"digits-0-0": body})
     (worker,), _ = observer.observe(view)
     assert observer.going == ({(0, 0)} if going else set())
     assert worker.draining is not bool(toleration)

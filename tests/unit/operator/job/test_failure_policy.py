@@ -8,8 +8,7 @@ from elasticjob.api import PodFailurePolicy
 from elasticjob.rendezvous import Matched
 from elasticjob.terms import PolicyAction
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.view import JobView
-from support.operator_objects import Object, job, pod, record, trainer
+from support.operator_objects import Object, job, pod, record, trainer, view_of
 
 JOIN: Object = {"type": "Join", "after": 0, "cause": "WorkerFailed"}
 LEAVE: Object = {"type": "Leave", "cause": "TrainerLeft"}
@@ -31,7 +30,7 @@ def found(rules: list[Object], body: Object, request: Object | None = None) -> M
     said = record(0, 0, request=request)
     policy = PodFailurePolicy.parse({"rules": rules})
     observer = Observer("trainer", policy=policy)
-    (worker,), _ = observer.observe(JobView(job(), {name: body}, {name: said}))
+    (worker,), _ = observer.observe(view_of(job(), {name: body}, {name: said}))
     return worker.matched
 
 
@@ -179,6 +178,6 @@ def test_why_a_condition_is_there_is_told() -> None:
 
 def test_without_a_policy_nothing_matches() -> None:
     name = "digits-0-0"
-    view = JobView(job(), {name: pod(**RUNS)}, {name: record(0, 0, request={**JOIN, "exitCode": 42})})
+    view = view_of(job(), {name: pod(**RUNS)}, {name: record(0, 0, request={**JOIN, "exitCode": 42})})
     (worker,), _ = Observer("trainer").observe(view)
     assert worker.matched is None

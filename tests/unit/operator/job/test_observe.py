@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reading import Pod
+from elasticjob.reading.waits import wait_of
+from elasticjob.reading.workers import pod_state
 from elasticjob.rendezvous import Member, PodState, Request, Worker
 from elasticjob.terms import RequestType
-from elasticjob_operator.job.observe import Observer, is_ready, nodes_of_indices, pod_state
-from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import wait_of
-from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, trainer
+from elasticjob_operator.job.observe import Observer, nodes_of_indices
+from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, trainer, view_of
 
 
 def state(**status: Any) -> tuple[PodState, int, str]:
-    body = pod(**status)
-    return pod_state(body, "trainer", wait_of(body, "trainer"))
+    read = Pod.read(pod(**status))
+    return pod_state(read, "trainer", wait_of(read, "trainer"))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_crash_loop_shows_the_last_line_that_the_trainer_said() -> None:
 def seen(body: Object, said: Object | None) -> Worker:
     """The pod and its record as the only ones of the job."""
     name = body["metadata"]["name"]
-    view = JobView(job(), {name: body}, {name: said} if said else {})
+    view = view_of(job(), {name: body}, {name: said} if said else {})
     (worker,) = Observer("trainer").observe(view)[0]
     return worker
 
@@ -90,7 +91,7 @@ def test_a_join_with_limits_of_its_own() -> None:
 def test_a_record_says_whom_it_doubts_and_what_it_has_answered() -> None:
     said = record(0) | {"status": {"heartbeat": 4, "doubts": f"1/{OTHER_ID}", "answer": 2}}
     asked = job() | {"status": {"rendezvous": {"challenge": {"number": 2, "members": ""}}}}
-    view = JobView(asked, {"digits-0-0": pod(0)}, {"digits-0-0": said})
+    view = view_of(asked, {"digits-0-0": pod(0)}, {"digits-0-0": said})
     (worker,) = Observer("trainer").observe(view)[0]
     assert (worker.doubts, worker.answer) == ((Member(1, OTHER_ID),), 2)
 
@@ -162,7 +163,7 @@ def test_a_record_written_by_an_earlier_pod_of_the_name_is_none() -> None:
 
 
 def test_pods_of_an_earlier_job_of_the_name_do_not_count() -> None:
-    view = JobView(job(), {"digits-0-0": pod(0, owner="an-earlier-job"), "digits-1-0": pod(1)}, {})
+    view = view_of(job(), {"digits-0-0": pod(0, owner="an-earlier-job"), "digits-1-0": pod(1)}, {})
     assert [worker.index for worker in Observer("trainer").observe(view)[0]] == [1]
 
 
@@ -177,16 +178,16 @@ def test_a_pod_that_lacks_what_the_operator_gives_is_no_worker(lacks: Object) ->
         part: {**claimed[part], **{name: lacks[name] for name in lacks if name in claimed[part]}} for part in claimed
     }
     assert (
-        Observer("trainer").observe(JobView(job(), {"digits-0-0": claimed, "digits-1-0": pod(1)}, {}))[0][0].index == 1
+        Observer("trainer").observe(view_of(job(), {"digits-0-0": claimed, "digits-1-0": pod(1)}, {}))[0][0].index == 1
     )
 
 
 def test_a_pod_is_known_by_its_name_whatever_its_labels_say() -> None:
     relabelled, stranger = pod(2, 1), pod(0)
     relabelled["metadata"]["labels"]["elasticjob.io/index"] = "many"
-    view = JobView(job(), {"digits-2-1": relabelled}, {})
+    view = view_of(job(), {"digits-2-1": relabelled}, {})
     for name in ("digits", "digits-0", "digits-00-0", "digits-a-0", "other-0-0", "digits-0-0-0", "digits-\u0661-0"):
-        view.pods[name] = {**stranger, "metadata": {**stranger["metadata"], "name": name}}
+        view.pods[name] = Pod.read({**stranger, "metadata": {**stranger["metadata"], "name": name}})
     assert [(worker.index, worker.replacement) for worker in Observer("trainer").observe(view)[0]] == [(2, 1)]
 
 
@@ -200,15 +201,15 @@ def test_what_the_script_imports_is_told_by_the_worker_that_knows_most_of_it() -
     by_name = {body["metadata"]["name"]: body for body in (stranger, *reversed(records))}
     observer = Observer("trainer", "ab")
     assert observer.imports == ""
-    view = JobView(job(), {body["metadata"]["name"]: body for body in reversed(bodies)}, by_name)
+    view = view_of(job(), {body["metadata"]["name"]: body for body in reversed(bodies)}, by_name)
     workers, _ = observer.observe(view)
     assert observer.imports == "torch,sklearn"
     assert [one.invalid.partition(":")[0] for one in workers if one.invalid] == ["status.imports"]
 
 
 def test_ready_is_the_pods_own_condition() -> None:
-    assert is_ready(pod(conditions=[{"type": "Ready", "status": "True"}]))
-    assert not is_ready(pod())
+    assert Pod.read(pod(conditions=[{"type": "Ready", "status": "True"}])).is_ready
+    assert not Pod.read(pod()).is_ready
 
 
 @pytest.mark.parametrize(
@@ -257,7 +258,7 @@ def test_what_ends_a_pod_that_ran_well_says_why() -> None:
 def test_where_the_older_pods_of_an_index_linger() -> None:
     old, unscheduled, other = pod(1, 0), pod(1, 1), pod(0, 0)
     old["spec"], unscheduled["spec"], other["spec"] = {"nodeName": "node-b"}, {}, {"nodeName": "node-a"}
-    view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (old, unscheduled, other)})
+    view = view_of(job(), {body["metadata"]["name"]: body for body in (old, unscheduled, other)})
     assert nodes_of_indices(view) == {"0": {"node-a"}, "1": {"node-b"}}
     assert nodes_of_indices(view, {1: {"node-c"}})["1"] == {"node-b", "node-c"}
 
@@ -266,7 +267,7 @@ def test_a_pod_of_another_template_is_outdated() -> None:
     older, current, other = pod(0), pod(1), pod(2)
     current["metadata"]["annotations"] = {"elasticjob.io/template-hash": "ab"}
     other["metadata"]["annotations"] = {"elasticjob.io/template-hash": "cd"}
-    view = JobView(job=job(), pods={body["metadata"]["name"]: body for body in (older, current, other)})
+    view = view_of(job(), {body["metadata"]["name"]: body for body in (older, current, other)})
     workers = Observer("trainer", "ab").observe(view)[0]
     assert [worker.index for worker in workers if worker.outdated] == [2]
 
@@ -275,7 +276,7 @@ def test_since_when_trainers_run() -> None:
     since = "2026-01-02T03:04:05Z"
     running = pod(0, containerStatuses=[trainer(running={"startedAt": since})])
     observer = Observer("trainer")
-    observer.observe(JobView(job(), {one["metadata"]["name"]: one for one in (running, pod(1))}))
+    observer.observe(view_of(job(), {one["metadata"]["name"]: one for one in (running, pod(1))}))
     assert observer.started == {(0, 0): since}
 
 
@@ -301,7 +302,7 @@ BAD = "\x1b]0;mine\x07\x1b[2Jbroken\n2026-01-01 INFO all is well"
 )
 def test_what_a_pod_says_is_printable_wherever_it_goes(status: Object) -> None:
     observer, one = Observer("trainer"), pod(0, **status)
-    ((worker,), _) = observer.observe(JobView(job(), {"digits-0-0": one}, {}))
+    ((worker,), _) = observer.observe(view_of(job(), {"digits-0-0": one}, {}))
     said = [worker.detail, *(wait.sentence for wait in observer.waits.values())]
     assert any("well" in text for text in said)
     assert all(text.isprintable() for text in said)

@@ -9,7 +9,7 @@ from elasticjob.api import Progress
 from elasticjob.rendezvous import Member, State
 from elasticjob_operator.job.progress import progress_of
 from elasticjob_operator.job.view import JobView
-from support.operator_objects import ID, job, record
+from support.operator_objects import ID, job, record, view_of
 from support.statuses import FORMED
 
 STATE = replace(FORMED, participants=(Member(1, ID), Member(0, "0" * 32)), replacements={1: 2}, leaving=(), finished=())
@@ -23,7 +23,7 @@ def said(index: int, number: int, id: str = ID, **progress: Any) -> dict[str, An
 
 
 def view(*records: dict[str, Any]) -> JobView:
-    return JobView(job=job(), workers={one["metadata"]["name"]: one for one in records})
+    return view_of(job(), records={one["metadata"]["name"]: one for one in records})
 
 
 def test_it_is_what_rank_0s_worker_says() -> None:

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.pods import template_hash
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Clocks, Member, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.quota import (
@@ -28,8 +30,7 @@ from elasticjob_operator.job.quota import (
     share_of,
     there_of,
 )
-from elasticjob_operator.job.waiting import Reason, Wait
-from elasticjob_operator.objects.pods import SidecarImage, template_hash
+from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import Ask, ask_of, render_workload
 from support.operator_objects import Object, job
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.reading import Record
 from elasticjob.rendezvous import Clocks, PodState, Spec, State, Worker, decide
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.view import JobView
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
-from support.operator_objects import ID, OTHER_ID, Object, job, pod, record
+from support.operator_objects import ID, OTHER_ID, Object, job, pod, record, view_of
 
 
 def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> list[Worker]:
@@ -22,7 +22,7 @@ def seen(*records: Object, pods: tuple[Object, ...] = (), **rendezvous: Any) -> 
     for name in said:
         _, index, number = name.rsplit("-", 2)
         bodies.setdefault(name, pod(int(index), int(number)))
-    view = JobView({**job(), "status": {"rendezvous": agreed}}, bodies, said)
+    view = view_of({**job(), "status": {"rendezvous": agreed}}, bodies, said)
     return sorted(Observer("trainer").observe(view)[0], key=lambda worker: worker.pod_key)
 
 
@@ -142,7 +142,7 @@ def test_the_group_forms_without_the_invalid_one() -> None:
 def test_a_record_is_judged_again_when_it_or_the_job_has_changed() -> None:
     names = ("digits-0-0", "digits-1-0")
     early = record(0, request={**JOIN, "after": 3})
-    view = JobView(
+    view = view_of(
         {**job(), "status": {"rendezvous": {"round": 3, "phase": "Forming"}}},
         {name: pod(index) for index, name in enumerate(names)},
         {names[0]: early, names[1]: record(1, id=OTHER_ID)},
@@ -155,7 +155,7 @@ def test_a_record_is_judged_again_when_it_or_the_job_has_changed() -> None:
     assert seen() == [(True, False), (False, False)]
     view.job = {**job(), "status": {"rendezvous": {"round": 3, "phase": "Formed"}}}
     assert seen() == [(False, True), (False, False)]
-    view.workers[names[1]] = record(1, id=OTHER_ID, request=JOIN)
+    view.workers[names[1]] = Record.read(record(1, id=OTHER_ID, request=JOIN))
     assert seen() == [(False, True), (False, True)]
     del view.pods[names[0]]
     assert seen() == [(False, True)]

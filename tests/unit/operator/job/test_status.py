@@ -7,12 +7,12 @@ import pytest
 
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
+from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
-from elasticjob_operator.job.conditions import waits_of
+from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import Allowance
-from elasticjob_operator.job.waiting import Reason, Wait
 from support.statuses import CLOCKS, FORMED, NOW, status
 
 
@@ -47,6 +47,22 @@ def test_a_formed_round_is_running_and_rendezvoused() -> None:
     assert (found.phase, found.rendezvous.world_size, found.term) == ("Running", 2, 5)
     assert condition(found, "Rendezvoused").status == "True"
     assert found.selector == "elasticjob.io/job=digits"
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (FORMED, True),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.CLOSED), True),
+        (replace(FORMED, restarted_at=NOW), False),
+        (replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=Outcome.COMPLETE), False),
+    ],
+    ids=["a member has finished", "closed", "done", "ended"],
+)
+def test_that_a_restart_is_not_done_is_told(state: State, told: bool) -> None:
+    message = condition(status(state, spec={"restartedAt": NOW}), "Rendezvoused").message
+    assert (f"no restart is done for spec.restartedAt {NOW}, as the round" in message) is told
+    assert "no restart" not in condition(status(state), "Rendezvoused").message
 
 
 def test_that_the_budget_is_refused_is_told_and_holds_nobody_up() -> None:
@@ -144,7 +160,7 @@ def test_a_group_that_trains_without_somebody_says_why() -> None:
     assert "; worker 2: ErrImagePull" in condition(found, "Rendezvoused").message
     starting = status(FORMED, waits={2: STARTING})
     assert starting.reason == "PodStarting"
-    assert condition(starting, "Rendezvoused").message == "round 3 of 2: scaled from 1 to 2"
+    assert "; worker 2: no scheduler has placed its pod yet; should" in condition(starting, "Rendezvoused").message
 
 
 @pytest.mark.parametrize(
@@ -183,8 +199,64 @@ def test_a_spare_that_cannot_come_is_told_while_the_others_train() -> None:
     told = status(state, waits=found)
     assert (told.phase, told.reason) == ("Running", "Unschedulable")
     assert "; spare 2: 0/3 nodes are available; make room" in condition(told, "Rendezvoused").message
-    starting = {(2, 0): Wait(Reason.POD_STARTING, "no scheduler has placed its pod yet")}
-    assert waits_of(Spec(replicas=2, spares=2), state, (*members, absent, there), starting) == {}
+    found = waits_of(Spec(replicas=2, spares=2), state, (*members, absent, there), {(2, 0): STARTING})
+    assert found == {2: STARTING._replace(spare=True)}
+
+
+JOINED = Request(type=RequestType.JOIN, after=3)
+LEFT = Request(type=RequestType.LEAVE, cause="AgentLost")
+FINISHED = Request(type=RequestType.FINISH, round=3)
+OF_EARLIER = Request(type=RequestType.JOIN, after=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (None, "its trainer runs, and no torchrun has spoken to its sidecar"),
+        (LEFT, "its torchrun has left (AgentLost), and none has joined since"),
+        (FINISHED, "its torchrun of stage 1 has ended in success, and the next one has not begun"),
+        (OF_EARLIER, "its torchrun has not joined again yet"),
+    ],
+    ids=["never", "left", "between stages", "joined before"],
+)
+@pytest.mark.parametrize("spare", [False, True])
+def test_who_runs_and_has_not_joined_is_named_while_a_round_stands(
+    asked: Request | None, said: str, *, spare: bool
+) -> None:
+    members = (Worker(index=1, replacement=2, id="b"), Worker(index=0, id="a"))
+    state, absent = replace(FORMED, leaving=(), finished=()), Worker(index=2, id="c", request=asked)
+    bounds = Spec(replicas=2, spares=1) if spare else Spec(replicas=3)
+    found = waits_of(bounds, state, (*members, absent), {})
+    assert found == {2: Wait(Reason.NOT_JOINED, said, spare=spare)}
+    told = status(state, waits=found)
+    whose = "spare" if spare else "worker"
+    assert (told.phase, told.reason) == ("Running", "NotJoined")
+    assert f"; {whose} 2: {said}; should it last, the log" in condition(told, "Rendezvoused").message
+    there = replace(absent, request=JOINED)
+    assert waits_of(bounds, replace(state, spares=int(spare)), (*members, there), {}) == {}
+
+
+def test_a_worker_or_spare_without_a_pod_is_named_while_a_round_stands() -> None:
+    members = (Worker(index=1, replacement=2, id="b"), Worker(index=0, id="a"))
+    state = replace(FORMED, leaving=(), finished=())
+    found = waits_of(Spec(replicas=3, spares=1), state, members, {})
+    missing = Wait(Reason.POD_MISSING, "its pod is about to be made")
+    assert found == {2: missing, 3: missing._replace(spare=True)}
+
+
+def test_who_stops_the_last_rounds_processes_is_named_while_the_next_forms() -> None:
+    """And the reason is still that too few have joined."""
+    state = replace(FORMED, phase=RendezvousPhase.FORMING, round=4, store=None, leaving=(), finished=())
+    workers = (Worker(index=1, replacement=2, id="b", request=Request(type=RequestType.JOIN, after=2)),)
+    found = waits_of(Spec(replicas=2), state, workers, {})
+    assert found == {1: Wait(Reason.NOT_JOINED, "its torchrun has not joined again yet")}
+    assert status(state, workers=workers, waits=found).reason == "InsufficientMembers"
+
+
+def test_a_record_that_makes_no_sense_is_told_in_its_own_condition_only() -> None:
+    members = (Worker(index=1, replacement=2, id="b"), Worker(index=0, id="a"))
+    state = replace(FORMED, leaving=(), finished=())
+    assert waits_of(Spec(replicas=3), state, (*members, Worker(index=2, invalid="no id")), {}) == {}
 
 
 def test_nobody_waits_for_a_spare_while_a_round_forms() -> None:
@@ -210,7 +282,8 @@ def test_who_comes_for_a_member_whose_node_drains_is_no_replica_more() -> None:
 
 def test_that_workers_may_be_evicted_is_told_once_the_grace_is_over() -> None:
     told = (
-        "round 3 of 2: scaled from 1 to 2; its pods may be evicted: spec.drain.graceSeconds, 300 s, are over on a node "
+        "round 3 (2 workers): scaled from 1 to 2; its pods may be evicted: spec.drain.graceSeconds, 300 s, are over on "
+        "a node "
     )
     assert condition(status(FORMED, budget=Budget.OPEN), "Rendezvoused").message.startswith(told)
 
@@ -232,7 +305,7 @@ def test_that_somebody_waits_as_no_round_may_be_so_large_is_told(
     state = State(clocks=CLOCKS, round=3, phase=RendezvousPhase.FORMED, participants=members, replicas=3, reason="x")
     state = replace(state, waiting=waiting, finished=done)
     found = status(state, spec={"replicas": 6, "sizes": {"step": 3}})
-    assert condition(found, "Rendezvoused").message == f"round 3 of 3: x{said}"
+    assert condition(found, "Rendezvoused").message == f"round 3 (3 workers): x{said}"
 
 
 def test_a_bad_template_is_a_condition() -> None:

@@ -1,9 +1,9 @@
 """Where workers are, read from the labels of their nodes; only of jobs whose ranks are laid out by it."""
 
+from elasticjob.reading import Node
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.topology import labels_of, topology_of
-from elasticjob_operator.job.view import JobView
-from support.operator_objects import job, pod, record, trainer
+from elasticjob_operator.job.topology import topology_of
+from support.operator_objects import job, pod, record, see, trainer, view_of
 
 ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"
 
@@ -19,15 +19,15 @@ def test_nothing_is_kept_where_nobody_asks() -> None:
 
 
 def test_a_node_may_have_no_labels() -> None:
-    assert labels_of({"metadata": {"name": "n"}}) == {}
+    assert Node.read({"metadata": {"name": "n"}}).labels == {}
 
 
 def test_a_worker_is_where_its_node_is_and_that_may_change() -> None:
-    observer, view = Observer("trainer", topology_keys=(ZONE,)), JobView(job=job())
+    observer, view = Observer("trainer", topology_keys=(ZONE,)), view_of(job())
     body = pod(0, phase="Running", containerStatuses=[trainer(running={})])
     body["spec"]["nodeName"] = "n"
-    view.pods, view.workers = {"digits-0-0": body}, {"digits-0-0": record(0)}
+    see(view, {"digits-0-0": body}, {"digits-0-0": record(0)})
     for labels, topology in (({}, ("", "n")), ({ZONE: "a"}, ("a", "n")), ({ZONE: "b"}, ("b", "n"))):
-        view.labels = {"n": labels, "other": {ZONE: "x"}}
+        view.nodes = {"n": Node("n", 1, labels, ()), "other": Node("other", 1, {ZONE: "x"}, ())}
         (worker,), _ = observer.observe(view)
         assert worker.topology == topology

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from elasticjob.reading import End, Pod
+from elasticjob.reading.waits import KINDS, Reason, Wait, exit_of, wait_of
 from elasticjob.rendezvous import PodState
+from elasticjob_operator.job.announced import AnnouncedReasons
 from elasticjob_operator.job.observe import Observer
-from elasticjob_operator.job.view import JobView
-from elasticjob_operator.job.waiting import KINDS, AnnouncedReasons, Reason, Wait, exit_of, wait_of
-from support.operator_objects import Object, job, pod, record, trainer
+from support.operator_objects import Object, job, pod, record, trainer, view_of
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -78,12 +79,12 @@ CAUSES = [
 
 
 def test_what_torchrun_says_of_its_success_is_no_reason_for_a_containers_end() -> None:
-    assert exit_of(STAGE_FINISHED) == "exit code 3"
+    assert exit_of(End.read(STAGE_FINISHED)) == "exit code 3"
 
 
 @pytest.mark.parametrize(("status", "reason", "said"), CAUSES)
 def test_each_cause_has_its_word_its_object_and_its_remedy(status: Object, reason: Reason, said: str) -> None:
-    found = wait_of(pod(**status), "trainer")
+    found = wait_of(Pod.read(pod(**status)), "trainer")
     assert found is not None
     assert found.reason is reason
     assert said in found.said
@@ -92,10 +93,12 @@ def test_each_cause_has_its_word_its_object_and_its_remedy(status: Object, reaso
 
 def test_an_init_container_that_has_failed_and_is_not_called_a_crash_loop_yet() -> None:
     ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no route"}}
-    found = wait_of(pod(initContainerStatuses=[{"name": "fetch", "restartCount": 4, "state": ended}]), "trainer")
+    found = wait_of(
+        Pod.read(pod(initContainerStatuses=[{"name": "fetch", "restartCount": 4, "state": ended}])), "trainer"
+    )
     assert found == Wait(Reason.INIT_CRASHES, "the init container fetch fails: exit code 3: no route", 4)
     done = {"name": "fetch", "restartCount": 1, "state": {"terminated": {"exitCode": 0}}}
-    again = wait_of(pod(initContainerStatuses=[done]), "trainer")
+    again = wait_of(Pod.read(pod(initContainerStatuses=[done])), "trainer")
     assert again is not None
     assert again.reason is Reason.POD_STARTING
 
@@ -105,6 +108,9 @@ def test_every_cause_of_a_pod_is_walked_through() -> None:
         Reason.POD_BACK_OFF,  # there is no pod then
         Reason.NODE_DRAINING,  # its node says so
         Reason.QUOTA_PENDING,  # its gates say so
+        Reason.SIDECAR_NOT_READY,  # its sidecar says so
+        Reason.POD_MISSING,  # there is no pod then
+        Reason.NOT_JOINED,  # its record says so
     }
 
 
@@ -118,13 +124,13 @@ def test_every_cause_of_a_pod_is_walked_through() -> None:
     ],
 )
 def test_who_runs_or_has_ended_waits_for_nothing(status: Object) -> None:
-    assert wait_of(pod(**status), "trainer") is None
+    assert wait_of(Pod.read(pod(**status)), "trainer") is None
 
 
 def observed(said: Object | None = None, hint: str = "", **status: Any) -> tuple[Any, Wait | None]:
     body = pod(**status)
     observer = Observer("trainer", hint=hint)
-    (worker,) = observer.observe(JobView(job(), {"digits-0-0": body}, {"digits-0-0": said} if said else {}))[0]
+    (worker,) = observer.observe(view_of(job(), {"digits-0-0": body}, {"digits-0-0": said} if said else {}))[0]
     return worker, observer.waits.get((0, 0))
 
 
@@ -152,7 +158,7 @@ def test_a_pod_that_kueue_holds_back_waits_for_quota_in_its_queue() -> None:
     gated = pod(0, **unscheduled("SchedulingGated", "blocked due to gates"))
     gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
     gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "gpus"
-    wait = wait_of(gated, "trainer")
+    wait = wait_of(Pod.read(gated), "trainer")
     assert wait is not None
     assert (wait.reason, wait.said, wait.is_fault) == (Reason.QUOTA_PENDING, "in the queue gpus", False)
     assert KINDS[wait.reason].state is PodState.UNSCHEDULABLE, "nobody waits for it"

@@ -13,16 +13,15 @@ import pytest
 
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
-from elasticjob.pods import KEPT_OFF, kept_off, pod_key_of, pod_name
+from elasticjob.pods import KEPT_OFF, pod_key_of, pod_name, template_hash
+from elasticjob.reading import Pod
 from elasticjob_operator.objects import workloads
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import (
     PLUGIN_PATH,
     SIDECAR,
     SidecarImage,
-    hash_of,
     render_pod,
-    template_hash,
 )
 from elasticjob_operator.objects.template import problem
 from support.operator_objects import JOB_UID, job
@@ -206,6 +205,23 @@ def test_the_trainer_keeps_its_image_and_gets_its_rendezvous_by_environment() ->
     assert found["PET_STANDALONE"] == "0"  # wins over the same variable from envFrom
 
 
+WHOSE = {"ELASTICJOB_NAME": "digits", "ELASTICJOB_NAMESPACE": "ml", "ELASTICJOB_INDEX": "2"}
+
+
+def test_each_container_of_the_template_is_told_whose_it_is_and_its_own_variables_win() -> None:
+    own = [{"name": "ELASTICJOB_INDEX", "value": "mine"}, {"name": "PREFIX", "value": "$(ELASTICJOB_NAME)"}]
+    logs = {"name": "logs", "image": "logs:1"}
+    init = [{"name": "data", "image": "data:1", "env": own}, {"name": "proxy", "restartPolicy": "Always"}]
+    template = spec(pod={"initContainers": init})
+    template.template["spec"]["containers"].append(logs)
+    pod = render_pod(job(), template, 2, 0, IMAGE, batch="9f3c01d2")["spec"]
+    trainer, beside, data, proxy, _ = (*pod["containers"], *pod["initContainers"])
+    assert environment(trainer).items() >= WHOSE.items()
+    assert environment(beside) == environment(proxy) == WHOSE
+    assert environment(data) == {**WHOSE, "ELASTICJOB_INDEX": "mine", "PREFIX": "$(ELASTICJOB_NAME)"}
+    assert data["env"][-1]["name"] == "PREFIX", "it may name the variables before it"
+
+
 @pytest.mark.parametrize("seconds", [1, 86400])
 @pytest.mark.parametrize(
     ("field", "variable"),
@@ -375,6 +391,15 @@ def test_a_sidecar_has_five_minutes_to_start_and_holds_back_no_trainer_meanwhile
     assert "startupProbe" not in sidecar
 
 
+def test_readiness_is_asked_for_when_the_sidecar_can_answer_and_seen_within_a_second_of_it() -> None:
+    """A probe that fails is a warning of the pod, and none is due in the first second. What stands still for less than
+    a quarter of a minute stays ready."""
+    probe = render(spec())["spec"]["initContainers"][-1]["readinessProbe"]
+    assert 1 < probe["initialDelaySeconds"] <= 3
+    assert probe["periodSeconds"] == 1
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 15
+
+
 def test_whichever_container_fails_the_end_of_its_log_is_kept() -> None:
     own = {"name": "fetch", "terminationMessagePolicy": "File"}
     pod = render(spec(pod={"initContainers": [{"name": "move"}, own]}))["spec"]
@@ -458,15 +483,16 @@ def test_a_pod_that_keeps_off_nodes_requires_others_beside_all_that_its_template
     assert alone["spec"]["affinity"] == {
         "nodeAffinity": {kind: {"nodeSelectorTerms": [{"matchFields": elsewhere[:1]}]}}
     }
-    assert (kept_off(made({}, "node-b", "node-a")), kept_off(made({}))) == ({"node-a", "node-b"}, frozenset())
-    assert hash_of(alone) == hash_of(made({})), "running pods would be outdated once a node is avoided"
+    both, one, none = Pod.read(made({}, "node-b", "node-a")), Pod.read(alone), Pod.read(made({}))
+    assert (both.kept_off, none.kept_off) == ({"node-a", "node-b"}, frozenset())
+    assert one.made_from == none.made_from, "running pods would be outdated once a node is avoided"
 
 
 def test_which_nodes_a_pod_keeps_off_its_template_does_not_say() -> None:
     copied = spec()
     copied.template["metadata"] = {"annotations": {KEPT_OFF: "node-a", "team": "vision"}}
     made = render_pod(job(), copied, 2, 1, IMAGE, batch="9f3c01d2")
-    assert (kept_off(made), made["metadata"]["annotations"]["team"]) == (frozenset(), "vision")
+    assert (Pod.read(made).kept_off, made["metadata"]["annotations"]["team"]) == (frozenset(), "vision")
 
 
 def test_a_spare_prefers_a_node_without_the_jobs_pods() -> None:
@@ -488,7 +514,6 @@ def test_the_pod_says_what_it_was_made_from() -> None:
         spec(replicas=2, minReplicas=2, suspend=True, warmRestart="Enabled")
     )
     wanted = spec()
-    assert hash_of(render(wanted)) == template_hash(wanted)
+    assert Pod.read(render(wanted)).made_from == template_hash(wanted)
     given = ElasticJobSpec.parse(job(template={**wanted.template, "metadata": {"annotations": {"a": "b"}}})["spec"])
     assert render(given)["metadata"]["annotations"] == {"a": "b", "elasticjob.io/template-hash": template_hash(given)}
-    assert hash_of({"metadata": {}}) is None

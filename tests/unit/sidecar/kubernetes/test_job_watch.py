@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api import RendezvousStatus
 from elasticjob_sidecar.kubernetes import job_watch
-from elasticjob_sidecar.kubernetes.client import Gone, Unreachable
+from elasticjob_sidecar.kubernetes.client import Denied, Gone, Unreachable
 from elasticjob_sidecar.kubernetes.job_watch import JobWatch
 from support.faulty_kube import JOB_UID, FaultyKube, Json
 
@@ -50,6 +50,26 @@ async def test_it_lists_and_then_follows() -> None:
         await asyncio.sleep(0.01)
     assert rounds == [1, 2, 3]
     assert [operation for operation, _ in kube.calls] == ["list", "watch"]
+
+
+async def test_why_the_job_is_not_seen_is_told_until_it_is() -> None:
+    kube = FaultyKube()
+    watch, rounds = silent_watch(kube)
+    forbidden = Denied('the API server answered 403: User "u" cannot list resource "elasticjobs" in API group', 403)
+    kube.fail["list"] = [forbidden]
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    assert watch.trouble.startswith("its ElasticJob cannot be watched: the API server answered 403: ")
+    assert "the RoleBinding job-worker give u the right to list elasticjobs" in watch.trouble
+    await asyncio.sleep(5)  # it looks every three seconds
+    assert watch.trouble == "there is no ElasticJob job"
+    kube.set_job(at(1), uid="another")
+    await asyncio.sleep(0.01)
+    assert watch.trouble == "the ElasticJob job is another one, of uid another: this pod is left over"
+    kube.set_job(at(1))
+    await asyncio.sleep(0.01)
+    assert (watch.trouble, rounds) == ("", [1])
+    task.cancel()
 
 
 def silent_watch(kube: FaultyKube) -> tuple[JobWatch, list[int]]:
@@ -316,8 +336,10 @@ async def test_a_status_that_makes_no_sense_is_passed_over(
     await asyncio.sleep(0.01)
     assert (rounds, watch.pod_of(0)) == ([1], "job-0-0")
     assert "cannot be read" in caplog.text
+    assert "the operator and the image of the sidecar are of one version" in watch.trouble
     kube.set_job(at(2), replacements="0-1/3")
     await asyncio.sleep(0.01)
+    assert watch.trouble == ""
     assert (rounds, watch.pod_of(0), watch.pod_of(2)) == ([1, 2], "job-0-3", "job-2-0")
     task.cancel()
 

@@ -392,7 +392,8 @@ async def test_a_record_that_stays_missing_is_told(caplog: pytest.LogCaptureFixt
     async with running(record_of(kube)):
         await asyncio.sleep(20)
     assert [entry.message for entry in caplog.records] == [
-        "cannot write ElasticWorker job-0-0: the API server answered 404: no such kind"
+        "cannot write ElasticWorker job-0-0: the API server answered 404: no such kind; see that the CRD "
+        "elasticworkers.elasticjob.io is there, and that of this version of the operator"
     ]
 
 

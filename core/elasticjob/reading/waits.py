@@ -5,30 +5,12 @@ A pod's status is all that is read, so what the kubelet tells in events alone (a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from elasticjob.objects import Object
-from elasticjob.pods import (
-    CONFIG_WORDS,
-    CRASHES,
-    IMAGE_WORDS,
-    SIDECAR,
-    START_WORDS,
-    awaited_queue,
-    condition,
-    container,
-    containers,
-    crash_before,
-    end_before,
-    ended,
-    has_started,
-    how_it_ended,
-    init_containers,
-    waiting,
-    waits_for,
-)
+from elasticjob.pods import CONFIG_WORDS, CRASHES, IMAGE_WORDS, START_WORDS
+from elasticjob.reading.container import End
+from elasticjob.reading.pod import Pod
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
 
@@ -45,6 +27,7 @@ class Reason(StrEnum):
     CONTAINER_ERROR = "ContainerError"
     INIT_CRASHES = "InitContainerCrashes"
     SIDECAR_CRASHES = "SidecarCrashes"
+    SIDECAR_NOT_READY = "SidecarNotReady"
     TRAINER_CRASHES = "TrainerCrashes"
     POD_BACK_OFF = "PodBackOff"
     CLAIM_NOT_READY = "ClaimNotReady"
@@ -53,7 +36,9 @@ class Reason(StrEnum):
     INVALID_RECORD = "InvalidRecord"
     NODE_DRAINING = "NodeDraining"
     QUOTA_PENDING = "QuotaPending"
+    POD_MISSING = "PodMissing"
     POD_STARTING = "PodStarting"
+    NOT_JOINED = "NotJoined"
     INSUFFICIENT_MEMBERS = "InsufficientMembers"
     FORMING = "Forming"
 
@@ -77,6 +62,7 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.SIDECAR_CRASHES: Kind(
         PodState.BLOCKED, "its log says more (kubectl logs --previous); it does not count against maxRestarts"
     ),
+    Reason.SIDECAR_NOT_READY: Kind(PodState.RUNNING, ""),  # what the sidecar says has its remedy
     Reason.TRAINER_CRASHES: Kind(PodState.CRASH_LOOP, "its log says more (kubectl logs --previous)"),
     Reason.POD_BACK_OFF: Kind(PodState.CRASH_LOOP, "each next pod is made later, at most 300 s after the last failed"),
     Reason.CLAIM_NOT_READY: Kind(
@@ -94,8 +80,12 @@ KINDS: Mapping[Reason, Kind] = {
     Reason.NODE_DRAINING: Kind(
         PodState.RUNNING, "another starts elsewhere and takes its place; then it saves and leaves"
     ),
+    Reason.POD_MISSING: Kind(PodState.PENDING, "should it last, the operator's log says why"),
     Reason.POD_STARTING: Kind(PodState.PENDING, "should it last, kubectl describe pod says why"),
+    Reason.NOT_JOINED: Kind(PodState.RUNNING, "should it last, the log of its trainer says why"),
 }
+# what passes by itself in most jobs, a moment after a worker is wanted: it is named, and announced as no event
+PASSING = frozenset({Reason.POD_MISSING, Reason.POD_STARTING, Reason.NOT_JOINED})
 
 BLOCKED: Mapping[str, Reason] = {
     **dict.fromkeys(IMAGE_WORDS, Reason.IMAGE_PULL),
@@ -119,8 +109,8 @@ class Wait(NamedTuple):
 
     @property
     def is_news(self) -> bool:
-        """Whether it is announced: that a pod is about to start is none."""
-        return self.reason is not Reason.POD_STARTING
+        """Whether it is announced."""
+        return self.reason not in PASSING
 
     @property
     def is_fault(self) -> bool:
@@ -132,97 +122,72 @@ class Wait(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        return f"{self.said}; {KINDS[self.reason].remedy}"
+        return "; ".join(part for part in (self.said, KINDS[self.reason].remedy) if part)
 
 
-@dataclass(slots=True)
-class AnnouncedReasons:
-    """The causes that were announced as events: each once between two rounds, however often it goes and comes back."""
-
-    round: int = -1
-    reasons: set[str] = field(default_factory=set)
-
-    def news(self, round: int, before: str, waits: Mapping[int, Wait]) -> list[tuple[int, Wait]]:
-        """Those of a job's waits, by index, to announce now; `before` is what its status says already."""
-        if round != self.round:
-            self.round, self.reasons = round, {before}
-        found = []
-        for index, wait in waits.items():
-            if wait.is_news and wait.reason not in self.reasons:
-                self.reasons.add(wait.reason)
-                found.append((index, wait))
-        return found
-
-
-def wait_of(pod: Object, trainer: str, *, asked: bool = False) -> Wait | None:
+def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
     """Why the trainer of `pod` does not run, or runs and does not join; None where it does, or has ended for good.
 
     `asked`: it has asked something of the rendezvous: it has started, and its crashes before that are of no interest.
     """
-    if pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
+    if pod.is_over:
         return None
-    for status in containers(pod):
-        if reason := BLOCKED.get(waits_for(status)):
-            return Wait(reason, joined(waits_for(status), waiting(status).get("message")))
+    for one in pod.containers:
+        if reason := BLOCKED.get(one.reason):
+            return Wait(reason, joined(one.reason, one.message))
     return _init_crash(pod) or _trainer_wait(pod, trainer, asked)
 
 
-def exit_of(end: Object | None) -> str:
+def exit_of(end: End | None) -> str:
     """How a container has failed; empty where it has not."""
-    return joined(how_it_ended(end)) if end and end["exitCode"] else ""
+    return joined(end.told) if end and end.code else ""
 
 
 def joined(*parts: str | None) -> str:
     return cut(printable(": ".join(part for part in parts if part)), TEXT_LENGTH)
 
 
-def _trainer_wait(pod: Object, trainer: str, asked: bool) -> Wait | None:
-    found = container(pod, trainer)
-    crashes, last = found.get("restartCount", 0), exit_of(crash_before(found))
-    if crashes and (waits_for(found) == CRASHES or (last and not asked)):
-        return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", crashes)
-    if has_started(found) or asked:  # the kubelet may be seconds behind who asks
+def _trainer_wait(pod: Pod, trainer: str, asked: bool) -> Wait | None:
+    found = pod.container(trainer)
+    last = exit_of(found.crashed_before)
+    if found.restarts and (found.reason == CRASHES or (last and not asked)):
+        return Wait(Reason.TRAINER_CRASHES, last or "its trainer ends again and again", found.restarts)
+    if found.has_started or asked:  # the kubelet may be seconds behind who asks
         return None
     return _unscheduled(pod) or Wait(Reason.POD_STARTING, _starting(pod, trainer))
 
 
-def _init_crash(pod: Object) -> Wait | None:
+def _init_crash(pod: Pod) -> Wait | None:
     """Why an init container is waited for: it fails again and again, or is a sidecar, which should stay, and ends."""
-    for status in init_containers(pod):
-        now = exit_of(ended(status))  # for a long time the kubelet says no more
-        stays = status["name"] in _staying(pod)
-        if waits_for(status) != CRASHES and (stays or not now):
+    for one in pod.init_containers:
+        now = exit_of(one.ended)  # for a long time the kubelet says no more
+        stays = one.name in pod.staying
+        if one.reason != CRASHES and (stays or not now):
             continue
-        end = now or exit_of(end_before(status)) or "it ends"
+        end = now or exit_of(one.ended_before) or "it ends"
         if stays:
-            return Wait(Reason.SIDECAR_CRASHES, joined(f"the sidecar {status['name']} crashes", end))
-        said = joined(f"the init container {status['name']} fails", end)
-        return Wait(Reason.INIT_CRASHES, said, status.get("restartCount", 0))
+            return Wait(Reason.SIDECAR_CRASHES, joined(f"the sidecar {one.name} crashes", end))
+        return Wait(Reason.INIT_CRASHES, joined(f"the init container {one.name} fails", end), one.restarts)
     return None
 
 
-def _staying(pod: Object) -> set[str]:
-    of_init = pod.get("spec", {}).get("initContainers", ())
-    return {SIDECAR} | {one["name"] for one in of_init if one.get("restartPolicy") == "Always"}
-
-
-def _unscheduled(pod: Object) -> Wait | None:
-    if queue := awaited_queue(pod):
+def _unscheduled(pod: Pod) -> Wait | None:
+    if queue := pod.awaited_queue:
         return Wait(Reason.QUOTA_PENDING, f"in the queue {queue}")
-    found = condition(pod, "PodScheduled")
-    if found.get("reason") not in ("Unschedulable", "SchedulingGated"):
+    found = pod.condition("PodScheduled")
+    if found.reason not in ("Unschedulable", "SchedulingGated"):
         return None
-    message, reason = found.get("message", ""), Reason(found["reason"])
-    if reason is Reason.UNSCHEDULABLE and "persistentvolumeclaim" in message.lower():
+    reason = Reason(found.reason)
+    if reason is Reason.UNSCHEDULABLE and "persistentvolumeclaim" in found.message.lower():
         reason = Reason.CLAIM_NOT_READY
-    return Wait(reason, joined(found["reason"], message))
+    return Wait(reason, joined(found.reason, found.message))
 
 
-def _starting(pod: Object, trainer: str) -> str:
+def _starting(pod: Pod, trainer: str) -> str:
     """How far its start has come."""
-    if condition(pod, "PodScheduled").get("status") != "True":
+    if pod.condition("PodScheduled").status != "True":
         return "no scheduler has placed its pod yet"
-    for status in init_containers(pod):
-        if "running" in status.get("state", {}) and not status.get("started", False):
-            return f"its init container {status['name']} runs"
-    return joined("its pod is being set up", waits_for(container(pod, trainer)))
+    for one in pod.init_containers:
+        if one.runs and not one.started:
+            return f"its init container {one.name} runs"
+    return joined("its pod is being set up", pod.container(trainer).reason)

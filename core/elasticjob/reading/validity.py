@@ -5,58 +5,48 @@ schema can know is checked here, so that a record that makes no sense makes its 
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from elasticjob.api import MAX_DOUBTS, MAX_REPLICAS, ElasticWorker, RendezvousPhase
-from elasticjob.certificates import check_certificate, der_of
+from elasticjob.api import MAX_DOUBTS, RendezvousPhase
 from elasticjob.objects import Object
-from elasticjob.pods import batch_of
+from elasticjob.reading.pod import Pod
+from elasticjob.reading.record import PROBLEM_LENGTH, Record, Said
 from elasticjob.terms import RequestType
 from elasticjob.text import plain
 
-PROBLEM_LENGTH = 300
 MOST_CHALLENGES = 2**31 - 1  # that a job can have had
 
 
 class Reading(NamedTuple):
-    """A pod's record, or what is wrong with it; neither where the pod has written none. `signs`: how often it was
-    written, by heartbeats and by requests."""
+    """What a pod's record says, or what is wrong with it; neither where the pod has written none. `signs`: how often it
+    was written, by heartbeats and by requests."""
 
-    record: ElasticWorker | None = None
+    said: Said | None = None
     problem: str = ""
     signs: int | None = None
 
 
-def read_record(body: Object | None, pod: Object, index: int, job_name: str) -> Reading:
+def judge(record: Record | None, pod: Pod, index: int, job_name: str) -> Reading:
     """The record of `pod`, worker `index` of the job, as far as it can be judged by itself.
 
     A record that another pod of this name has left does not count.
     """
-    uid = pod["metadata"]["uid"]
-    if body is None or all(owner["uid"] != uid for owner in body["metadata"].get("ownerReferences", ())):
+    if record is None or pod.uid not in record.owners:
         return Reading()
-    try:
-        record = ElasticWorker.parse(body)
-    except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
-    else:
-        problem = _problem_of(record, pod, index, job_name) or ""
-        if not problem:
-            return Reading(record, signs=(record.status.heartbeat or 0) + body["metadata"].get("generation", 0))
-    return Reading(problem=plain(problem, PROBLEM_LENGTH))
+    if record.said is None:
+        return Reading(problem=record.problem)
+    if problem := _problem_of(record.said, pod, index, job_name):
+        return Reading(problem=plain(problem, PROBLEM_LENGTH))
+    return Reading(record.said, signs=record.signs)
 
 
-def problems_among(job: Object, records: Mapping[str, ElasticWorker]) -> dict[str, str]:
+def problems_among(job: Object, records: Mapping[str, Said]) -> dict[str, str]:
     """By the pod's name, what is wrong with a record in view of the job's state."""
     formed, challenge, stage = _last_formed(job), _last_challenge(job), _stage(job)
     problems = {}
-    for name, record in records.items():
-        request, answer = record.spec.request, record.status.answer
+    for name, said in records.items():
+        request, answer = said.request, said.status.answer
         if answer is not None and answer > challenge:
             problems[name] = f"status.answer is {answer}, and the last challenge is {challenge}"
         for field, number in (("after", request.after), ("round", request.round)) if request else ():
@@ -67,35 +57,24 @@ def problems_among(job: Object, records: Mapping[str, ElasticWorker]) -> dict[st
     return problems
 
 
-def _problem_of(record: ElasticWorker, pod: Object, index: int, job_name: str) -> str | None:
+def _problem_of(said: Said, pod: Pod, index: int, job_name: str) -> str | None:
     """What is wrong beyond its form; it names the field."""
-    spec = record.spec
-    if spec.job != job_name:
-        return f"spec.job is {spec.job!r}, and the pod belongs to {job_name!r}"
-    if spec.index != index:
-        return f"spec.index is {spec.index}, and the pod is worker {index}"
-    batch = batch_of(pod)
-    if batch is not None and spec.id.partition(".")[0] != batch:
-        return f"spec.id is {spec.id}, and ids in this pod begin with {batch}."
-    if problem := _problem_of_certificate(spec.certificate):
-        return f"spec.certificate {problem}"
-    if problem := _problem_of_address(spec.address, pod):
+    if said.job != job_name:
+        return f"spec.job is {said.job!r}, and the pod belongs to {job_name!r}"
+    if said.index != index:
+        return f"spec.index is {said.index}, and the pod is worker {index}"
+    if pod.batch is not None and said.id.partition(".")[0] != pod.batch:
+        return f"spec.id is {said.id}, and ids in this pod begin with {pod.batch}."
+    if said.certificate_problem:
+        return f"spec.certificate {said.certificate_problem}"
+    if problem := _problem_of_address(said.address, pod):
         return f"spec.address {problem}"
-    if (doubted := len(record.status.doubts)) > MAX_DOUBTS:
+    if (doubted := len(said.status.doubts)) > MAX_DOUBTS:
         return f"status.doubts names {doubted} workers, and a sidecar doubts {MAX_DOUBTS} at most"
     return None
 
 
-@lru_cache(maxsize=2 * MAX_REPLICAS)
-def _problem_of_certificate(certificate: str) -> str | None:
-    try:
-        check_certificate(der_of(certificate))
-    except ValueError as error:
-        return f"is no certificate in PEM form: {error}"
-    return None
-
-
-def _problem_of_address(address: str, pod: Object) -> str | None:
+def _problem_of_address(address: str, pod: Pod) -> str | None:
     host, _, port = address.rpartition(":")
     try:
         ip = ip_address(host.strip("[]"))
@@ -103,7 +82,7 @@ def _problem_of_address(address: str, pod: Object) -> str | None:
         return f"{address!r} holds no IP address"
     if not 0 < int(port) < 65536:
         return f"{address!r} holds no port"
-    own = {ip_address(one["ip"]) for one in pod.get("status", {}).get("podIPs", ()) if one.get("ip")}
+    own = set(map(ip_address, pod.addresses))
     if own and ip not in own:
         return f"is {address}, and the pod's own is {', '.join(sorted(map(str, own)))}"
     return None

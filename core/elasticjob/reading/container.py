@@ -1,0 +1,108 @@
+"""How a container is, by the kubelet."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from elasticjob.objects import Object
+from elasticjob.pods import NEVER_RAN, NO_PLUGIN, NOT_REGISTERED, NOTHING_LEFT
+from elasticjob.reading.shared import sentence, shared, word
+from elasticjob.text import printable
+
+State = Literal["", "waiting", "running", "terminated"]
+STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container has one of them
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a container has ended. `said`: the last line of its termination message; torch's words for a plug-in that it
+    has not found are told as what they mean."""
+
+    code: int
+    reason: str = "Error"
+    said: str = ""
+
+    @classmethod
+    def read(cls, body: Object) -> "End":
+        code, message = body.get("exitCode", 0), body.get("message") or ""
+        said = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(message)
+        return shared(cls(code, word(body.get("reason", "Error")), said))
+
+    @property
+    def told(self) -> str:
+        """`exit code 1: the last line of its message`, with the reason where it says more than `Error`."""
+        code = f"exit code {self.code}" + ("" if self.reason in ("Error", "Completed") else f", {self.reason}")
+        return f"{code}: {self.said}" if self.said else code
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """`state` is empty before the kubelet has said one. `reason` and `message`: why it waits, empty where it does not.
+    `since`: when it has started to run, in RFC 3339, empty where it does not run. `ended`: how, if it has;
+    `ended_before`: how its last life ended before it was started again."""
+
+    name: str
+    is_init: bool = False
+    image: str = ""
+    state: State = ""
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+    restarts: int = 0
+    started: bool = False
+    ready: bool | None = None
+    ended: End | None = None
+    ended_before: End | None = None
+
+    @classmethod
+    def read(cls, body: Object, *, is_init: bool) -> "Container":
+        states, last = body.get("state") or {}, (body.get("lastState") or {}).get("terminated")
+        state: State = next((one for one in STATES if one in states), "")
+        said: Object = states.get(state) or {}
+        waits = state == "waiting"
+        found = cls(
+            name=word(body["name"]),
+            is_init=is_init,
+            image=word(body.get("image")),
+            state=state,
+            reason=word(said.get("reason")) if waits else "",
+            message=sentence(said.get("message")) if waits else "",
+            since=said.get("startedAt") or "" if state == "running" else "",
+            restarts=body.get("restartCount", 0),
+            started=bool(body.get("started")),
+            ready=body.get("ready"),
+            ended=End.read(said) if state == "terminated" else None,
+            ended_before=End.read(last) if last else None,
+        )
+        return shared(found)
+
+    @property
+    def waits(self) -> bool:
+        return self.state == "waiting"
+
+    @property
+    def runs(self) -> bool:
+        return self.state == "running"
+
+    @property
+    def has_started(self) -> bool:
+        return self.state in ("running", "terminated")
+
+    @property
+    def last_end(self) -> End | None:
+        """Be it now or before it was started again."""
+        return self.ended or self.ended_before
+
+    @property
+    def crashed_before(self) -> End | None:
+        """As `ended_before`, but for a start that the node did not manage and has made up for: its command did not
+        crash."""
+        end = self.ended_before
+        return None if self.runs and end is not None and end.reason in NEVER_RAN else end
+
+
+ABSENT = Container("")  # one of which the kubelet has said nothing yet
+
+
+def _last_line(message: str) -> str:
+    lines = [shown for line in message.splitlines() if (shown := printable(line).strip())]
+    return sentence(lines[-1]) if lines and not lines[-1].startswith(NOTHING_LEFT) else ""

@@ -1,0 +1,177 @@
+"""A worker's pod."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from elasticjob.api import INDEX_LABEL, JOB_LABEL
+from elasticjob.objects import Object
+from elasticjob.pods import BATCH, DISRUPTIONS, JOB_UID, KEPT_OFF, KUEUE, QUEUE_LABEL, SIDECAR, TEMPLATE_HASH
+from elasticjob.reading.container import ABSENT, Container
+from elasticjob.reading.node import Toleration
+from elasticjob.reading.shared import sentence, shared, word
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+    @classmethod
+    def read(cls, body: Object) -> "Condition":
+        type, status, reason = (word(body.get(field)) for field in ("type", "status", "reason"))
+        return cls(type, status, reason, sentence(body.get("message")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """`version`: its resourceVersion. `job`, `index` and `queue`: what its labels say, empty where they say nothing;
+    `owners`: the uids of its owners. `deleting`: the deletionTimestamp, and `created`, in RFC 3339. `made_from`: the
+    hash of what the operator made it from, `kept_off`: the nodes that it may not go to, `batch` and `job_uid`: what the
+    operator has set in the sidecar's environment; None and empty for a pod that it did not make. `staying`: the init
+    containers that are to run as long as the pod. `deadline`: activeDeadlineSeconds. `claims`: the
+    PersistentVolumeClaims that it names. `containers`: those of init first."""
+
+    name: str
+    namespace: str
+    uid: str
+    version: int
+    job: str
+    index: str
+    queue: str
+    owners: tuple[str, ...]
+    created: str
+    deleting: str
+    finalizers: tuple[str, ...]
+    made_from: str | None
+    kept_off: frozenset[str]
+    batch: str | None
+    job_uid: str | None
+    node: str
+    tolerations: tuple[Toleration, ...]
+    gates: tuple[str, ...]
+    staying: frozenset[str]
+    deadline: int | None
+    claims: tuple[str, ...]
+    phase: str
+    reason: str
+    message: str
+    addresses: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    containers: tuple[Container, ...]
+
+    @classmethod
+    def read(cls, body: Object) -> "Pod":
+        meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+        init = spec.get("initContainers") or ()
+        set_in_sidecar = next((_variables(one) for one in init if one["name"] == SIDECAR), {})
+        made_from, job_uid = annotations.get(TEMPLATE_HASH), set_in_sidecar.get(JOB_UID)
+        return cls(
+            name=meta["name"],
+            namespace=word(meta.get("namespace")),
+            uid=meta.get("uid", ""),
+            version=int(meta.get("resourceVersion", 0)),
+            job=word(labels.get(JOB_LABEL)),
+            index=word(labels.get(INDEX_LABEL)),
+            queue=word(labels.get(QUEUE_LABEL)),
+            owners=shared(tuple(owner["uid"] for owner in meta.get("ownerReferences") or ())),
+            created=word(meta.get("creationTimestamp")),
+            deleting=word(meta.get("deletionTimestamp")),
+            finalizers=shared(tuple(meta.get("finalizers") or ())),
+            made_from=None if made_from is None else word(made_from),
+            kept_off=shared(frozenset(filter(None, annotations.get(KEPT_OFF, "").split(",")))),
+            batch=set_in_sidecar.get(BATCH),
+            job_uid=None if job_uid is None else word(job_uid),
+            node=word(spec.get("nodeName")),
+            tolerations=shared(tuple(map(Toleration.read, spec.get("tolerations") or ()))),
+            gates=shared(tuple(one["name"] for one in spec.get("schedulingGates") or ())),
+            staying=shared(
+                frozenset((SIDECAR, *(one["name"] for one in init if one.get("restartPolicy") == "Always")))
+            ),
+            deadline=spec.get("activeDeadlineSeconds"),
+            claims=shared(tuple(_claims(spec))),
+            phase=word(status.get("phase")),
+            reason=word(status.get("reason")),
+            message=sentence(status.get("message")),
+            addresses=tuple(_addresses(status)),
+            conditions=shared(tuple(map(Condition.read, status.get("conditions") or ()))),
+            containers=tuple(_containers(status)),
+        )
+
+    def condition(self, type: str) -> Condition:
+        """One that says nothing where there is none."""
+        return next((one for one in self.conditions if one.type == type), Condition(type))
+
+    def container(self, name: str) -> Container:
+        return next((one for one in self.containers if one.name == name), ABSENT)
+
+    @property
+    def init_containers(self) -> tuple[Container, ...]:
+        return tuple(one for one in self.containers if one.is_init)
+
+    @property
+    def is_over(self) -> bool:
+        """All its containers have ended for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_ready(self) -> bool:
+        return self.condition("Ready").status == "True"
+
+    @property
+    def is_unheard_of(self) -> bool:
+        """Whether the cluster hears no more of the node: it then calls a pod unready whose containers were last said to
+        be ready. A kubelet that lives says both of the two together, unless it waits for a readiness gate, which it
+        names."""
+        ready = self.condition("Ready")
+        said = [ready.status, self.condition("ContainersReady").status]
+        return said == ["False", "True"] and ready.reason != "ReadinessGatesNotReady"
+
+    @property
+    def disruption(self) -> Condition | None:
+        """By which the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, preemption."""
+        found = (self.condition(type) for type in DISRUPTIONS)
+        return next((one for one in found if one.status == "True"), None)
+
+    @property
+    def was_rejected(self) -> bool:
+        """Whether its node has ended it before any of its containers was started, as a kubelet does that cannot admit
+        it. After the node's restart that may be a pod that has run there: the kubelet keeps nothing of that then."""
+        return self.phase == "Failed" and not any(one.has_started or one.ended_before for one in self.containers)
+
+    @property
+    def unready_since(self) -> str:
+        """Since when the sidecar runs, while it is not ready: it has no access to the API server, or has just started.
+        Empty where it is ready or does not run."""
+        sidecar = self.container(SIDECAR)
+        return sidecar.since if sidecar.ready is False else ""
+
+    @property
+    def awaited_queue(self) -> str | None:
+        """The queue in which Kueue keeps the pod until there is quota; None where it does not."""
+        return self.queue or None if any(gate.startswith(KUEUE) for gate in self.gates) else None
+
+
+def _containers(status: Object) -> Iterator[Container]:
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(field) or ():
+            yield Container.read(one, is_init=field == "initContainerStatuses")
+
+
+def _addresses(status: Object) -> Iterator[str]:
+    for one in status.get("podIPs") or [{"ip": status.get("podIP")}]:
+        if one.get("ip"):
+            yield one["ip"]
+
+
+def _variables(container: Object) -> dict[str, str | None]:
+    """Nobody can change them in a pod that is there."""
+    return {one["name"]: one.get("value") for one in container.get("env") or ()}
+
+
+def _claims(spec: Object) -> Iterator[str]:
+    for volume in spec.get("volumes") or ():
+        if claim := volume.get("persistentVolumeClaim"):
+            yield claim["claimName"]

@@ -1,0 +1,95 @@
+"""Makes of one pod and its record the worker that the rendezvous is given. Pure; `validity` says which to believe."""
+
+from elasticjob.api import DETAIL_LENGTH, ElasticWorkerStatus, WorkerRequest
+from elasticjob.fields import WORD_LENGTH
+from elasticjob.reading.pod import Pod
+from elasticjob.reading.validity import Reading
+from elasticjob.reading.waits import KINDS, Reason, Wait, exit_of, joined
+from elasticjob.rendezvous import PodState, Request, Worker
+from elasticjob.rendezvous.model import PodKey
+from elasticjob.terms import Cause, RequestType
+from elasticjob.text import plain
+
+
+def worker_of(
+    pod: Pod,
+    pod_key: PodKey,
+    reading: Reading,
+    trainer: str,
+    made_from: str,
+    wait: Wait | None,
+) -> Worker:
+    """One pod and what its record says, but for what a certificate and the job's policy for failures tell: those are
+    for the operator to judge. `made_from`: the hash of what pods are made from now; `wait`: of `wait_of`."""
+    said = reading.said
+    state, crashes, detail = pod_state(pod, trainer, wait)
+    request = _request(said.request, said.node) if said and said.request else None
+    disrupted = pod.disruption
+    detail = detail or plain(disrupted.message if disrupted else "", DETAIL_LENGTH)
+    went_on = request is not None and (request.cause == Cause.STARTED or request.type is RequestType.FINISH)
+    if not detail and went_on:  # any other request has its own reason
+        detail = exit_of(pod.container(trainer).crashed_before)
+    return Worker(
+        index=pod_key[0],
+        replacement=pod_key[1],
+        pod=state,
+        deleting=bool(pod.deleting),
+        crashes=crashes,
+        id=said.id if said else None,
+        request=request,
+        heartbeat=reading.signs,
+        detail=detail,
+        invalid=reading.problem,
+        doubts=tuple(said.status.doubts) if said else (),
+        answer=_answer(said.status) if said else 0,
+        disrupted=disrupted is not None,
+        rejected=pod.was_rejected and not disrupted,
+        unready=pod.is_unheard_of,
+        outdated=pod.made_from not in (None, made_from),
+    )
+
+
+def _answer(said: ElasticWorkerStatus) -> int | None:
+    """A sidecar that writes a heartbeat and no number of a challenge knows of none."""
+    return 0 if said.answer is None and said.heartbeat is None else said.answer
+
+
+def _request(said: WorkerRequest, node: str) -> Request:
+    return Request(
+        type=said.type,
+        after=said.after or 0,
+        round=said.round or 0,
+        stage=said.stage or 1,
+        script=plain(said.script or "", WORD_LENGTH),
+        cause=said.cause or "",
+        detail=_failure(said, node),
+        last_call=said.last_call_seconds,
+        worker_lost=said.worker_lost_seconds,
+    )
+
+
+def _failure(said: WorkerRequest, node: str) -> str:
+    """What failed, and where; also of one that its peers' failure, which may come of it, has reached before."""
+    detail = plain(said.detail or "", DETAIL_LENGTH)
+    if said.cause != Cause.WORKER_FAILED and not (said.cause == Cause.MEMBERSHIP_CHANGED and detail):
+        return ""
+    where = f"on {plain(node, WORD_LENGTH)}" if node else ""
+    return ": ".join(part for part in (where, detail) if part)
+
+
+def pod_state(pod: Pod, trainer: str, wait: Wait | None) -> tuple[PodState, int, str]:
+    """State of the trainer container, how often it was started again, and what is wrong.
+
+    The container's status, not the pod's phase: the phase follows seconds later (measured: 3 s).
+    """
+    found = pod.container(trainer)
+    crashes, end = found.restarts, found.ended
+    if pod.phase == "Failed":
+        return PodState.FAILED, crashes, joined(pod.reason, pod.message) or exit_of(end)
+    if end and end.code == 0 and end.reason == "OOMKilled":
+        return PodState.OOM_KILLED, crashes, "OOMKilled"
+    if pod.phase == "Succeeded" or (end and end.code == 0):
+        return PodState.SUCCEEDED, crashes, ""
+    if wait is None or (found.has_started and wait.reason in (Reason.SIDECAR_CRASHES, Reason.TRAINER_CRASHES)):
+        return PodState.RUNNING, crashes, exit_of(end)
+    return KINDS[wait.reason].state, wait.crashes or crashes, wait.said if wait.is_news else ""

@@ -1,0 +1,51 @@
+"""Asks the sidecars of one job what keeps them from joining, beside the job's steps: no step waits for an answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+
+from elasticjob.rendezvous.model import PodKey
+from elasticjob_operator.job.outcome import Done, LookAgain
+from elasticjob_operator.job.sidecars import MOST, Asked
+
+AGAIN_SECONDS = 10.0  # until one is asked again
+ANSWERED_SECONDS = 1.0  # until it is looked whether an answer is there
+
+Ask = Callable[[str], Awaitable[str | None]]
+
+
+class SidecarQuestions:
+    """`said`: what each has answered last, None where it did not; as long as it is to be asked."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._asking: dict[PodKey, asyncio.Task[None]] = {}
+        self._asked_at: dict[PodKey, float] = {}
+        self.said: dict[PodKey, str | None] = {}
+
+    def keep(self, to_ask: Iterable[Asked], wall_clock: datetime) -> Done | LookAgain:
+        """Ask those that are due, and forget the others."""
+        wanted = {one.pod_key: one for one in to_ask}
+        for known in (self.said, self._asked_at):
+            for pod_key in known.keys() - wanted.keys():
+                del known[pod_key]
+        now = asyncio.get_running_loop().time()
+        waits = [max(self._left(one, now), (one.at - wall_clock).total_seconds()) for one in wanted.values()]
+        due = [one for one, left in zip(wanted.values(), waits, strict=True) if left <= 0]
+        for one in due[: MOST - len(self._asking)]:
+            self._asked_at[one.pod_key] = now
+            self._asking[one.pod_key] = asyncio.create_task(self._note(one))
+        if self._asking:
+            return LookAgain(ANSWERED_SECONDS)
+        return LookAgain(max(ANSWERED_SECONDS, min(waits))) if waits else Done()
+
+    def _left(self, one: Asked, now: float) -> float:
+        """Until it may be asked again."""
+        asked_at = self._asked_at.get(one.pod_key)
+        return 0.0 if asked_at is None else asked_at + AGAIN_SECONDS - now
+
+    async def _note(self, one: Asked) -> None:
+        try:
+            self.said[one.pod_key] = await self._ask(one.address)
+        finally:
+            del self._asking[one.pod_key]

@@ -1,0 +1,157 @@
+"""Lists each kind into the cache and has kopf watch on from there, as client-go's reflector does.
+
+kopf alone lists by events, one task for each object, tells nobody what has vanished while a watch was away, and ends
+the operator at an error that a watch reports. So its generator of events is replaced by this one, which lists by itself
+and leaves the watch to kopf. Nothing is lost in between: the watch begins at the version of the listing, and goes on
+from the last version it has seen.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import kopf
+from kopf._cogs.clients import errors, watching
+
+from elasticjob.api import JOB_LABEL, JOBS, WORKERS
+from elasticjob.text import printable
+from elasticjob_operator.cluster.cache import Cache, Key
+from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube, NotFound
+from elasticjob_operator.cluster.watch_times import WatchTimes
+
+NODES, PODS = "nodes", "pods"
+AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
+EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
+EXPIRED = 410
+REMEDY = "make it again and its role binding, as helm upgrade does, or leave it out of --namespaces"
+
+Source = tuple[str, str | None]  # the plural of a kind, and a namespace, None for all
+
+log = logging.getLogger(__name__)
+
+
+class Reflector:
+    """Of one term. `namespaces`: those that this operator serves; none stands for all of them. `nodes`: the cluster's
+    are wanted too. `wake`: what is called for each job of which a listing has shown something new."""
+
+    def __init__(self, kube: Kube, cache: Cache, namespaces: tuple[str, ...] = (), *, nodes: bool = False) -> None:
+        self._kube, self._cache = kube, cache
+        of_jobs = [(kind, namespace) for namespace in namespaces or (None,) for kind in (JOBS, PODS, WORKERS)]
+        self._sources: tuple[Source, ...] = (*(((NODES, None),) if nodes else ()), *of_jobs)
+        self._looking: defaultdict[Source, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._listed: set[Source] = set()
+        self._watched: set[Source] = set()
+        self._versions: dict[Source, str] = {}  # of listings that no watch has begun from yet
+        self.listed_jobs: set[Key] = set()  # that were there before; whoever has seen to one takes it out
+        self.wake: Callable[[Key], None] = lambda _: None
+
+    async def list_all(self, *, anew: bool = False) -> None:
+        """Return once each kind has been listed; with `anew` all of them after this call. Raises FAILURES.
+
+        A named namespace that is not there, or not open to this operator, does not hold up the others.
+        """
+        if anew:
+            self._listed.clear()
+        await asyncio.gather(*map(self._ensure, self._sources))
+
+    async def begin(self, source: Source) -> str:
+        """The version to watch from. Raises FAILURES."""
+        async with self._looking[source]:
+            version = self._versions.pop(source, None) or await self._list(source)
+            self._watched.add(source)
+        return version
+
+    async def _ensure(self, source: Source) -> None:
+        async with self._looking[source]:
+            if source in self._listed:
+                return
+            try:
+                version = await self._list(source)
+            except (Forbidden, NotFound):
+                if source[1] is None:
+                    raise
+                self._listed.add(source)
+                return
+            if source not in self._watched:
+                self._versions[source] = version
+
+    async def _list(self, source: Source) -> str:
+        """Into the cache. Returns the version. Raises FAILURES."""
+        kind, namespace = source
+        self._cache.begin_listing()
+        if kind == NODES:
+            nodes = await self._kube.nodes()
+            version, news = nodes.version, self._cache.replace_nodes(nodes)
+        elif kind == JOBS:
+            jobs = await self._kube.jobs(namespace)
+            version, news = jobs.version, self._cache.replace_jobs(namespace, jobs)
+            self.listed_jobs.update(news)
+        elif kind == PODS:
+            pods = await self._kube.pods(namespace, JOB_LABEL)
+            version, news = pods.version, self._cache.replace_pods(namespace, pods)
+        else:
+            workers = await self._kube.workers(namespace, JOB_LABEL)
+            version, news = workers.version, self._cache.replace_workers(namespace, workers)
+        self._listed.add(source)
+        for key in news:
+            self.wake(key)
+        return version
+
+
+class Settings(kopf.OperatorSettings):
+    """kopf's, which it passes to its watches, and what these list with."""
+
+    reflector: Reflector
+    watches: WatchTimes
+
+
+async def _continuous_watch(
+    *, settings: Settings, resource: Any, namespace: Any, operator_pause_waiter: Any
+) -> AsyncIterator[Any]:
+    """In the place of kopf's generator of that name, which begins one anew when it ends."""
+    where = f"{resource.plural} in {namespace}" if namespace else resource.plural
+    try:
+        version = await settings.reflector.begin((resource.plural, namespace))
+    except (Forbidden, NotFound) as error:
+        if namespace is not None:  # no fault of the process, which another start would mend
+            settings.watches.unwanted(resource.get_url(namespace=namespace))
+        log.warning("%s: %s; %s", where, error, REMEDY)
+        await asyncio.sleep(GONE_SECONDS)
+        return
+    except FAILURES as error:
+        log.warning("%s could not be listed: %s", where, str(error) or type(error).__name__)
+        await asyncio.sleep(AGAIN_SECONDS)
+        return
+    yield watching.Bookmark.LISTED
+    try:
+        while not operator_pause_waiter.done():
+            async for event in watching.watch_objs(
+                settings=settings,
+                resource=resource,
+                namespace=namespace,
+                since=version,
+                operator_pause_waiter=operator_pause_waiter,
+            ):
+                if event["type"] == "ERROR":
+                    await _has_ended(where, event["object"])
+                    return
+                if event["type"] in EVENTS:
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    yield event
+    except errors.APIError as error:
+        await _has_ended(where, {"code": error.status, "message": error.message})
+
+
+async def _has_ended(where: str, status: Any) -> None:
+    """The API server has ended a watch, with a `Status`."""
+    if status.get("code") != EXPIRED:  # that is what becomes of one that was away for minutes
+        what = f"{status.get('code')}: {printable(status.get('message') or '')}"
+        log.warning("the watch of %s has ended (%s), and begins anew with a listing", where, what)
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+def install() -> None:
+    """Have kopf use it, in this process."""
+    watching.continuous_watch = _continuous_watch  # type: ignore[assignment]

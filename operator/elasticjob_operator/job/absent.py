@@ -1,0 +1,69 @@
+"""Who of the wanted workers and spares is not there, and why, for the status. Pure."""
+
+from collections.abc import Collection, Mapping
+
+from elasticjob.reading.waits import Reason, Wait
+from elasticjob.rendezvous import Failures, PodState, Spec, State, Worker, roster_of
+from elasticjob.rendezvous.backoff import delay_of
+from elasticjob.rendezvous.losses import never_joined
+from elasticjob.rendezvous.model import PodKey
+from elasticjob.rendezvous.roster import has_joined, is_between_stages
+from elasticjob.terms import RendezvousPhase, RequestType
+
+NO_POD = Wait(Reason.POD_MISSING, "its pod is about to be made")
+HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say yet whether in success"
+
+
+def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:
+    """By index, why wanted workers are not there, or are not to stay. `waits`: what their pods and sidecars say.
+
+    While a round stands, each worker and each spare that is missing is among them. While one forms nobody waits for a
+    spare, and who has never spoken is told of by `silent_starts`.
+    """
+    failures = state.clocks.failures
+    if not waits and not failures and _all_are_there(spec, state, workers):
+        return {}
+    roster, stands = roster_of(spec, state, workers), state.phase is RendezvousPhase.FORMED
+    found = {worker.index: waits.get(worker.pod_key) or _not_joined(state, worker) for worker in roster.missing}
+    found |= {index: _without_pod(failures.get(index), stands) for index in roster.owed}
+    if stands:
+        absent = (worker for worker in roster.spares if not has_joined(state, worker))
+        spares = {worker.index: waits.get(worker.pod_key) or _not_joined(state, worker) for worker in absent}
+        spares |= {index: _without_pod(failures.get(index), stands) for index in roster.owed_spares}
+        found |= {index: wait._replace(spare=True) for index, wait in spares.items() if wait}
+    return {index: wait for index, wait in sorted(found.items()) if wait}
+
+
+def _all_are_there(spec: Spec, state: State, workers: Collection[Worker]) -> bool:
+    """At a glance, as in most steps of a job that trains."""
+    there = len(state.participants) + state.spares
+    return state.phase is RendezvousPhase.FORMED and len(workers) == there == spec.replicas + spec.spares
+
+
+def _without_pod(failures: Failures | None, stands: bool) -> Wait | None:
+    """Why a place has no pod."""
+    if failures is None or not delay_of(failures):
+        return NO_POD if stands else None
+    return Wait(Reason.POD_BACK_OFF, f"its pods failed {failures.in_a_row} times in a row: {failures.why}")
+
+
+def _not_joined(state: State, worker: Worker) -> Wait | None:
+    """Of one whose pod has nothing to say, as its trainer runs; None for a member of the round that stands."""
+    stands = state.phase is RendezvousPhase.FORMED
+    told = (worker.member in state.participants) if stands else never_joined(worker)
+    if told or worker.invalid:  # what is wrong with a record has a condition of its own
+        return None
+    return Wait(Reason.NOT_JOINED, _what_it_does(worker))
+
+
+def _what_it_does(worker: Worker) -> str:
+    if worker.pod is PodState.SUCCEEDED:
+        return HAS_ENDED
+    request = worker.request
+    if request is None or never_joined(worker):
+        return "its trainer runs, and no torchrun has spoken to its sidecar"
+    if is_between_stages(worker):
+        return f"its torchrun of stage {request.stage} has ended in success, and the next one has not begun"
+    if request.type is RequestType.LEAVE:
+        return f"its torchrun has left ({request.cause}), and none has joined since"
+    return "its torchrun has not joined again yet"

@@ -1,0 +1,77 @@
+"""Which jobs an operator leaves to another installation that writes the same statuses. Pure.
+
+Two installations that look after one namespace have two Leases. Each finds the other's later term in a status, goes on
+to one beyond it, and writes: without an end. So the one whose Lease is younger leaves the namespace alone, and
+comes back once the other has done nothing for long although there was something to do.
+"""
+
+from collections import defaultdict
+
+from elasticjob.api import ElasticJobStatus, LeaseIdentity
+from elasticjob_operator.job.pace import is_due
+
+OUTBID_TIMES, OUTBID_SECONDS = 2, 60.0
+GONE_SECONDS = 600.0  # for which the other has done nothing of what was due
+
+
+def is_rival(lease: LeaseIdentity, other: LeaseIdentity) -> bool:
+    """A Lease of the same name that was deleted is no rival's: who held it has lost it."""
+    return lease.place != other.place
+
+
+def is_older(lease: LeaseIdentity, other: LeaseIdentity) -> bool:
+    """The same answer for both: by the name where both were created in one second."""
+    return (lease.created, lease.place) < (other.created, other.place)
+
+
+class Rivals:
+    """Of the holder of the Lease `ours`. `left`: the namespaces that it leaves alone, and to which Lease's holder."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, LeaseIdentity] = {}
+        self._outbid: defaultdict[str, dict[int, float]] = defaultdict(dict)
+
+    def outbid(self, namespace: str, ours: LeaseIdentity, theirs: LeaseIdentity, term: int, now: float) -> None:
+        """The holder of `theirs` has written over a status of ours, in `term`. A term counts once, as it is written
+        into the statuses of many jobs."""
+        recent = {one: at for one, at in self._outbid[theirs.uid].items() if now - at < OUTBID_SECONDS}
+        recent.setdefault(term, now)
+        self._outbid[theirs.uid] = recent
+        known = theirs in self.left.values()
+        if is_older(theirs, ours) and (known or len(recent) >= OUTBID_TIMES):
+            self.left[namespace] = theirs
+
+
+class Rivalry:
+    """Of one job in `namespace`."""
+
+    def __init__(self, rivals: Rivals, namespace: str) -> None:
+        self._rivals, self._namespace = rivals, namespace
+        self._wrote = False  # a status that no rival has been seen to write over
+        self._seen: ElasticJobStatus | None = None
+        self._waits_since = 0.0
+
+    def wrote(self) -> None:
+        """This operator has written the job's status."""
+        self._wrote = True
+
+    def left_to(
+        self, ours: LeaseIdentity, before: ElasticJobStatus, after: ElasticJobStatus, now: float
+    ) -> LeaseIdentity | None:
+        """The Lease to whose holder the job is left, None if `after` may be written over `before` as far as others are
+        concerned. Where the other has done nothing for long, the namespace is taken again."""
+        theirs = before.lease
+        if self._wrote and theirs is not None and is_rival(ours, theirs):
+            self._wrote = False
+            self._rivals.outbid(self._namespace, ours, theirs, before.term, now)
+        left = self._rivals.left.get(self._namespace)
+        if left is not None and self._is_stuck(before, after, now):
+            del self._rivals.left[self._namespace]
+            return None
+        return left
+
+    def _is_stuck(self, before: ElasticJobStatus, after: ElasticJobStatus, now: float) -> bool:
+        """Whether something has been due for long, and nothing of the status has changed."""
+        if before != self._seen or not is_due(before, after):
+            self._seen, self._waits_since = before, now
+        return now - self._waits_since >= GONE_SECONDS

@@ -1,0 +1,71 @@
+"""Which sidecars are asked what keeps their workers from joining, and what is told of it. Pure.
+
+A sidecar that cannot write its ElasticWorker can tell nobody through the API server. It knows best why: so the operator
+asks it, at the port of its health, once it has had time to start.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from elasticjob.api import HEALTH_PORT
+from elasticjob.pods import SIDECAR
+from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
+from elasticjob.rendezvous import State, Worker
+from elasticjob.rendezvous.model import PodKey
+from elasticjob.rendezvous.roster import current
+
+START_SECONDS = 10.0  # a sidecar takes one, and the kubelet looks every five
+SILENT_SECONDS = 30.0  # a sidecar that is ready may have lost the API server since; torchrun takes some to start
+MOST = 8  # asked in one step: one cause keeps most of a job's sidecars, and the status names a few
+READY, NOT_READY = "SidecarsReady", "SidecarNotReady"
+NO_ANSWER = (
+    f"its sidecar is not ready, and does not answer the operator at port {HEALTH_PORT} of its pod; its log says why "
+    f"(kubectl logs -c {SIDECAR})"
+)
+
+
+class Asked(NamedTuple):
+    """A sidecar to be asked, at the address of its pod, from the moment `at` on. `ready`: nothing but its answer could
+    tell that something is wrong with it."""
+
+    pod_key: PodKey
+    address: str
+    at: datetime
+    ready: bool
+
+
+def to_ask(state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]) -> list[Asked]:
+    """Those whose workers have asked for nothing yet or are not ready, the first that are due at the front."""
+    if state.ended:
+        return []
+    found = (one for worker in current(state, workers).values() for one in _asked(worker, pods.get(worker.pod_key)))
+    return sorted(found, key=lambda one: (one.ready, one.at, one.pod_key))
+
+
+def _asked(worker: Worker, pod: Pod | None) -> Iterator[Asked]:
+    if pod is None or not pod.addresses or worker.deleting:
+        return
+    address = pod.addresses[0]
+    if since := pod.unready_since:
+        yield Asked(worker.pod_key, address, _after(since, START_SECONDS), ready=False)
+    elif worker.request is None and (since := pod.container(SIDECAR).since):
+        yield Asked(worker.pod_key, address, _after(since, SILENT_SECONDS), ready=True)
+
+
+def _after(since: str, seconds: float) -> datetime:
+    return datetime.fromisoformat(since) + timedelta(seconds=seconds)
+
+
+def troubles(asked: Collection[Asked], said: Mapping[PodKey, str | None]) -> dict[PodKey, Wait]:
+    """What keeps workers from joining. `said`: what sidecars have answered last, None where they do not answer."""
+    found: dict[PodKey, Wait] = {}
+    for one in asked:
+        if one.pod_key not in said:
+            continue
+        answer = said[one.pod_key]
+        told = answer or (NO_ANSWER if answer is None and not one.ready else "")
+        if told:
+            found[one.pod_key] = Wait(Reason.SIDECAR_NOT_READY, told)
+    return found

@@ -1,0 +1,127 @@
+"""The tool names whom the operator names: both are given the same pods, records and nodes, with drains and spares."""
+
+import re
+from typing import Any
+
+import pytest
+
+from elasticjob.agreed import rendezvous_spec
+from elasticjob.objects import Object
+from elasticjob.pods import TEMPLATE_HASH, template_hash
+from elasticjob.reading import Node, Taint
+from elasticjob.reading.node import CORDONED
+from elasticjob.rendezvous import Member, State
+from elasticjob.spec import DRAIN_TAINTS
+from elasticjob.terms import RendezvousPhase
+from elasticjob_cli.reading.look import Look, look
+from elasticjob_cli.reading.members import members_of
+from elasticjob_cli.reading.scene import Scene
+from elasticjob_cli.why.answer import answer
+from elasticjob_operator.job.absent import waits_of
+from elasticjob_operator.job.observe import Observer
+from elasticjob_operator.job.status import status_of
+from support.cli_jobs import LEADER, NOW
+from support.operator_objects import ID, job, pod, record, trainer, view_of
+from support.statuses import CLOCKS, report
+
+FORMED = State(
+    clocks=CLOCKS,
+    round=3,
+    phase=RendezvousPhase.FORMED,
+    participants=(Member(0, ID), Member(1, ID)),
+    replicas=2,
+    reason="first formation",
+    cause="FirstFormation",
+)
+JOINS = {"type": "Join", "after": 3, "cause": "Started"}
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+
+
+def runs(index: int, node: str = "") -> Object:
+    body = pod(index, phase="Running", containerStatuses=[trainer(running={"startedAt": "2026-11-22T11:59:00Z"})])
+    body["spec"]["nodeName"] = node or f"node-{index}"
+    return body
+
+
+def stuck(index: int) -> Object:
+    return pod(index, phase="Pending", conditions=[UNSCHEDULABLE])
+
+
+def no_image(index: int) -> Object:
+    waits = trainer(waiting={"reason": "ErrImagePull", "message": "nowhere/x"})
+    return pod(index, phase="Pending", containerStatuses=[waits])
+
+
+def starts(index: int) -> Object:
+    return pod(index, phase="Pending", containerStatuses=[trainer(waiting={"reason": "ContainerCreating"})])
+
+
+def of_another_template(body: Object) -> Object:
+    body["metadata"]["annotations"] = {TEMPLATE_HASH: "another"}
+    return body
+
+
+Named = dict[int, bool]  # whether it is a spare, by index
+
+
+def both(spec: Object, others: list[Object], joined: tuple[int, ...], drains: tuple[str, ...]) -> tuple[Named, Look]:
+    """Whom the operator names, and what the tool reads of the status that it writes."""
+    pods = [runs(0), runs(1), *others]
+    asked = {0: {"type": "Join", "after": 2}, 1: {"type": "Join", "after": 2}, **dict.fromkeys(joined, JOINS)}
+    records = [record(index, request=request) for index, request in asked.items()]
+    found = report(FORMED, spec=spec)
+    by_name = [{one["metadata"]["name"]: one for one in there} for there in (pods, records)]
+    nodes = {name: Node(name, 1, {}, (Taint(CORDONED, "", "NoSchedule"),)) for name in drains}
+    view = view_of({**job(**spec), "status": status_of(found).dump()}, *by_name, nodes=nodes)
+    observer = Observer("trainer", template_hash(found.spec), drained=DRAIN_TAINTS)
+    workers, _ = observer.observe(view)
+    waits = waits_of(rendezvous_spec(found.spec), FORMED, workers, observer.waits)
+    status = status_of(found._replace(workers=workers, waits=waits)).dump()
+    body: Any = {**view.job, "status": status}
+    body["metadata"] |= {"creationTimestamp": "2026-11-22T11:00:00Z"}
+    seen = look(Scene(job=body, pods=tuple(pods), records=tuple(records), leader=LEADER, now=NOW))
+    assert not any(one.invalid for one in workers)
+    members = {one.index for one in workers if one.member in FORMED.participants}
+    return {index: wait.spare for index, wait in waits.items() if index not in members}, seen
+
+
+CASES: dict[str, tuple[Object, list[Object], tuple[int, ...], tuple[str, ...], Named]] = {
+    "a drain, and who comes runs": ({}, [runs(2)], (), ("node-1",), {2: False}),
+    "a drain, and who comes starts": ({}, [starts(2)], (), ("node-1",), {2: False}),
+    "a drain, and nobody is there yet": ({}, [], (), ("node-1",), {2: False}),
+    "a drain of both": ({}, [runs(2), starts(3)], (), ("node-0", "node-1"), {2: False, 3: False}),
+    "a drain with a spare": ({"spareReplicas": 1}, [runs(2), starts(3)], (2,), ("node-1",), {3: True}),
+    "a pod for which there is no node beside a spare": (
+        {"replicas": 3, "spareReplicas": 1},
+        [stuck(2), starts(3)],
+        (),
+        (),
+        {2: True, 3: False},
+    ),
+    "an image that cannot be had beside a spare": (
+        {"replicas": 3, "spareReplicas": 1},
+        [no_image(2), runs(3)],
+        (),
+        (),
+        {2: True, 3: False},
+    ),
+    "a spare that runs and has not joined": ({"spareReplicas": 1}, [runs(2)], (), (), {2: True}),
+    "a worker that runs and has not joined": ({"replicas": 3}, [runs(2)], (), (), {2: False}),
+    "a spare without a pod": ({"spareReplicas": 1}, [], (), (), {2: True}),
+    "a pod of another template": ({"replicas": 3}, [of_another_template(runs(2))], (), (), {2: False}),
+}
+
+
+@pytest.mark.parametrize(("spec", "others", "joined", "drains", "absent"), CASES.values(), ids=CASES)
+def test_the_tool_names_whom_the_operator_names(
+    spec: Object, others: list[Object], joined: tuple[int, ...], drains: tuple[str, ...], absent: Named
+) -> None:
+    by_operator, seen = both({"maxReplicas": 4, **spec}, others, joined, drains)
+    by_tool = {one.index: False for one in seen.missing} | {one.index: True for one in seen.absent_spares}
+    assert by_operator == by_tool == absent
+    assert seen.status.reason != ""
+    states = {one.worker: one.state for one in members_of(seen, {})}
+    paragraph = answer(seen).paragraph
+    for index in absent:
+        assert states[index] not in ("leaves", "waits for a place", "trains")
+        assert re.search(rf"\bworkers? [^:]*\b{index}\b", paragraph)

@@ -1,0 +1,86 @@
+"""Which sidecars the operator asks what keeps them from joining, and what it makes of their answers."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from elasticjob.reading import Pod
+from elasticjob.reading.waits import Reason, Wait
+from elasticjob.rendezvous import PodState, Request, State, Worker
+from elasticjob.terms import RequestType
+from elasticjob_operator.job.sidecars import NO_ANSWER, to_ask, troubles
+from support.operator_objects import pod
+from support.statuses import CLOCKS, FORMED, status
+
+SINCE = "2026-01-02T03:00:00Z"
+FORMING = State(clocks=CLOCKS)
+JOIN = Request(type=RequestType.JOIN)
+KEY = (0, 0)
+
+
+def a_pod(*, ready: bool, runs: bool = True, address: str = "10.0.0.7") -> Pod:
+    state = {"running": {"startedAt": SINCE}} if runs else {"waiting": {}}
+    made = pod(0, podIP=address) if address else pod(0)
+    made["status"]["initContainerStatuses"] = [{"name": "elasticjob-sidecar", "ready": ready, "state": state}]
+    return Pod.read(made)
+
+
+@pytest.mark.parametrize(
+    ("made", "worker", "due"),
+    [
+        (a_pod(ready=False), Worker(index=0), "03:00:10"),
+        (a_pod(ready=False), Worker(index=0, id="a", request=JOIN), "03:00:10"),  # it had a record, and lost it
+        (a_pod(ready=True), Worker(index=0, id="a"), "03:00:30"),  # it is ready, and may have no access any more
+        (a_pod(ready=True), Worker(index=0, id="a", request=JOIN), None),
+        (a_pod(ready=False, runs=False), Worker(index=0, pod=PodState.PENDING), None),
+        (a_pod(ready=False, address=""), Worker(index=0), None),
+        (a_pod(ready=False), Worker(index=0, deleting=True), None),
+    ],
+    ids=["no record", "a record that was lost", "silent", "joined", "not started", "no address", "on its way out"],
+)
+def test_a_sidecar_is_asked_once_it_should_have_been_heard_of(made: Pod, worker: Worker, due: str | None) -> None:
+    asked = to_ask(FORMING, [worker], {KEY: made})
+    assert [(one.address, f"{one.at:%H:%M:%S}") for one in asked] == ([("10.0.0.7", due)] if due else [])
+
+
+def test_those_that_are_not_ready_are_asked_first() -> None:
+    workers = [Worker(index=index) for index in range(2)]
+    pods = {(0, 0): a_pod(ready=True), (1, 0): a_pod(ready=False)}
+    assert [one.pod_key for one in to_ask(FORMING, workers, pods)] == [(1, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("said", "ready", "told"),
+    [
+        ({KEY: "its ElasticWorker cannot be written: x"}, False, "its ElasticWorker cannot be written: x"),
+        ({KEY: "its ElasticWorker cannot be written: x"}, True, "its ElasticWorker cannot be written: x"),
+        ({KEY: None}, False, NO_ANSWER),
+        ({KEY: None}, True, None),  # nobody has said that anything is wrong with it
+        ({KEY: ""}, False, None),
+        ({}, False, None),
+    ],
+)
+def test_what_a_sidecar_says_is_told(said: dict[Any, str | None], *, ready: bool, told: str | None) -> None:
+    asked = to_ask(FORMING, [Worker(index=0)], {KEY: a_pod(ready=ready)})
+    assert troubles(asked, said) == ({KEY: Wait(Reason.SIDECAR_NOT_READY, told)} if told else {})
+
+
+@pytest.mark.parametrize("state", [FORMING, FORMED], ids=["while a round forms", "while one stands"])
+def test_it_is_in_a_condition_of_its_own_and_in_the_reason(state: State) -> None:
+    quota = Wait(Reason.SIDECAR_NOT_READY, "its ElasticWorker cannot be written: exceeded quota: records")
+    silent = tuple(Worker(index=index, id=f"{index}") for index in (4, 5))
+    found = status(state, workers=silent, waits={4: quota, 5: quota}, spec={"replicas": 4, "minReplicas": 2})
+    told = {one.type: one for one in found.conditions}
+    sentence = "workers 4, 5: its ElasticWorker cannot be written: exceeded quota: records"
+    assert found.reason == "SidecarNotReady"
+    assert (told["SidecarsReady"].status, told["SidecarsReady"].message) == ("False", sentence)
+    assert told["Rendezvoused"].message.endswith(f"; {sentence}")
+    assert "torchrun" not in told["Rendezvoused"].message  # what a sidecar cannot write says nothing of it
+    after = status(state, before=found, spec={"replicas": 4})
+    assert next(one.status for one in after.conditions if one.type == "SidecarsReady") == "True"
+
+
+def test_the_moments_are_those_of_a_wall_clock() -> None:
+    (asked,) = to_ask(FORMING, [Worker(index=0)], {KEY: a_pod(ready=False)})
+    assert (asked.at - datetime.fromisoformat(SINCE)).total_seconds() == 10
