@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -255,6 +256,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long it is watched at rest")
     given = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or what was started would be left
 
     def done(rows: list[Row]) -> None:
         (BUILD / "bench-fleet.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))

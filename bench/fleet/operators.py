@@ -26,6 +26,7 @@ from fleet.lease import NAMESPACE
 from fleet.objects import IMAGE as SIDECAR
 from support import ControlPlane
 from support.ports import free_port
+from support.programs import DIES_WITH_PARENT
 
 VALUES = Path("charts/elasticjob/values.yaml")
 IMAGE = "elasticjob/operator:bench"
@@ -69,7 +70,7 @@ class Process:
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAME": "bench"}
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "elasticjob_operator", *flags],
+                [*DIES_WITH_PARENT, sys.executable, "-m", "elasticjob_operator", *flags],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -84,7 +85,11 @@ class Process:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(STOP_SECONDS)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:  # it has told us its figures
+            self._process.kill()
+            self._process.wait()
 
 
 class Container:

@@ -14,6 +14,7 @@ from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
 from elasticjob.text import cut, printable
 
 MAX_REPLICAS = 4096
+MAX_INDEX = 2 * MAX_REPLICAS - 1  # while all nodes drain each worker has another beside it, with an index of its own
 MAX_CONDITIONS = 16  # CEL counts what its rules may cost
 MAX_HISTORY = 16
 MAX_NODE_FAILURES = 64
@@ -52,7 +53,7 @@ Imports = Annotated[
     str, Field(max_length=IMPORTS_LENGTH, pattern=r"^([A-Za-z_][A-Za-z0-9_]*([.,][A-Za-z_][A-Za-z0-9_]*)*)?$")
 ]
 Share = Annotated[float, Field(ge=0, le=1)]
-Index = Annotated[int, Field(ge=0, le=MAX_REPLICAS - 1)]
+Index = Annotated[int, Field(ge=0, le=MAX_INDEX)]
 Metrics = Annotated[dict[str, FiniteFloat], Field(max_length=MAX_METRICS, json_schema_extra=METRIC_NAMES)]
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 # a label key: a name of at most 63 characters, and before it the domain of who sets it

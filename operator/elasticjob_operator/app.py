@@ -40,14 +40,15 @@ async def run(options: Options) -> int:
 
     Raises CertificateError.
     """
-    kube, watches = await Kube.connect(), WatchTimes()
-    kube.failed = metrics.api_failed
+    # a renewal waits for no connection that others have
+    kube, lease_kube, watches = await Kube.connect(), await Kube.connect(), WatchTimes()
+    kube.failed = lease_kube.failed = metrics.api_failed
     metrics.JOBS.each = options.job_metrics
     looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
     try:
-        while await _lead_once(options, kube, watches):
+        while await _lead_once(options, kube, lease_kube, watches):
             log.warning("standing by again, with nothing of the term that has ended")
             await asyncio.sleep(AGAIN_SECONDS)
             gc.collect()  # what has ended is full of cycles, and the next term may begin before their turn comes
@@ -63,6 +64,7 @@ async def run(options: Options) -> int:
         for server in servers:
             server.close()
         await kube.close()
+        await lease_kube.close()
     log.info("stopped by a signal")
     return 0
 
@@ -78,7 +80,7 @@ async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[Heal
     return [health_server, metrics_server]
 
 
-async def _lead_once(options: Options, kube: Kube, watches: WatchTimes) -> bool:
+async def _lead_once(options: Options, kube: Kube, lease_kube: Kube, watches: WatchTimes) -> bool:
     """Whether to stand by again: the Lease was lost, and no signal came meanwhile.
 
     The kubelet would hold back a process that ends at each lost Lease.
@@ -86,7 +88,7 @@ async def _lead_once(options: Options, kube: Kube, watches: WatchTimes) -> bool:
     stopped = asyncio.Event()
     _stop_at_signals(stopped)
     lease = options.lease_namespace, options.lease_name
-    leadership = Leadership(kube, *lease, options.identity, options.lease_seconds)
+    leadership = Leadership(lease_kube, *lease, options.identity, options.lease_seconds)
     try:
         await lead(leadership, lambda: _work(options, kube, leadership, watches, stopped))
     except LeaseLost:

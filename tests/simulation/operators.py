@@ -119,6 +119,7 @@ def simulated(operators: list[Operator], ask: Callable[[Network, str], Awaitable
             (app.health, "serve", serve),
             (app.kopf, "operator", operator),
             (app.os, "_exit", lambda _: this().process.kill()),
+            (app.gc, "collect", int),  # what it frees may be of another process here
             (sidecars, "trouble_of", asked),
             (Reconciler, "reconcile", watched),
         ):

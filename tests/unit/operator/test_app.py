@@ -6,6 +6,7 @@ import os
 import signal
 import time
 import weakref
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -79,6 +80,8 @@ async def operator(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> Asy
     async def connect() -> Kube:
         return api.client()
 
+    quick = leader.Times(renew=0.01, request=5.0, lost_after=20.0, duration=25.0)
+    monkeypatch.setattr(leader, "times_of", lambda _: quick)
     monkeypatch.setattr(Kube, "connect", connect)
     api.objects["elasticjobs/digits"] = job()
     options = parse(["--sidecar-image=x", "--lease-namespace=ml", f"--health-port={free_port()}"], {"POD_NAME": "one"})
@@ -104,7 +107,6 @@ def take_lease(api: RecordingServer, holder: str) -> None:
         lease["spec"] |= {"holderIdentity": holder, "leaseDurationSeconds": leader.LONGEST_SECONDS}
 
 
-@pytest.mark.usefixtures("leases")
 async def test_nothing_of_a_term_outlives_it(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cache holds all objects: a process that leads again would have them twice."""
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
@@ -129,7 +131,6 @@ async def test_nothing_of_a_term_outlives_it(api: RecordingServer, monkeypatch: 
             take_lease(api, "")
 
 
-@pytest.mark.usefixtures("leases")
 async def test_a_signal_while_a_lost_term_ends_ends_the_process(
     api: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +150,21 @@ async def test_a_signal_while_a_lost_term_ends_ends_the_process(
         async with within("the process to end"):
             assert await asyncio.shield(running) == 0
     assert api.objects[LEASE]["spec"]["holderIdentity"] == "two"
+
+
+async def test_the_lease_has_connections_of_its_own(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a renewal waits behind a take-over's hundreds of requests."""
+    asked: defaultdict[int, set[bool]] = defaultdict(set)
+    request = Kube.request
+
+    async def noted(self: Kube, method: str, path: str, *given: Any, **more: Any) -> Any:
+        asked[id(self)].add("/leases" in path)
+        return await request(self, method, path, *given, **more)
+
+    monkeypatch.setattr(Kube, "request", noted)
+    async with operator(api, monkeypatch):
+        await until(lambda: list(metrics.JOBS.known()) and awaited() == 0, "the job's first step")
+    assert sorted(asked.values(), key=list) == [{False}, {True}]
 
 
 async def test_an_event_loop_that_stands_still_is_noticed() -> None:
