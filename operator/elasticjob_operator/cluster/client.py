@@ -25,7 +25,7 @@ T = TypeVar("T")
 REQUEST_SECONDS = 10.0
 ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook unless it was set otherwise, and then names it
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
-PAGE = 500  # objects in one answer of a listing
+PAGE = 100  # objects in one answer of a listing: of pods it is a megabyte as it comes, and six as Python reads it
 
 
 class ApiError(Exception):

@@ -1,5 +1,10 @@
 """Whether the watches go on."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+from yarl import URL
+
 from elasticjob_operator.cluster.watch_times import SILENT_SECONDS, WatchTimes
 
 
@@ -69,3 +74,37 @@ def test_who_does_not_lead_watches_nothing() -> None:
     clock.now += 1000
     watches.stop()
     assert watches.problem() == ""
+
+
+async def test_a_namespace_that_was_deleted_is_no_fault_of_the_process() -> None:
+    """Its role binding has gone with it, so its watches are refused; those of the others go on."""
+    clock = Clock()
+    watches = WatchTimes(clock)
+    watches.start()
+    kinds = ("elasticjobs", "pods", "elasticworkers")
+    for kind in kinds:
+        for namespace in ("a", "b"):
+            await answered(watches, f"/api/v1/namespaces/{namespace}/{kind}?watch=true", 200)
+    for _ in range(3):
+        clock.now += SILENT_SECONDS / 2
+        for kind in kinds:
+            await answered(watches, f"/api/v1/namespaces/a/{kind}?watch=true", 200)
+            await answered(watches, f"/api/v1/namespaces/b/{kind}?watch=true", 403)
+    assert watches.problem() == ""
+    clock.now += SILENT_SECONDS + 1
+    assert watches.problem() != ""
+
+
+async def test_a_watch_of_all_namespaces_that_is_refused_is_missed() -> None:
+    clock = Clock()
+    watches = WatchTimes(clock)
+    watches.start()
+    clock.now += SILENT_SECONDS + 1
+    for path in ALL:
+        await answered(watches, f"{path}?watch=true", 403)
+    assert watches.problem() != ""
+
+
+async def answered(watches: WatchTimes, url: str, status: int) -> None:
+    answer = SimpleNamespace(url=URL(url), response=SimpleNamespace(status=status))
+    await watches._answered(None, None, cast(Any, answer))
