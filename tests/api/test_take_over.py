@@ -103,3 +103,13 @@ async def test_a_listing_of_many_pages_is_whole(
     assert names <= {job["metadata"]["name"] for job in listing.items}
     assert leader.kube.asked.count("GET elasticjobs") >= 3
     assert int(listing.version) > 0
+
+
+async def test_the_api_server_keeps_who_wrote_which_field_of_a_job(operators: Operators, plane: ControlPlane) -> None:
+    """The operator reads and keeps jobs without that, and so writes them."""
+    name = new_job(plane)
+    before = {one["manager"] for one in plane.request("GET", f"{JOBS}/{name}")["metadata"]["managedFields"]}
+    await (await operators.lead()).see(name)
+    found = plane.request("GET", f"{JOBS}/{name}")["metadata"]["managedFields"]
+    assert before <= {one["manager"] for one in found}
+    assert [one["subresource"] for one in found if "subresource" in one] == ["status"]

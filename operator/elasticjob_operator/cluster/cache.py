@@ -36,6 +36,7 @@ class Cache:
         self._nodes: dict[str, Node] = {}
         self._views: dict[Key, JobView] = defaultdict(lambda: JobView(nodes=self._nodes))
         self._gone: dict[str, Gone] = {}  # by uid
+        self._most_gone = MOST_GONE
 
     def view(self, key: Key) -> JobView:
         return self._views[key]
@@ -59,7 +60,7 @@ class Cache:
         elif uid not in self._gone and is_newer(job, view.job):  # it may still be in an answer that was on its way
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
-            view.job = job
+            view.job = _slim(job)
         return key
 
     def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
@@ -101,6 +102,7 @@ class Cache:
         """To be called before a listing is asked for: what ends meanwhile may still be in it."""
         now = time.monotonic()
         self._gone = {uid: one for uid, one in self._gone.items() if now - one.at < GONE_SECONDS}
+        self._most_gone = max(MOST_GONE, 2 * len(self._gone))
 
     def replace_jobs(self, namespace: str | None, listing: Listing[Object]) -> list[Key]:
         """A fresh listing of `namespace`, None for all: what is not in it exists no more, unless the watch has shown
@@ -162,8 +164,14 @@ class Cache:
 
     def _note_gone(self, uid: str, version: int) -> None:
         self._gone[uid] = Gone(version, time.monotonic())
-        if len(self._gone) > MOST_GONE:
+        if len(self._gone) > self._most_gone:
             self.begin_listing()
+
+
+def _slim(job: Object) -> Object:
+    """Without what nobody here reads, and what is half of it: who wrote which field. The API server knows, and keeps
+    that where a write does not say it."""
+    return {**job, "metadata": {key: value for key, value in job["metadata"].items() if key != "managedFields"}}
 
 
 def _words(record: Record) -> tuple[object, ...]:

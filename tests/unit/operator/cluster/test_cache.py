@@ -118,6 +118,12 @@ def test_what_the_watch_tells_while_a_listing_is_on_its_way_wins() -> None:
     assert cache.view(KEY).pods["digits-1-0"].phase == "Running"
 
 
+def test_who_wrote_which_field_of_a_job_is_not_kept() -> None:
+    cache, body = Cache(), job()
+    cache.note_job(body | {"metadata": body["metadata"] | {"managedFields": [{"manager": "kubectl"}]}})
+    assert cache.view(KEY).job == body
+
+
 def test_only_a_change_of_a_nodes_taints_is_news_and_to_the_jobs_with_pods_there() -> None:
     cache = Cache()
     here, there = pod(0), pod(1)
