@@ -107,12 +107,12 @@ class Cache:
     def replace_jobs(self, namespace: str | None, listing: Listing[Object]) -> list[Key]:
         """A fresh listing of `namespace`, None for all: what is not in it exists no more, unless the watch has shown
         something newer. Returns the jobs of which it has shown news; so do the next three."""
-        there = {self.note_job(job) for job in listing.items}
+        there = dict.fromkeys(self.note_job(job) for job in listing.items)
         for key, view in self._views.items():
             is_older = view.job is not None and _version_of(view.job) <= int(listing.version)
             if namespace in (None, key.namespace) and key not in there and is_older:
                 view.job = None
-                there.add(key)
+                there[key] = None
         return list(there)
 
     def replace_pods(self, namespace: str | None, listing: Listing[Pod]) -> list[Key]:
@@ -135,7 +135,7 @@ class Cache:
             if not self._is_gone(one.uid, one.version):
                 listed[key_of(one)][one.name] = one
         here: list[Key] = [key for key in self._views if namespace in (None, key.namespace)]
-        keys, version = {*here, *listed}, int(listing.version)
+        keys, version = dict.fromkeys([*here, *listed]), int(listing.version)
         return [key for key in keys if self._merge(key, kept(self._views[key]), listed[key], version)]
 
     def _merge(self, key: Key, known: dict[str, T], listed: dict[str, T], version: int) -> bool:
