@@ -300,7 +300,9 @@ class ElasticJobStatus(Model):
     )
     draining: Replacements = Field(
         default_factory=dict,
-        description="The pods of workers whose nodes are about to go, packed as replacements are.",
+        exclude_if=is_empty,
+        description="The pods of workers whose nodes are about to go, packed as replacements are; absent where there "
+        "are none.",
     )
     node_failures: tuple[NodeFailures, ...] = Field(
         (),

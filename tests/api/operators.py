@@ -48,7 +48,9 @@ class Leader:
         self._cache = Cache()
         image, announcer = SidecarImage("none", "Always"), Announcer(kube, "test")
         self._reconciler = Reconciler(kube, self._cache, Reflector(kube, self._cache), leadership, announcer, image)
-        self._watches = Reflector(Kube(kube._client), self._cache)
+        watched = Witness(kube._client)
+        watched.asked = []  # what a watch asks for is nobody's concern
+        self._watches = Reflector(watched, self._cache)
         kube.asked = []
 
     async def see(self, name: str) -> Object:

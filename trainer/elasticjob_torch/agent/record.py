@@ -53,9 +53,12 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
         shown(kind, error, trace)
 
     def answer(number: int, frame: FrameType | None) -> None:
-        error = sys.exc_info()[1]
-        if isinstance(error, Exception):
-            keep(error)
+        from elasticjob_torch.agent.on_its_way import on_its_way  # which imports much
+
+        with contextlib.suppress(Exception):  # it was not asked for by the script
+            error = on_its_way(sys.exc_info()[1], frame)
+            if isinstance(error, Exception):
+                keep(error)
         _signal.signal(number, _signal.SIG_IGN)  # by which the agent sees that it was answered
 
     def leave_last_words() -> None:
