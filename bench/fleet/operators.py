@@ -98,7 +98,16 @@ class Container:
         mount = f"{kubeconfig}:/kubeconfig:ro"
         # the kubeconfig is its owner's to read alone
         command = ["docker", "run", "--detach", "--name", self._name, "--network", "host", "--read-only"]
-        command += ["--memory", str(limit), "--memory-swap", str(limit), "--user", f"{os.getuid()}:{os.getgid()}"]
+        command += [
+            "--tmpfs",
+            "/tmp",
+            "--memory",
+            str(limit),
+            "--memory-swap",
+            str(limit),
+            "--user",
+            f"{os.getuid()}:{os.getgid()}",
+        ]
         command += ["--volume", mount, "--env", "KUBECONFIG=/kubeconfig", "--env", "POD_NAME=bench", IMAGE, *flags]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         self._log = log
