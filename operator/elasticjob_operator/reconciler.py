@@ -137,7 +137,7 @@ class Reconciler:
         bounds = replace(memory.bounds_of(allowance.of(spec), workers), deadline=deadline)
         decision = decide(bounds, state, workers, clock.now())
         failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
-        asked = sidecars.to_ask(decision.state, workers, observer.pods)
+        asked = sidecars.to_ask(spec, decision.state, workers, observer.pods)
         troubles = sidecars.troubles(asked, memory.questions.said)
         waits = waits_of(bounds, decision.state, workers, {**observer.waits, **troubles})
         memory.going = still_there(memory.going, observer.going, clock.now())

@@ -109,7 +109,7 @@ def simulated(operators: list[Operator], ask: Callable[[Network, str], Awaitable
     def watched(reconciler: Reconciler, key: Key) -> Any:
         return _foreseen(reconcile(reconciler, key), this())
 
-    async def asked(address: str) -> str | None:
+    async def asked(address: str, _: int) -> str | None:
         return await ask(this().network, address)
 
     reconcile = Reconciler.reconcile

@@ -11,7 +11,7 @@ from elasticjob_operator.job.sidecars import MOST, Asked
 AGAIN_SECONDS = 10.0  # until one is asked again
 ANSWERED_SECONDS = 1.0  # until it is looked whether an answer is there
 
-Ask = Callable[[str], Awaitable[str | None]]
+Ask = Callable[[str, int], Awaitable[str | None]]  # the address and the port
 
 
 class SidecarQuestions:
@@ -46,6 +46,6 @@ class SidecarQuestions:
 
     async def _note(self, one: Asked) -> None:
         try:
-            self.said[one.pod_key] = await self._ask(one.address)
+            self.said[one.pod_key] = await self._ask(one.address, one.port)
         finally:
             del self._asking[one.pod_key]

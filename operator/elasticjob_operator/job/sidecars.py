@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from elasticjob.api import HEALTH_PORT
+from elasticjob.api import HEALTH_PORT, ElasticJobSpec
 from elasticjob.pods import SIDECAR
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason, Wait
@@ -21,26 +21,29 @@ SILENT_SECONDS = 30.0  # a sidecar that is ready may have lost the API server si
 MOST = 8  # asked in one step: one cause keeps most of a job's sidecars, and the status names a few
 READY, NOT_READY = "SidecarsReady", "SidecarNotReady"
 NO_ANSWER = (
-    f"its sidecar is not ready, and does not answer the operator at port {HEALTH_PORT} of its pod; its log says why "
+    "its sidecar is not ready, and does not answer the operator at port {port} of its pod; its log says why "
     f"(kubectl logs -c {SIDECAR})"
 )
 
 
 class Asked(NamedTuple):
-    """A sidecar to be asked, at the address of its pod, from the moment `at` on. `ready`: nothing but its answer could
-    tell that something is wrong with it."""
+    """A sidecar to be asked, at the address of its pod and the port of its health, from the moment `at` on. `ready`:
+    nothing but its answer could tell that something is wrong with it."""
 
     pod_key: PodKey
     address: str
     at: datetime
     ready: bool
+    port: int = HEALTH_PORT
 
 
-def to_ask(state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]) -> list[Asked]:
+def to_ask(spec: ElasticJobSpec, state: State, workers: Collection[Worker], pods: Mapping[PodKey, Pod]) -> list[Asked]:
     """Those whose workers have asked for nothing yet or are not ready, the first that are due at the front."""
     if state.ended:
         return []
-    found = (one for worker in current(state, workers).values() for one in _asked(worker, pods.get(worker.pod_key)))
+    port = spec.host_network.health_port if spec.host_network else HEALTH_PORT
+    asked = (one for worker in current(state, workers).values() for one in _asked(worker, pods.get(worker.pod_key)))
+    found = (one._replace(port=port) for one in asked)
     return sorted(found, key=lambda one: (one.ready, one.at, one.pod_key))
 
 
@@ -65,7 +68,7 @@ def troubles(asked: Collection[Asked], said: Mapping[PodKey, str | None]) -> dic
         if one.pod_key not in said:
             continue
         answer = said[one.pod_key]
-        told = answer or (NO_ANSWER if answer is None and not one.ready else "")
+        told = answer or (NO_ANSWER.format(port=one.port) if answer is None and not one.ready else "")
         if told:
             found[one.pod_key] = Wait(Reason.SIDECAR_NOT_READY, told)
     return found

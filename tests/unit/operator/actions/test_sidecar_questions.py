@@ -17,7 +17,7 @@ class Sidecars:
     def __init__(self, seconds: float) -> None:
         self.seconds, self.asked = seconds, list[str]()
 
-    async def ask(self, address: str) -> str | None:
+    async def ask(self, address: str, _: int) -> str | None:
         self.asked.append(address)
         await asyncio.sleep(self.seconds)
         return f"trouble at {address}"

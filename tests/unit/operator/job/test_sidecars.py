@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api import ElasticJobSpec
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import PodState, Request, State, Worker
 from elasticjob.terms import RequestType
 from elasticjob_operator.job.sidecars import NO_ANSWER, to_ask, troubles
-from support.operator_objects import pod
+from support.operator_objects import job, pod
 from support.statuses import CLOCKS, FORMED, status
 
 SINCE = "2026-01-02T03:00:00Z"
 FORMING = State(clocks=CLOCKS)
+SPEC = ElasticJobSpec.parse(job()["spec"])
 JOIN = Request(type=RequestType.JOIN)
 KEY = (0, 0)
 
@@ -40,14 +42,14 @@ def a_pod(*, ready: bool, runs: bool = True, address: str = "10.0.0.7") -> Pod:
     ids=["no record", "a record that was lost", "silent", "joined", "not started", "no address", "on its way out"],
 )
 def test_a_sidecar_is_asked_once_it_should_have_been_heard_of(made: Pod, worker: Worker, due: str | None) -> None:
-    asked = to_ask(FORMING, [worker], {KEY: made})
+    asked = to_ask(SPEC, FORMING, [worker], {KEY: made})
     assert [(one.address, f"{one.at:%H:%M:%S}") for one in asked] == ([("10.0.0.7", due)] if due else [])
 
 
 def test_those_that_are_not_ready_are_asked_first() -> None:
     workers = [Worker(index=index) for index in range(2)]
     pods = {(0, 0): a_pod(ready=True), (1, 0): a_pod(ready=False)}
-    assert [one.pod_key for one in to_ask(FORMING, workers, pods)] == [(1, 0), (0, 0)]
+    assert [one.pod_key for one in to_ask(SPEC, FORMING, workers, pods)] == [(1, 0), (0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -55,14 +57,14 @@ def test_those_that_are_not_ready_are_asked_first() -> None:
     [
         ({KEY: "its ElasticWorker cannot be written: x"}, False, "its ElasticWorker cannot be written: x"),
         ({KEY: "its ElasticWorker cannot be written: x"}, True, "its ElasticWorker cannot be written: x"),
-        ({KEY: None}, False, NO_ANSWER),
+        ({KEY: None}, False, NO_ANSWER.format(port=27602)),
         ({KEY: None}, True, None),  # nobody has said that anything is wrong with it
         ({KEY: ""}, False, None),
         ({}, False, None),
     ],
 )
 def test_what_a_sidecar_says_is_told(said: dict[Any, str | None], *, ready: bool, told: str | None) -> None:
-    asked = to_ask(FORMING, [Worker(index=0)], {KEY: a_pod(ready=ready)})
+    asked = to_ask(SPEC, FORMING, [Worker(index=0)], {KEY: a_pod(ready=ready)})
     assert troubles(asked, said) == ({KEY: Wait(Reason.SIDECAR_NOT_READY, told)} if told else {})
 
 
@@ -81,6 +83,13 @@ def test_it_is_in_a_condition_of_its_own_and_in_the_reason(state: State) -> None
     assert next(one.status for one in after.conditions if one.type == "SidecarsReady") == "True"
 
 
+def test_in_its_nodes_network_it_is_asked_at_the_port_that_the_job_names() -> None:
+    spec = ElasticJobSpec.parse(job(hostNetwork={"acknowledged": True, "healthPort": 30602})["spec"])
+    asked = to_ask(spec, FORMING, [Worker(index=0)], {KEY: a_pod(ready=False)})
+    assert [one.port for one in asked] == [30602]
+    assert "at port 30602 of its pod" in troubles(asked, {KEY: None})[KEY].said
+
+
 def test_the_moments_are_those_of_a_wall_clock() -> None:
-    (asked,) = to_ask(FORMING, [Worker(index=0)], {KEY: a_pod(ready=False)})
+    (asked,) = to_ask(SPEC, FORMING, [Worker(index=0)], {KEY: a_pod(ready=False)})
     assert (asked.at - datetime.fromisoformat(SINCE)).total_seconds() == 10
