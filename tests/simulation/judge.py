@@ -5,6 +5,7 @@ they are about what the operator does, seen from the API server, and read none o
 """
 
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
@@ -19,12 +20,14 @@ from elasticjob_operator import reconciler
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import access_name
 from simulation.calls import Call
+from simulation.clocks import EPOCH
 from simulation.operators import Operator
 from simulation.store import Change, Object
 from simulation.world import World
 
 WOKEN_SECONDS = 13.0  # for which one that was frozen may go on with what it had begun: until its next renewal fails
 CLOCKS_APART_SECONDS = 5.0
+LATE_SECONDS = 60.0  # by which a status may be written after it was made: a request lingers, the operator is frozen
 GRANTS_SEEN_SECONDS = 30.0  # for so long the operator may rely on what it has seen of a job's access, and more
 GRANTS = ("serviceaccounts", "roles", "rolebindings", "networkpolicies", "poddisruptionbudgets")
 BY_HAND = "made-by-hand"  # a label of what people have made, and the operator must leave alone
@@ -203,9 +206,13 @@ class Judge:
         if not ended or spec.get("ttlSecondsAfterFinished") is None:
             self.complain(f"the operator has deleted job {meta['name']}, whose time had not begun to run out")
             return
-        since = next((when for when, body in self._statuses[meta["uid"]] if _has_ended(body)), self.world.loop.time())
-        if self.world.loop.time() - since < spec["ttlSecondsAfterFinished"] - CLOCKS_APART_SECONDS:
+        now = self.world.loop.time()
+        since = next((when for when, body in self._statuses[meta["uid"]] if _has_ended(body)), now)
+        told = datetime.fromisoformat(ended[0]["lastTransitionTime"]).timestamp() - EPOCH
+        if now - told < spec["ttlSecondsAfterFinished"] - CLOCKS_APART_SECONDS:
             self.complain(f"the operator has deleted job {meta['name']} before its time")
+        if not told - CLOCKS_APART_SECONDS <= since <= told + LATE_SECONDS:
+            self.complain(f"job {meta['name']} has ended at {since:.0f} s, and its status tells {told:.0f} s")
 
     # --- what is asked
 
