@@ -58,8 +58,7 @@ def scale(session: Session, job: str, replicas: int, timeout: float, no_wait: bo
         return
     what = f"a round of {plural(replicas - len(before.finished), 'worker')}"
     done, seconds = _wait(session, job, what, lambda seen: _is_formed(seen, replicas), timeout)
-    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
-    _say(session, f"{told} formed after {length(seconds)}.")
+    _say_formed(session, done, seconds)
     _result(session, {"job": job, "replicas": replicas, "round": done.round, "seconds": round(seconds, 3)})
 
 
@@ -98,8 +97,7 @@ def resume(session: Session, job: str, timeout: float, no_wait: bool) -> None:
         _result(session, {"job": job, "suspended": False, "waited": False})
         return
     done, seconds = _wait(session, job, "a round", lambda seen: seen.is_formed, timeout)
-    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
-    _say(session, f"{told} formed after {length(seconds)}.")
+    _say_formed(session, done, seconds)
     _result(session, {"job": job, "suspended": False, "round": done.round, "seconds": round(seconds, 3)})
 
 
@@ -121,8 +119,7 @@ def restart(session: Session, job: str, timeout: float, no_wait: bool) -> None:
         _result(session, {"job": job, "restartedAt": at, "waited": False})
         return
     done, seconds = _wait(session, job, "a round of new processes", _is_restarted, timeout)
-    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
-    _say(session, f"{told} formed after {length(seconds)}.")
+    _say_formed(session, done, seconds)
     _result(session, {"job": job, "restartedAt": at, "round": done.round, "seconds": round(seconds, 3)})
 
 
@@ -227,6 +224,11 @@ def _why(session: Session, job: str) -> str:
         if may_pass(error):
             return f"Why is not known: {error}"
         raise
+
+
+def _say_formed(session: Session, done: Look, seconds: float) -> None:
+    told = round_of(done.round, done.status.rendezvous.world_size).capitalize()
+    _say(session, f"{told} formed after {length(seconds)}.")
 
 
 def _is_formed(seen: Look, replicas: int) -> bool:

@@ -44,6 +44,7 @@ class Reflector:
         self._listed: set[Source] = set()
         self._watched: set[Source] = set()
         self._versions: dict[Source, str] = {}  # of listings that no watch has begun from yet
+        self._refused: set[Source] = set()  # and it was said
         self.listed_jobs: set[Key] = set()  # that were there before; whoever has seen to one takes it out
         self.wake: Callable[[Key], None] = lambda _: None
 
@@ -61,7 +62,16 @@ class Reflector:
         async with self._looking[source]:
             version = self._versions.pop(source, None) or await self._list(source)
             self._watched.add(source)
+        self._refused.discard(source)
         return version
+
+    def refused(self, source: Source, error: Exception) -> None:
+        """It may not be listed, or is not there: that is said once, however often it is tried."""
+        if source not in self._refused:
+            self._refused.add(source)
+            kind, namespace = source
+            remedy = f"; {REMEDY}" if namespace else ""
+            log.warning("%s in %s are not watched: %s%s", kind, namespace or "all namespaces", error, remedy)
 
     async def _ensure(self, source: Source) -> None:
         async with self._looking[source]:
@@ -111,13 +121,14 @@ async def _continuous_watch(
     *, settings: Settings, resource: Any, namespace: Any, operator_pause_waiter: Any
 ) -> AsyncIterator[Any]:
     """In the place of kopf's generator of that name, which begins one anew when it ends."""
+    source = (resource.plural, namespace)
     where = f"{resource.plural} in {namespace}" if namespace else resource.plural
     try:
-        version = await settings.reflector.begin((resource.plural, namespace))
+        version = await settings.reflector.begin(source)
     except (Forbidden, NotFound) as error:
         if namespace is not None:  # no fault of the process, which another start would mend
             settings.watches.unwanted(resource.get_url(namespace=namespace))
-        log.warning("%s: %s; %s", where, error, REMEDY)
+        settings.reflector.refused(source, error)
         await asyncio.sleep(GONE_SECONDS)
         return
     except FAILURES as error:

@@ -32,12 +32,12 @@ def on_its_way(error: BaseException | None, frame: FrameType | None) -> BaseExce
 def _is_handled(frame: FrameType, raised: int) -> bool:
     """Whether the line that runs is of an ``except`` that raises nothing, for what was raised at line `raised`."""
     source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
+    if not source:  # the interpreter's own modules handle much
+        return frame.f_code.co_filename.startswith("<frozen")
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return False
-    if not source:  # of the interpreter's own modules, which handle much
-        return frame.f_code.co_filename.startswith("<frozen")
     tries = (node for node in ast.walk(tree) if type(node).__name__ in ("Try", "TryStar"))
     found = [
         handler

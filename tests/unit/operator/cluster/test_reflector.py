@@ -92,6 +92,18 @@ async def test_a_namespace_that_is_not_open_holds_up_no_other() -> None:
         await reflector.begin(("pods", "gone"))
 
 
+async def test_a_refusal_is_said_once_until_it_has_passed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
+    lists, watches = Lists(), Watches(monkeypatch)
+    reflector, _ = reflector_of(lists)
+    for denied, said in ((True, 1), (True, 1), (False, 1), (True, 2)):
+        lists.denied = {None} if denied else set()
+        await watches.events(lists, reflector)
+        assert caplog.text.count("pods in all namespaces are not watched: pods is forbidden") == said
+
+
 async def test_what_is_not_open_at_all_is_an_error() -> None:
     lists = Lists()
     lists.denied = {None}
@@ -114,9 +126,9 @@ class Watches:
                 raise event
             yield event
 
-    async def events(self, lists: Lists) -> list[Any]:
+    async def events(self, lists: Lists, reflector: Reflector | None = None) -> list[Any]:
         """Until kopf's generator ends."""
-        reflector, _ = reflector_of(lists)
+        reflector = reflector or reflector_of(lists)[0]
         settings = SimpleNamespace(reflector=reflector, watches=WatchTimes())
         waiter = asyncio.get_running_loop().create_future()
         resource = SimpleNamespace(plural="pods")
