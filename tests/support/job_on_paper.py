@@ -17,9 +17,9 @@ from elasticjob.rendezvous import (
     decide,
     pods_to_create,
     pods_to_delete,
-    violations,
 )
 from elasticjob.terms import Cause, RequestType
+from oracle import violations
 
 PodKey = tuple[int, int]  # index, replacement: what a pod's name says
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
+from elasticjob.rendezvous import Clocks, Decision, Worker, decide
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
+from oracle import violations
 from support.fuzzing import Json, tried
 from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer, view_of
 from support.record_strategies import STATUSES, certified, specs

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.evidence import ENDED, Step
 from elasticjob.rendezvous.model import Asked, State, Worker
+from oracle.evidence import ENDED, Step
 
 
 def asked_in_doubt(step: Step) -> Iterator[str]:
