@@ -50,7 +50,7 @@ class WorkerRecord:
         self._heartbeat = 0
         self._job_size = 1
         self._job_worker_lost: int | None = None
-        self._status = WorkerStatus(answer=0)
+        self._status = WorkerStatus()
         self._written_status = WorkerStatus()  # what the object holds
         self._share = 1.0  # of the time between two heartbeats: those of a thousand workers drift apart
         self._quiet = self._challenges = False
@@ -266,7 +266,7 @@ class WorkerRecord:
             wish = self._wishes
             status = found.get("status", {})
             self._note(status)
-            doubts, answer = status.get("doubts") or "", status.get("answer")
+            doubts, answer = status.get("doubts") or "", status.get("answer") or 0
             self._written_status = replace(self._written_status, doubts=doubts, answer=answer)
             version = found["metadata"]["resourceVersion"]
             self._took(await self._kube.patch_worker(self._me.pod_name, self._me.taken_over(self._request, version)))

@@ -397,7 +397,6 @@ STEPS = {
         (step(asks(formed, DONE, OPEN), asks(b_lost), a, b), "worker 1 was given up without a cause"),
         (step(asks(formed, DONE, RUNS), asks(b_lost), a, answered), "worker 1 was given up without a cause"),
         (step(asks(formed, DONE, DONE), asks(b_lost), a, b), "worker 1 was given up without a cause"),
-        (step(asks(formed, DONE, RUNS), asks(b_lost), a, worker(B, answer=None, heartbeat=8)), NO_LOSS),
         (step(asks(forming, DONE, OPEN), asks(b_lost), joins(A), b), "worker 1 was given up without a cause"),
         (step(forming, b_lost, a), "worker 1 was given up without a cause"),
         (step(formed, c_told, a, b, c, replicas=3), "worker 2 was given up without a cause"),
