@@ -119,7 +119,7 @@ class Sidecar:
                 log.error("the sidecar's tasks did not stop within %g s", STOP_SECONDS)
 
     def _trouble(self) -> str:
-        return self.record.trouble or self.watch.trouble
+        return self.record.trouble or self.watch.trouble or self.trust.trouble
 
     async def close(self) -> None:
         await self.tunnel.close()

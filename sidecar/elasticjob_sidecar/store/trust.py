@@ -14,6 +14,7 @@ from elasticjob.certificates import der_of
 from elasticjob.objects import Object
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.kubernetes.client import ApiFailure, KubeApi
+from elasticjob_sidecar.kubernetes.remedies import explained
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
@@ -39,6 +40,7 @@ class RoundTrust:
         self._pod_of = pod_of
         self._known: dict[Member, bytes] = {}  # certificates of members, in DER form
         self._looked = False
+        self.trouble = ""  # why not all members of the round can reach its store, in a sentence
 
     async def run(self) -> None:
         """Follow the job's rounds, for ever."""
@@ -47,7 +49,7 @@ class RoundTrust:
         while True:
             next_change, served = self._driver.next_change, self._served()
             if served is None:
-                round = 0
+                round, self.trouble = 0, ""
                 self._transport.trust_nobody()
                 await self._look_ahead()
             elif served.round != round:
@@ -55,14 +57,15 @@ class RoundTrust:
                     missing = await self._trust(served)
                 except ApiFailure as failure:
                     self._failed("list", failure)
-                    missing = str(failure)
+                    missing = explained(failure, self._job)
                 except OSError as error:  # the key is handed to TLS in a file, and there may be no more
                     missing = str(error)
                 if missing:
-                    trouble_log.warn(f"not all members of round {served.round} can be let in to its store: {missing}")
+                    self.trouble = f"not all members of round {served.round} can be let in to its store: {missing}"
+                    trouble_log.warn(self.trouble)
                     await self._pause(backoff.next(), served.round)
                     continue
-                round = served.round
+                round, self.trouble = served.round, ""
                 backoff.reset()
                 trouble_log.over(f"all members of round {round} can be let in to its store")
             await next_change.wait()
