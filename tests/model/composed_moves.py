@@ -17,6 +17,7 @@ from model.composed_pods import (
     JOINING,
     TRAINING,
     Pod,
+    Trainer,
     asks,
     perceives_change,
     reads,
@@ -89,7 +90,12 @@ def _owed(pod: Pod, ending: bool, torchruns: int) -> Iterator[str]:
             yield "notice"
         elif not pod.deleting and pod.phase is PodState.RUNNING:  # else the new one's stream waits for that
             yield "restart"
-    elif not trainer.connected:
+    else:
+        yield from _owed_by_living(pod, trainer, ending)
+
+
+def _owed_by_living(pod: Pod, trainer: Trainer, ending: bool) -> Iterator[str]:
+    if not trainer.connected:
         if trainer.state != FAILED:
             yield "reconnect"
     elif trainer.state == ENTERING:

@@ -175,21 +175,28 @@ def _must_rest(system: OperatorSystem, calm: Calm) -> None:
         if state.phase is FORMED:
             raise Finding("a suspended job rests, and trains")
     elif state.phase is FORMED:
-        if not state.done and asks_anew(spec, state):
-            raise Finding(f"round {state.round} is formed, and a restart that was asked for never comes")
-        newcomers = sum(worker.member not in state.participants for worker in roster.joined)
-        if not state.done and largest_size(spec, state, len(state.participants) + newcomers) > len(state.participants):
-            raise Finding(f"round {state.round} is formed, and newcomers wait for ever")
-        if calm is Calm.WELL and not state.done and {w.member for w in roster.kept} != set(state.participants):
-            raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
-        if calm is Calm.WELL and not state.done and any(worker.draining for worker in roster.kept):
-            raise Finding(f"round {state.round} is formed, and members stay where nodes are about to go")
-        if calm is Calm.WELL:
-            must_have_spares(spec, state, roster)
+        _must_be_whole(spec, state, roster, calm)
     else:
         waits = any(worker.pod is not PodState.RUNNING for worker in roster.missing) or not roster.missing
         if calm is not Calm.WITHOUT_PODS or len(roster.joined) >= min_members(spec, state) or not waits:
             raise Finding(f"the job rests while round {state.round} is forming")
+
+
+def _must_be_whole(spec: Spec, state: State, roster: Roster, calm: Calm) -> None:
+    """Raises Finding when a formed round is not the one that the job is to rest in."""
+    if calm is Calm.WELL:
+        must_have_spares(spec, state, roster)
+    if state.done:
+        return
+    if asks_anew(spec, state):
+        raise Finding(f"round {state.round} is formed, and a restart that was asked for never comes")
+    newcomers = sum(worker.member not in state.participants for worker in roster.joined)
+    if largest_size(spec, state, len(state.participants) + newcomers) > len(state.participants):
+        raise Finding(f"round {state.round} is formed, and newcomers wait for ever")
+    if calm is Calm.WELL and {worker.member for worker in roster.kept} != set(state.participants):
+        raise Finding(f"round {state.round} is formed, and somebody is for ever left out")
+    if calm is Calm.WELL and any(worker.draining for worker in roster.kept):
+        raise Finding(f"round {state.round} is formed, and members stay where nodes are about to go")
 
 
 def must_have_spares(spec: Spec, state: State, roster: Roster) -> None:

@@ -39,15 +39,10 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
             yield f"{name} has ended, and is not deleted after its time"
         yield from _of_ended(world, job, spec, name)
         return
-    invalid = any(one.type == "TemplateValid" and one.status == "False" for one in status.conditions)
     if spec.suspend and agreed.phase is not RendezvousPhase.CLOSED:
-        untouched = {one.index for one in agreed.finished} if spec.clean_pod_policy == "None" else set()
-        stay = {f"{job['metadata']['name']}-{index}-{status.replacements.get(index, 0)}" for index in untouched}
-        if pods := [pod for pod in _alive(world, job) if pod not in stay]:
-            yield f"{name} is suspended, and has the pods {', '.join(pods)}"
-        if status.phase != "Suspended":
-            yield f"{name} is suspended, and its status says {status.phase}"
+        yield from _of_suspended(world, job, spec, status, name)
         return
+    invalid = any(one.type == "TemplateValid" and one.status == "False" for one in status.conditions)
     if invalid != _is_invalid(spec):
         yield f"{name} has {'an invalid' if _is_invalid(spec) else 'a valid'} template, and its status says otherwise"
     if invalid:
@@ -61,7 +56,25 @@ def _of_job(world: World, job: Object) -> Iterator[str]:
         return
     if plan.seconds is not None or plan.doomed:
         yield f"{name} trains to an end, and stands at {status.phase}: {agreed.phase} {agreed.reason}"
-    elif agreed.phase is RendezvousPhase.FORMING:
+    else:
+        yield from _of_endless(spec, status, name)
+
+
+def _of_suspended(
+    world: World, job: Object, spec: ElasticJobSpec, status: ElasticJobStatus, name: str
+) -> Iterator[str]:
+    finished = {one.index for one in status.rendezvous.finished} if spec.clean_pod_policy == "None" else set()
+    stay = {f"{job['metadata']['name']}-{index}-{status.replacements.get(index, 0)}" for index in finished}
+    if pods := [pod for pod in _alive(world, job) if pod not in stay]:
+        yield f"{name} is suspended, and has the pods {', '.join(pods)}"
+    if status.phase != "Suspended":
+        yield f"{name} is suspended, and its status says {status.phase}"
+
+
+def _of_endless(spec: ElasticJobSpec, status: ElasticJobStatus, name: str) -> Iterator[str]:
+    """Of a job that trains on, as nothing ends it."""
+    agreed = status.rendezvous
+    if agreed.phase is RendezvousPhase.FORMING:
         why = next((one.message for one in status.conditions if one.type == "Rendezvoused"), "")
         yield f"{name} is not formed: {why}"
     elif agreed.phase is RendezvousPhase.FORMED and agreed.world_size + len(agreed.finished) < spec.replicas:

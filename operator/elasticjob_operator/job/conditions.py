@@ -43,32 +43,40 @@ def findings_of(report: Report) -> Iterator[Finding]:
     yield _rendezvoused(report)
     if report.spec.progress_deadline_seconds is not None:
         yield _progressing(report.hang)
-    if report.network.sentence:
-        yield Finding(CONNECTED, "False", FAULT, report.network.sentence)
-    elif _had_condition(CONNECTED, report):
-        yield Finding(CONNECTED, "True", REACHABLE, "")
-    if report.finishing.message:
-        reason = CONTAINER_FAILED if report.finishing.failed else CONTAINERS_RUN
-        yield Finding(FINISHING, "True" if report.finishing.waits else "False", reason, report.finishing.message)
-    elif _had_condition(FINISHING, report):
-        yield Finding(FINISHING, "False", "NothingAwaited", "")
+    yield from _once_told(report, CONNECTED, FAULT, report.network.sentence, REACHABLE)
+    yield from _finishing(report)
     if state.ended:
         complete = state.outcome is Outcome.COMPLETE
         yield Finding("Complete" if complete else "Failed", "True", _how_it_ended(state), state.reason)
-    if report.spec.suspend and state.phase is RendezvousPhase.CLOSED:
+    yield from _suspended(report)
+    yield from _once_told(report, READY, NOT_READY, _sidecars_not_ready(report), "Ready")
+    yield from _once_told(report, "WorkersValid", "InvalidRecord", _invalid_records(report), "Valid")
+
+
+def _once_told(report: Report, type: str, reason: str, fault: str, well: str) -> Iterator[Finding]:
+    """A condition that is there from its first fault on."""
+    if fault:
+        yield Finding(type, "False", reason, fault)
+    elif _had_condition(type, report):
+        yield Finding(type, "True", well, "")
+
+
+def _finishing(report: Report) -> Iterator[Finding]:
+    found = report.finishing
+    if found.message:
+        reason = CONTAINER_FAILED if found.failed else CONTAINERS_RUN
+        yield Finding(FINISHING, "True" if found.waits else "False", reason, found.message)
+    elif _had_condition(FINISHING, report):
+        yield Finding(FINISHING, "False", "NothingAwaited", "")
+
+
+def _suspended(report: Report) -> Iterator[Finding]:
+    if report.spec.suspend and report.decision.state.phase is RendezvousPhase.CLOSED:
         yield Finding("Suspended", "False", "Closed", "spec.suspend is true, and no other round can follow the last")
     elif report.spec.suspend:
         yield Finding("Suspended", "True", "Suspended", "spec.suspend is true")
     elif _had_condition("Suspended", report):
         yield Finding("Suspended", "False", "Resumed", "")
-    if told := _sidecars_not_ready(report):
-        yield Finding(READY, "False", NOT_READY, told)
-    elif _had_condition(READY, report):
-        yield Finding(READY, "True", "Ready", "")
-    if problems := _invalid_records(report):
-        yield Finding("WorkersValid", "False", "InvalidRecord", problems)
-    elif _had_condition("WorkersValid", report):
-        yield Finding("WorkersValid", "True", "Valid", "")
 
 
 def _progressing(hang: Hang) -> Finding:

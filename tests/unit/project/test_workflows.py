@@ -49,18 +49,22 @@ def mistakes(text: str) -> Iterator[str]:
     if "continue-on-error" in text:
         yield "continue-on-error"
     for command in commands(workflow):
-        if slip := re.search(r"\|\| *(?:true|:|exit 0|echo)|set \+e|set \+o", command):
-            yield f"'{slip[0]}' passes over a failure"
-        if re.search(r"\bmake\b", command) and not MAKE.fullmatch(command):
-            yield f"'{command}' is more than a call of make"
-        for script in re.findall(r"hack/[\w./-]+", command):
-            if not os.access(ROOT / script, os.R_OK if script.endswith(".py") else os.X_OK):
-                yield f"there is no {script}"
+        yield from _mistakes_of(command)
     for target in sorted(made(commands(workflow)) - TARGETS):
         yield f"there is no make {target}"
     for pattern in (workflow[True].get("push") or {}).get("paths", []):
         if not any(ROOT.glob(pattern)):
             yield f"no file is {pattern}"
+
+
+def _mistakes_of(command: str) -> Iterator[str]:
+    if slip := re.search(r"\|\| *(?:true|:|exit 0|echo)|set \+e|set \+o", command):
+        yield f"'{slip[0]}' passes over a failure"
+    if re.search(r"\bmake\b", command) and not MAKE.fullmatch(command):
+        yield f"'{command}' is more than a call of make"
+    for script in re.findall(r"hack/[\w./-]+", command):
+        if not os.access(ROOT / script, os.R_OK if script.endswith(".py") else os.X_OK):
+            yield f"there is no {script}"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
