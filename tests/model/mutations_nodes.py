@@ -65,7 +65,7 @@ MUTATIONS = mutations(
                 "wait.reason is Reason.UNSCHEDULABLE",
             ),
         ),
-        "elasticjob_operator.objects.pods:_keep_off": (
+        "elasticjob_operator.objects.placement:keep_off": (
             replace(
                 "nodes: of the terms that a template requires one lets the pod onto the node",
                 "any(term.values())",

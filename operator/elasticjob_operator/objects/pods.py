@@ -27,6 +27,7 @@ from elasticjob.pods import (
     pod_name,
     template_hash,
 )
+from elasticjob_operator.objects import placement
 
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
@@ -36,8 +37,6 @@ PLUGIN_COMPLETE = f"{PLUGIN_PATH}/.complete"  # written last by the sidecar, whe
 STATE_PATH = "/var/lib/elasticjob"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SIDECAR_RESOURCES = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
 # for the strictest of Kubernetes' own Pod Security Standards
 SIDECAR_SECURITY = {
@@ -68,8 +67,6 @@ EXTEND_PYTHONPATH = f'export PYTHONPATH="{PLUGIN_PATH}${{PYTHONPATH:+:$PYTHONPAT
 PREPARE = ("/bin/sh", "-c", AWAIT_PLUGIN + EXTEND_PYTHONPATH + 'exec "$0" "$@"')
 # torchrun's own count is out of the way: only the operator counts failures
 UNLIMITED_RESTARTS = 2**31 - 1
-# how long a pod may sit on a node that is not there before it is replaced, after the 40 s until the node counts as lost
-NODE_LOST_SECONDS = 30
 RESERVED_ENVIRONMENT = frozenset(
     {
         "PET_RDZV_BACKEND",
@@ -163,13 +160,13 @@ def render_pod(
     folders = [{"name": name, "emptyDir": {}} for name in (PLUGIN_VOLUME, STATE_VOLUME)]
     pod["volumes"] = [*(pod.get("volumes") or ()), *folders, _token_volume()]
     tolerations = pod.get("tolerations") or []
-    pod["tolerations"] = [*tolerations, *_node_lost_tolerations(tolerations)]
+    pod["tolerations"] = [*tolerations, *placement.node_lost_tolerations(tolerations)]
     for node in sorted(avoid):
-        _avoid(pod, node)
+        placement.avoid(pod, node)
     if keep_off:
-        _keep_off(pod, sorted(keep_off))
+        placement.keep_off(pod, sorted(keep_off))
     if spare:
-        _keep_apart(pod, meta["name"])
+        placement.keep_apart(pod, meta["name"])
     # a template that was copied from a pod has what is of that pod
     annotations = {name: text for name, text in (given.get("annotations") or {}).items() if name != KEPT_OFF}
     annotations |= {TEMPLATE_HASH: template_hash(spec)} | ({KEPT_OFF: ",".join(sorted(keep_off))} if keep_off else {})
@@ -329,47 +326,3 @@ def _token_volume() -> Object:
     authority = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
     namespace = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}
     return {"name": TOKEN_VOLUME, "projected": {"sources": [token, authority, namespace]}}
-
-
-def _avoid(pod: Object, node: str) -> None:
-    """Prefer all other nodes. It is no requirement: where the cluster is full, that node is the one to come back to."""
-    elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [node]}]}
-    affinity = pod.get("affinity") or {}
-    of_nodes = affinity.get("nodeAffinity") or {}
-    preferred = [*(of_nodes.get(PREFERRED) or ()), {"weight": 100, "preference": elsewhere}]
-    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, PREFERRED: preferred}}
-
-
-def _keep_off(pod: Object, nodes: list[str]) -> None:
-    """Require other nodes, beside what the template requires: one of its terms has to match as a whole, so each gets
-    this. A term that asks for nothing matches no node, and stays as it is. By the name of the node and not by a label,
-    as DaemonSets do it: the label of the host's name may be another."""
-    elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
-    affinity = pod.get("affinity") or {}
-    of_nodes = affinity.get("nodeAffinity") or {}
-    required = of_nodes.get(REQUIRED) or {}
-    terms = [
-        {**term, "matchFields": [*(term.get("matchFields") or ()), *elsewhere]} if term and any(term.values()) else term
-        for term in required.get("nodeSelectorTerms") or ()
-    ]
-    required = {**required, "nodeSelectorTerms": terms or [{"matchFields": elsewhere}]}
-    pod["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, REQUIRED: required}}
-
-
-def _keep_apart(pod: Object, job: str) -> None:
-    """Prefer nodes without any pod of the job. The scheduler reads it both ways, so members keep away from the spare. A
-    spare that becomes a member keeps it, which moves nothing."""
-    term = {"labelSelector": {"matchLabels": {JOB_LABEL: job}}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = pod.get("affinity") or {}
-    of_pods = affinity.get("podAntiAffinity") or {}
-    preferred = [*(of_pods.get(PREFERRED) or ()), {"weight": 100, "podAffinityTerm": term}]
-    pod["affinity"] = {**affinity, "podAntiAffinity": {**of_pods, PREFERRED: preferred}}
-
-
-def _node_lost_tolerations(given: list[Object]) -> list[Object]:
-    keys = {toleration.get("key") for toleration in given}
-    return [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOST_SECONDS}
-        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-        if key not in keys
-    ]
