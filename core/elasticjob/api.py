@@ -34,7 +34,7 @@ from elasticjob.fields import (
 )
 from elasticjob.members import Member, Members
 from elasticjob.schema import FORBIDDEN, MembersField, Model, rule, validations
-from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, HostNetworkSpec, RendezvousSpec
+from elasticjob.spec import AvoidNodesSpec, ElasticJobSpec, HostNetworkSpec
 from elasticjob.status import (
     Active,
     Challenge,
@@ -48,6 +48,7 @@ from elasticjob.status import (
     RoundRecord,
 )
 from elasticjob.terms import Cause, Outcome, ProcessState, RendezvousPhase, RequestType
+from elasticjob.timing import RendezvousSpec
 
 __all__ = [
     "Active",

@@ -14,7 +14,7 @@ from elasticjob.signs import (
     proof_seconds,
     sign_seconds,
 )
-from elasticjob.spec import RendezvousSpec
+from elasticjob.timing import RendezvousSpec
 from support.faulty_kube import FaultyKube
 from support.operator_objects import job
 from support.records import record_of, running
