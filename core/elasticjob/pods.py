@@ -12,10 +12,24 @@ JOB_UID = "ELASTICJOB_JOB_UID"  # the sidecar's variable: the job that it belong
 
 # why the kubelet does not start a container; only a change by the user helps
 IMAGE_WORDS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+    {
+        *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
+        *("RegistryUnavailable", "SignatureValidationFailed"),
+    }
 )
 CONFIG_WORDS = frozenset({"CreateContainerConfigError"})
-START_WORDS = frozenset({"CreateContainerError", "RunContainerError"})
+START_WORDS = frozenset(
+    {
+        *("CreateContainerError", "RunContainerError", "VerifyNonRootError"),
+        *("PreCreateHookError", "PreStartHookError", "PostStartHookError"),
+    }
+)
+# what a CreateContainerConfigError says where nothing is missing, and the container itself cannot be as it is
+UNFIT = re.compile(r"non-?root|subpath", re.IGNORECASE)
+# how the kubelet evicts a pod that has more on its node's disk than it may, whatever room is left there
+OVER_ITS_LIMIT = re.compile(
+    r"[Uu]sage of EmptyDir volume|local storage usage exceeds the total limit|exceeded its local"
+)
 CRASHES = "CrashLoopBackOff"
 # the scheduling gates of Kueue, and by which label it knows the queue of a pod and the priority there
 KUEUE = "kueue.x-k8s.io/"

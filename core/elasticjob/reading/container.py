@@ -4,11 +4,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elasticjob.objects import Object
-from elasticjob.pods import NEVER_RAN, NO_PLUGIN, NOT_REGISTERED, NOTHING_LEFT
+from elasticjob.pods import (
+    CONFIG_WORDS,
+    IMAGE_WORDS,
+    NEVER_RAN,
+    NO_PLUGIN,
+    NOT_REGISTERED,
+    NOTHING_LEFT,
+    START_WORDS,
+    UNFIT,
+)
 from elasticjob.reading.shared import sentence, shared, word
 from elasticjob.text import printable
 
 State = Literal["", "waiting", "running", "terminated"]
+Fault = Literal["image", "reference", "container"]  # what somebody has to change before the kubelet can start it
 STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container has one of them
 
 
@@ -78,6 +88,15 @@ class Container:
     @property
     def waits(self) -> bool:
         return self.state == "waiting"
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why it waits, if waiting does not help."""
+        if self.reason in IMAGE_WORDS:
+            return "image"
+        if self.reason in START_WORDS or (self.reason in CONFIG_WORDS and UNFIT.search(self.message)):
+            return "container"
+        return "reference" if self.reason in CONFIG_WORDS else None
 
     @property
     def runs(self) -> bool:

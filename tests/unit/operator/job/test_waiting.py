@@ -30,6 +30,7 @@ def init(name: str, restarts: int = 0, last: Object | None = None, **state: Any)
 
 
 BACK_OFF = {"reason": "CrashLoopBackOff"}
+NON_ROOT, SUBPATH = "container has runAsNonRoot", 'subPath for volumeMount "data" of container "trainer"'
 ENDED = {"exitCode": 3, "reason": "Error", "message": "no route to the data\n"}
 STAGE_FINISHED = ENDED | {"message": "elasticjob: nothing left to do: stage 1 of the job is finished\n"}
 NO_PLUGIN = {
@@ -48,6 +49,11 @@ CAUSES = [
     (waiting("InvalidImageName", "a b"), Reason.IMAGE_PULL, "a b"),
     (waiting("CreateContainerConfigError", 'secret "s" not found'), Reason.CONFIG_MISSING, 'secret "s" not found'),
     (waiting("RunContainerError", "no such file"), Reason.CONTAINER_ERROR, "no such file"),
+    (waiting("PostStartHookError", "exited with 3"), Reason.CONTAINER_ERROR, "exited with 3"),
+    (waiting("SignatureValidationFailed", "no signature"), Reason.IMAGE_PULL, "no signature"),
+    # nothing is missing here, though the kubelet calls both by the same word
+    (waiting("CreateContainerConfigError", f"{NON_ROOT} and image will run as root"), Reason.CONTAINER_ERROR, NON_ROOT),
+    (waiting("CreateContainerConfigError", f"failed to prepare {SUBPATH}"), Reason.CONTAINER_ERROR, SUBPATH),
     (
         {"initContainerStatuses": [init("fetch", 4, ENDED, waiting=BACK_OFF)], **waiting("PodInitializing")},
         Reason.INIT_CRASHES,
