@@ -103,7 +103,15 @@ NULLS = dict.fromkeys(
         *("affinity", "annotations", "args", "automountServiceAccountToken", "creationTimestamp", "env", "envFrom"),
         *("hostNetwork", "initContainers", "key", "labels", "lifecycle", "matchFields", "nodeName", "ports"),
         *("nodeSelectorTerms", "podAntiAffinity", "resources", "restartPolicy", "securityContext"),
-        *("serviceAccountName", "terminationMessagePolicy", "tolerations", "valueFrom", "volumeMounts", "volumes"),
+        *(
+            "serviceAccount",
+            "serviceAccountName",
+            "terminationMessagePolicy",
+            "tolerations",
+            "valueFrom",
+            "volumeMounts",
+            "volumes",
+        ),
     )
 )
 
@@ -461,10 +469,15 @@ def test_access_is_to_the_own_job_and_to_records() -> None:
     assert binding["subjects"][0]["name"] == "digits-worker"
 
 
-def test_a_service_account_that_the_template_names_is_bound_and_not_made() -> None:
-    (_, role), (_, binding) = render_access(job(), spec(pod={"serviceAccountName": "trainers"}))
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_a_service_account_that_the_template_names_is_bound_and_not_made(field: str) -> None:
+    """Also by its deprecated name, which the API server passes over where the other one is set."""
+    given = spec(pod={field: "trainers"})
+    (_, role), (_, binding) = render_access(job(), given)
     assert role["kind"] == "Role"
     assert binding["subjects"][0]["name"] == "trainers"
+    made = render_pod(job(), given, 0, 0, IMAGE, batch="9f3c01d2")
+    assert made["spec"]["serviceAccountName"] == "trainers"
 
 
 def test_a_network_policy_closes_one_port_to_other_pods_and_no_other_port() -> None:
