@@ -44,6 +44,12 @@ NO_PLUGIN = (
     f"{NOT_REGISTERED}: torchrun has not found ElasticJob's plug-in in PYTHONPATH: add to that variable and do not "
     "replace it (PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer"
 )
+# the container runtime's words where an image has no shell, and what they mean: most templates name none
+SHELL_NOT_FOUND = re.compile(r'exec: "/bin/sh": .*no such file')
+NO_SHELL = (
+    "the image has no /bin/sh, which adds ElasticJob's plug-in to PYTHONPATH: take an image that has one, or set "
+    'PYTHONPATH in the trainer container\'s env, if only to "", and the operator leaves the command alone'
+)
 # what a torchrun logs that ends in success since its stage is finished: no reason for how its container ends later
 NOTHING_LEFT = "elasticjob: nothing left to do: "
 # how a container has ended whose command the runtime could not start

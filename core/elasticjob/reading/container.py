@@ -9,8 +9,10 @@ from elasticjob.pods import (
     IMAGE_WORDS,
     NEVER_RAN,
     NO_PLUGIN,
+    NO_SHELL,
     NOT_REGISTERED,
     NOTHING_LEFT,
+    SHELL_NOT_FOUND,
     START_WORDS,
     UNFIT,
 )
@@ -24,8 +26,8 @@ STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a container has ended. `said`: the last line of its termination message; torch's words for a plug-in that it
-    has not found are told as what they mean."""
+    """How a container has ended. `said`: the last line of its termination message; the words for a plug-in or a shell
+    that was not found are told as what they mean."""
 
     code: int
     reason: str = "Error"
@@ -34,7 +36,7 @@ class End:
     @classmethod
     def read(cls, body: Object) -> "End":
         code, message = body.get("exitCode", 0), body.get("message") or ""
-        said = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(message)
+        said = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(_without_shell(message))
         return shared(cls(code, word(body.get("reason", "Error")), said))
 
     @property
@@ -75,7 +77,7 @@ class Container:
             image=word(body.get("image")),
             state=state,
             reason=word(said.get("reason")) if waits else "",
-            message=sentence(said.get("message")) if waits else "",
+            message=sentence(_without_shell(said.get("message") or "")) if waits else "",
             since=said.get("startedAt") or "" if state == "running" else "",
             restarts=body.get("restartCount", 0),
             started=bool(body.get("started")),
@@ -120,6 +122,10 @@ class Container:
 
 
 ABSENT = Container("")  # one of which the kubelet has said nothing yet
+
+
+def _without_shell(message: str) -> str:
+    return NO_SHELL if SHELL_NOT_FOUND.search(message) else message
 
 
 def _last_line(message: str) -> str:

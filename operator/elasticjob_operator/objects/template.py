@@ -36,6 +36,11 @@ def _problems(spec: ElasticJobSpec) -> Iterator[str]:
         return
     if pod.get("restartPolicy", "OnFailure") != "OnFailure":
         yield "spec.template.spec.restartPolicy must be OnFailure or left out: a failed trainer restarts in its pod"
+    if trainer.get("restartPolicy") == "Always":
+        yield (
+            "spec.template: restartPolicy of the trainer container must be OnFailure or left out: after its success it "
+            "would be started again"
+        )
     if pod.get("hostNetwork") and spec.host_network is None:
         yield (
             "spec.template.spec.hostNetwork must be left out, or allowed by spec.hostNetwork.acknowledged: true, as "

@@ -39,6 +39,13 @@ NO_PLUGIN = {
     "message": "ValueError: The rendezvous backend 'elasticjob' is not registered. Did you forget to call `register`?\n"
     "E1126 02:00:00.000000 7 torch/distributed/elastic/multiprocessing/errors: ended\n",
 }
+NO_SHELL = {
+    "exitCode": 128,
+    "reason": "StartError",
+    "message": "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create "
+    'failed: unable to start container process: error during container init: exec: "/bin/sh": stat /bin/sh: no such '
+    "file or directory",
+}
 
 CAUSES = [
     (unscheduled("Unschedulable", "0/3 nodes: Insufficient cpu"), Reason.UNSCHEDULABLE, "Insufficient cpu"),
@@ -74,6 +81,12 @@ CAUSES = [
         Reason.TRAINER_CRASHES,
         "PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer",
     ),
+    (
+        {"containerStatuses": [trainer(2, waiting=BACK_OFF, last=NO_SHELL)]},
+        Reason.TRAINER_CRASHES,
+        "exit code 128, StartError: the image has no /bin/sh, which adds ElasticJob's plug-in to PYTHONPATH: take an",
+    ),
+    (waiting("RunContainerError", NO_SHELL["message"]), Reason.CONTAINER_ERROR, "or set PYTHONPATH in the trainer"),
     ({}, Reason.POD_STARTING, "no scheduler has placed its pod yet"),
     ({"conditions": [SCHEDULED], **waiting("ContainerCreating")}, Reason.POD_STARTING, "set up: ContainerCreating"),
     (

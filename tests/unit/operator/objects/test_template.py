@@ -57,6 +57,7 @@ def test_a_policy_for_failures_may_name_any_container() -> None:
     [
         ({"trainer": {"name": "main"}}, "no container named 'trainer' (it has: main)"),
         ({"pod": {"restartPolicy": "Always"}}, "restartPolicy must be OnFailure"),
+        ({"trainer": {"restartPolicy": "Always"}}, "restartPolicy of the trainer container must be OnFailure"),
         ({"pod": {"hostNetwork": True}}, "hostNetwork must be left out, or allowed by spec.hostNetwork.acknowledged"),
         ({"hostNetwork": ON_THE_NODE}, "spec.hostNetwork is for a template with hostNetwork: true"),
         (
