@@ -23,7 +23,7 @@ from elasticjob_operator.objects.pods import (
     SidecarImage,
     render_pod,
 )
-from elasticjob_operator.objects.template import problem
+from elasticjob_operator.objects.template import odd_quantities, problem
 from support.operator_objects import JOB_UID, job
 from support.waiting import run
 
@@ -89,6 +89,16 @@ def test_a_problem_says_what_to_change(given: dict[str, Any], words: str) -> Non
     found = problem(spec(**given))
     assert found is not None
     assert words in found
+
+
+def test_a_field_that_holds_no_quantity_is_named() -> None:
+    requests = {"cpu": "one", "memory": "1Gi", "nvidia.com/gpu": 1, "ephemeral-storage": "1e3", "hugepages-2Mi": None}
+    volume = {"name": "scratch", "emptyDir": {"sizeLimit": "20GB"}}
+    given = spec({"resources": {"requests": requests, "limits": {"cpu": 0.5}}}, {"volumes": [volume]})
+    assert sorted(odd_quantities(given.template)) == [
+        "spec.template.spec.containers[0].resources.requests.cpu is 'one'",
+        "spec.template.spec.volumes[0].emptyDir.sizeLimit is '20GB'",
+    ]
 
 
 def test_all_problems_are_told_at_once() -> None:
