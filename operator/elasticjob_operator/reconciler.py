@@ -118,13 +118,12 @@ class Reconciler:
         workers, ready = observer.observe(view)
         clock, agreed, name = self._leadership.clock, before.rendezvous, job["metadata"]["name"]
         clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
-        answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
         said = observer.said if spec.progress_deadline_seconds else {}
         hang = hang_of(spec, before, workers, said, memory.asked, clock.now())
         wall_clock = _wall_clock()
         workers = marked(hang, spec, workers)
         workers = bad_nodes.freed(spec, before, workers, observer.pods, observer.waits, wall_clock)
-        state = state_of(before, clocks, answered=answered)
+        state = state_of(before, clocks)
         reach = network.network_of(name, before, state, workers, memory.network, clock.now(), memory.troubles)
         workers = sidecars.marked(network.marked(reach, workers), memory.troubles)
         workers = memory.false_alarms.marked(state, workers, clock.now())

@@ -11,13 +11,15 @@ NOT_YET = "its ElasticWorker is not written or its ElasticJob not seen yet"
 
 
 def health_server(ready: Callable[[], bool], trouble: Callable[[], str], metrics: Callable[[], bytes]) -> HealthServer:
-    """`/healthz`: the event loop runs. `/readyz`: it is `ready`, and nothing troubles it. `/trouble`, for the operator:
-    a sentence on what keeps this worker from its part in the job; empty where nothing does. `/metrics`."""
+    """`/healthz`: the event loop runs. `/readyz`: the record is written, the job was seen, and the API server has refused
+    nothing since. `/trouble`, for the
+    operator: a sentence on what keeps this worker from its part in the job, ready or not; empty where nothing does.
+    `/metrics`."""
 
     def readyz() -> Page:
-        if told := trouble() or ("" if ready() else NOT_YET):
-            return Page(f"not ready: {told}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
-        return Page(b"ready\n")
+        if ready():
+            return Page(b"ready\n")
+        return Page(f"not ready: {trouble() or NOT_YET}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
 
     return HealthServer(
         {

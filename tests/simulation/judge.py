@@ -15,11 +15,11 @@ from pydantic import ValidationError
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.pods import pod_key_of, pod_name
-from elasticjob.rendezvous import Clocks, Decision, State, decide, violations
-from elasticjob.rendezvous.history import history_violations
+from elasticjob.rendezvous import Clocks, Decision, State, decide
 from elasticjob_operator import reconciler
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import access_name
+from oracle import history_violations, violations
 from simulation.calls import Call
 from simulation.clocks import EPOCH
 from simulation.operators import Operator

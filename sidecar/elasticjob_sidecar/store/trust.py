@@ -13,7 +13,7 @@ from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob.certificates import der_of
 from elasticjob.objects import Object
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.client import ApiFailure, KubeApi
+from elasticjob_sidecar.kubernetes.client import REFUSALS, ApiFailure, KubeApi
 from elasticjob_sidecar.kubernetes.remedies import explained
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
@@ -41,6 +41,7 @@ class RoundTrust:
         self._known: dict[Member, bytes] = {}  # certificates of members, in DER form
         self._looked = False
         self.trouble = ""  # why not all members of the round can reach its store, in a sentence
+        self.refused = False  # whether the API server is there, and does not say who they are
 
     async def run(self) -> None:
         """Follow the job's rounds, for ever."""
@@ -49,15 +50,16 @@ class RoundTrust:
         while True:
             next_change, served = self._driver.next_change, self._served()
             if served is None:
-                round, self.trouble = 0, ""
+                round = 0
+                self._is_well()
                 self._transport.trust_nobody()
                 await self._look_ahead()
             elif served.round != round:
                 try:
-                    missing = await self._trust(served)
+                    missing, self.refused = await self._trust(served), False
                 except ApiFailure as failure:
                     self._failed("list", failure)
-                    missing = explained(failure, self._job)
+                    missing, self.refused = explained(failure, self._job), isinstance(failure, REFUSALS)
                 except OSError as error:  # the key is handed to TLS in a file, and there may be no more
                     missing = str(error)
                 if missing:
@@ -65,7 +67,8 @@ class RoundTrust:
                     trouble_log.warn(self.trouble)
                     await self._pause(backoff.next(), served.round)
                     continue
-                round, self.trouble = served.round, ""
+                round = served.round
+                self._is_well()
                 backoff.reset()
                 trouble_log.over(f"all members of round {round} can be let in to its store")
             await next_change.wait()
@@ -76,6 +79,9 @@ class RoundTrust:
             async with asyncio.timeout(seconds):
                 while (served := self._served()) is not None and served.round == round:
                     await self._driver.next_change.wait()
+
+    def _is_well(self) -> None:
+        self.trouble, self.refused = "", False
 
     async def _look_ahead(self) -> None:
         """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""

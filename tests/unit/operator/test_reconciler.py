@@ -258,18 +258,6 @@ async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(m
     assert (clocks.opened, clocks.formed) == (recorded.now, recorded.now)
 
 
-async def test_a_round_outlives_a_rollback_to_an_operator_that_knew_no_challenges_and_the_next_upgrade() -> None:
-    """It has dropped them from the status, while the records still tell which one was answered last."""
-    standing = {"phase": "Formed", "round": 5, "worldSize": 1, "participants": f"0/{ID}", "replicas": 1, "reason": "x"}
-    recorded = RecordedJob(job(replicas=1) | {"status": {"rendezvous": standing}})
-    recorded.there = [pod(0, containerStatuses=[trainer(running={})])]
-    joined = record(0, request={"type": "Join", "after": 4, "cause": "Started"})
-    recorded.records = [joined | {"status": {"heartbeat": 4, "answer": 3}}]
-    await reconciler(recorded).reconcile(KEY)
-    agreed = recorded.body["status"]["rendezvous"]
-    assert (agreed["round"], agreed["phase"], agreed["challenge"]) == (5, "Formed", {"number": 3, "members": ""})
-
-
 @pytest.mark.parametrize("kind", ["workers", "workloads"])
 async def test_a_job_that_goes_while_its_objects_are_listed_is_gone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = RecordedJob(job())

@@ -315,6 +315,15 @@ async def test_a_sidecar_whose_requests_are_refused_while_a_round_stands_is_not_
     assert (await page("trouble"))[1] == ""
 
 
+async def test_an_api_server_that_is_away_is_told_and_makes_no_pod_unready(pair: TwoSidecars) -> None:
+    zero = pair.workers[0].sidecar
+    pair.kube.fail["list workers"] = [Unreachable("no route to host")] * 999
+    await pair.form()
+    await until(lambda: zero.trust.trouble)
+    assert "no route to host" in zero._trouble()
+    assert zero._is_ready()
+
+
 async def test_members_are_let_in_once_there_are_files_again(
     pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
