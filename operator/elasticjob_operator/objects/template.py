@@ -10,7 +10,7 @@ from elasticjob.pods import SIDECAR
 from elasticjob_operator.objects import launchers
 from elasticjob_operator.objects.pods import RESERVED_ENVIRONMENT, VOLUMES
 
-QUANTITY = re.compile(r"[+-]?[0-9.]+([numkKMGTPE]i?|[eE][+-]?[0-9]+)?")
+QUANTITY = re.compile(r"[+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 
 
 def problem(spec: ElasticJobSpec) -> str | None:
