@@ -12,10 +12,24 @@ JOB_UID = "ELASTICJOB_JOB_UID"  # the sidecar's variable: the job that it belong
 
 # why the kubelet does not start a container; only a change by the user helps
 IMAGE_WORDS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+    {
+        *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
+        *("RegistryUnavailable", "SignatureValidationFailed"),
+    }
 )
 CONFIG_WORDS = frozenset({"CreateContainerConfigError"})
-START_WORDS = frozenset({"CreateContainerError", "RunContainerError"})
+START_WORDS = frozenset(
+    {
+        *("CreateContainerError", "RunContainerError", "VerifyNonRootError"),
+        *("PreCreateHookError", "PreStartHookError", "PostStartHookError"),
+    }
+)
+# what a CreateContainerConfigError says where nothing is missing, and the container itself cannot be as it is
+UNFIT = re.compile(r"non-?root|subpath", re.IGNORECASE)
+# how the kubelet evicts a pod that has more on its node's disk than it may, whatever room is left there
+OVER_ITS_LIMIT = re.compile(
+    r"[Uu]sage of EmptyDir volume|local storage usage exceeds the total limit|exceeded its local"
+)
 CRASHES = "CrashLoopBackOff"
 # the scheduling gates of Kueue, and by which label it knows the queue of a pod and the priority there
 KUEUE = "kueue.x-k8s.io/"
@@ -29,6 +43,12 @@ NOT_REGISTERED = "backend 'elasticjob' is not registered"
 NO_PLUGIN = (
     f"{NOT_REGISTERED}: torchrun has not found ElasticJob's plug-in in PYTHONPATH: add to that variable and do not "
     "replace it (PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer"
+)
+# the container runtime's words where an image has no shell, and what they mean: most templates name none
+SHELL_NOT_FOUND = re.compile(r'exec: "/bin/sh": .*no such file')
+NO_SHELL = (
+    "the image has no /bin/sh, which adds ElasticJob's plug-in to PYTHONPATH: take an image that has one, or set "
+    'PYTHONPATH in the trainer container\'s env, if only to "", and the operator leaves the command alone'
 )
 # what a torchrun logs that ends in success since its stage is finished: no reason for how its container ends later
 NOTHING_LEFT = "elasticjob: nothing left to do: "

@@ -176,6 +176,8 @@ class Reconciler:
         memory.crashes = report.finishing.crashes
         pods = memory.observer.pods
         memory.rejecting = bad_nodes.rejecting(memory.rejecting, report.decision, report.workers, pods)
+        if report.budget is Budget.NONE and memory.grants.owes(Budget.NONE):  # before the last pods go
+            await self._give(memory, report, soon=False)
         await self._remove_pods(memory, report)
         made = await self._make_pods(memory, report)
         kept = await memory.gang.keep(report)

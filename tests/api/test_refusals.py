@@ -213,14 +213,36 @@ async def forgotten(plane: ControlPlane, obstacle: str, given: list[Object]) -> 
     await until(lambda: not is_refused(plane, given, AS_THE_SIDECAR), "its end", seconds=SECONDS)
 
 
+@pytest.mark.parametrize(
+    ("resources", "begins", "ends"),
+    [
+        (
+            {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
+            "spec.template is not valid: template.spec.containers[0].resources.requests: ",
+            "",
+        ),
+        (
+            {"requests": {"cpu": "one"}},
+            "spec.template is not valid: ",
+            "; spec.template.spec.containers[0].resources.requests.cpu is 'one'",
+        ),
+        (
+            {"requests": {"memory": "20GB"}},
+            "spec.template is not valid: ",
+            "; spec.template.spec.containers[0].resources.requests.memory is '20GB'",
+        ),
+    ],
+    ids=["above its limit", "no number", "no unit"],
+)
 async def test_what_is_wrong_anywhere_is_the_templates_fault_whatever_the_cluster_says(
-    operators: Operators, plane: ControlPlane
+    operators: Operators, plane: ControlPlane, resources: Object, begins: str, ends: str
 ) -> None:
-    bad = containers(requests={"cpu": "2"}, limits={"cpu": "1"})
+    bad = containers(**resources)
     leader = await operators.lead()
     found = condition(await leader.see(new_job(plane, containers=bad)), "TemplateValid")
     assert found["status"] == "False"
-    assert found["message"].startswith("spec.template is not valid: template.spec.containers[0].resources.requests: ")
+    assert found["message"].startswith(begins)
+    assert found["message"].endswith(ends)
     assert "POST pods" not in leader.kube.asked
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from contract.agents import SECONDS, Agent, until
 from contract.plane import Job, rendezvous
-from contract.trainers import WORKER, trainers
+from contract.trainers import WORKER, Trainers, trainers
 from elasticjob_torch.wire import LEFT_EXIT_CODE
 from support.waiting import in_time, result_of
 
@@ -292,6 +292,30 @@ def test_processes_that_ignore_sigterm_are_killed_in_the_jobs_time(new_job: NewJ
         assert runs.ended[0] == (second, LEFT_EXIT_CODE)  # the kubelet may start it again before its pod goes
         runs.order("finish")
         job.closed("Complete")
+
+
+def ignore_children() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def test_a_failure_is_none_the_less_where_the_container_ignores_how_children_end(
+    new_job: NewJob, tmp_path: Path
+) -> None:
+    """As by a shell's `trap '' CHLD`: the kernel would tell torch of a success."""
+    job = new_job(replicas=1, maxRestarts=0)
+    runs = Trainers(job, tmp_path)
+    runs.prepare = ignore_children
+    runs.start()
+    try:
+        (pod,) = runs.group(1)
+        runs.order(f"fail-{pod}")
+        job.wait(lambda view: rendezvous(view).get("outcome"), "the end")
+        assert (rendezvous(job.view())["outcome"], "exit code 3" in rendezvous(job.view())["reason"]) == (
+            "Failed",
+            True,
+        )
+    finally:
+        runs.stop()
 
 
 INNER = f"{sys.executable} -m torch.distributed.run --nproc-per-node=1"

@@ -14,7 +14,7 @@ from elasticjob_cli.reading.worker import WorkerView
 from elasticjob_cli.why.findings import Finding, absent_spares, findings_of
 from elasticjob_cli.why.table import Cause
 
-ENDS = frozenset({Cause.COMPLETE, Cause.FAILED})
+ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED})
 
 
 @dataclass(frozen=True, slots=True)

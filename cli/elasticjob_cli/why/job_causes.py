@@ -25,6 +25,16 @@ FAILED = re.compile(r"worker \d+'s container failed .*")
 ACCESS = re.compile(r"^the (ServiceAccount|Role|RoleBinding|NetworkPolicy) ")
 
 
+def being_deleted(look: Look) -> str | None:
+    """A foreground deletion waits for its pods, and any other finalizer for whoever has set it."""
+    meta = look.scene.job["metadata"]
+    if "deletionTimestamp" not in meta:
+        return None
+    held = ", ".join(meta.get("finalizers") or ()) or "nothing"
+    seconds = length(look.for_seconds(meta["deletionTimestamp"])) or "0 s"
+    return said(f"for {seconds}, and held by {held}")
+
+
 def complete(look: Look) -> str | None:
     return look.status.rendezvous.reason if look.status.rendezvous.outcome is Outcome.COMPLETE else None
 

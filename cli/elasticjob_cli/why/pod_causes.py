@@ -4,8 +4,9 @@ import re
 
 from elasticjob.members import Member
 from elasticjob.objects import Object
-from elasticjob.pods import CONFIG_WORDS, CRASHES, IMAGE_WORDS, NEVER_RAN, SIDECAR, START_WORDS
+from elasticjob.pods import CRASHES, NEVER_RAN, SIDECAR
 from elasticjob.reading import Container
+from elasticjob.reading.container import Fault
 from elasticjob.rendezvous.barrier import unspoken
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.roster import is_between_stages
@@ -115,11 +116,11 @@ def image(worker: WorkerView, look: Look) -> str | None:
 
 
 def config_missing(worker: WorkerView, look: Look) -> str | None:
-    return _waits_with(worker, CONFIG_WORDS)
+    return _waits_with(worker, "reference")
 
 
 def container_error(worker: WorkerView, look: Look) -> str | None:
-    if told := _waits_with(worker, START_WORDS):
+    if told := _waits_with(worker, "container"):
         return told
     for one in _containers(worker):  # between two tries it shows as one that crashes
         end = one.ended or one.crashed_before
@@ -266,12 +267,12 @@ def _containers(worker: WorkerView) -> tuple[Container, ...]:
 
 
 def _image(worker: WorkerView) -> str | None:
-    return _waits_with(worker, IMAGE_WORDS)
+    return _waits_with(worker, "image")
 
 
-def _waits_with(worker: WorkerView, words: frozenset[str]) -> str | None:
+def _waits_with(worker: WorkerView, fault: Fault) -> str | None:
     for one in _containers(worker):
-        if one.reason in words:
+        if one.fault == fault:
             return said(one.reason, one.message or one.image)
     return None
 

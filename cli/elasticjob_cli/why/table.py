@@ -18,6 +18,7 @@ from elasticjob_cli.why import pod_causes as pod
 class Cause(StrEnum):
     """The word for a cause, in `-o json`."""
 
+    DELETED = "BeingDeleted"
     COMPLETE = "Complete"
     POLICY = "PodFailurePolicy"
     FAILED = "Failed"
@@ -86,6 +87,12 @@ class WorkerRow(NamedTuple):
 
 
 OF_JOB = (
+    JobRow(
+        Cause.DELETED,
+        job.being_deleted,
+        "It is being deleted: {said}.",
+        "Nothing more is done for it, and its status is of before.",
+    ),
     JobRow(Cause.COMPLETE, job.complete, "It is complete: {said}."),
     JobRow(
         Cause.POLICY,

@@ -4,18 +4,30 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elasticjob.objects import Object
-from elasticjob.pods import NEVER_RAN, NO_PLUGIN, NOT_REGISTERED, NOTHING_LEFT
+from elasticjob.pods import (
+    CONFIG_WORDS,
+    IMAGE_WORDS,
+    NEVER_RAN,
+    NO_PLUGIN,
+    NO_SHELL,
+    NOT_REGISTERED,
+    NOTHING_LEFT,
+    SHELL_NOT_FOUND,
+    START_WORDS,
+    UNFIT,
+)
 from elasticjob.reading.shared import sentence, shared, word
 from elasticjob.text import printable
 
 State = Literal["", "waiting", "running", "terminated"]
+Fault = Literal["image", "reference", "container"]  # what somebody has to change before the kubelet can start it
 STATES: tuple[State, ...] = ("running", "terminated", "waiting")  # a container has one of them
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a container has ended. `said`: the last line of its termination message; torch's words for a plug-in that it
-    has not found are told as what they mean."""
+    """How a container has ended. `said`: the last line of its termination message; the words for a plug-in or a shell
+    that was not found are told as what they mean."""
 
     code: int
     reason: str = "Error"
@@ -24,7 +36,7 @@ class End:
     @classmethod
     def read(cls, body: Object) -> "End":
         code, message = body.get("exitCode", 0), body.get("message") or ""
-        said = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(message)
+        said = NO_PLUGIN if code and NOT_REGISTERED in message else _last_line(_without_shell(message))
         return shared(cls(code, word(body.get("reason", "Error")), said))
 
     @property
@@ -65,7 +77,7 @@ class Container:
             image=word(body.get("image")),
             state=state,
             reason=word(said.get("reason")) if waits else "",
-            message=sentence(said.get("message")) if waits else "",
+            message=sentence(_without_shell(said.get("message") or "")) if waits else "",
             since=said.get("startedAt") or "" if state == "running" else "",
             restarts=body.get("restartCount", 0),
             started=bool(body.get("started")),
@@ -78,6 +90,15 @@ class Container:
     @property
     def waits(self) -> bool:
         return self.state == "waiting"
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why it waits, if waiting does not help."""
+        if self.reason in IMAGE_WORDS:
+            return "image"
+        if self.reason in START_WORDS or (self.reason in CONFIG_WORDS and UNFIT.search(self.message)):
+            return "container"
+        return "reference" if self.reason in CONFIG_WORDS else None
 
     @property
     def runs(self) -> bool:
@@ -101,6 +122,10 @@ class Container:
 
 
 ABSENT = Container("")  # one of which the kubelet has said nothing yet
+
+
+def _without_shell(message: str) -> str:
+    return NO_SHELL if SHELL_NOT_FOUND.search(message) else message
 
 
 def _last_line(message: str) -> str:

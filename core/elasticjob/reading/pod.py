@@ -5,7 +5,17 @@ from dataclasses import dataclass
 
 from elasticjob.api import INDEX_LABEL, JOB_LABEL
 from elasticjob.objects import Object
-from elasticjob.pods import BATCH, DISRUPTIONS, JOB_UID, KEPT_OFF, KUEUE, QUEUE_LABEL, SIDECAR, TEMPLATE_HASH
+from elasticjob.pods import (
+    BATCH,
+    DISRUPTIONS,
+    JOB_UID,
+    KEPT_OFF,
+    KUEUE,
+    OVER_ITS_LIMIT,
+    QUEUE_LABEL,
+    SIDECAR,
+    TEMPLATE_HASH,
+)
 from elasticjob.reading.container import ABSENT, Container
 from elasticjob.reading.node import Toleration
 from elasticjob.reading.shared import sentence, shared, word
@@ -131,7 +141,10 @@ class Pod:
 
     @property
     def disruption(self) -> Condition | None:
-        """By which the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, preemption."""
+        """By which the cluster ends the pod for a reason of its own: a drain, an eviction, a lost node, preemption. One
+        that is evicted as it has filled more of the disk than it may is itself the reason."""
+        if self.reason == "Evicted" and OVER_ITS_LIMIT.search(self.message):
+            return None
         found = (self.condition(type) for type in DISRUPTIONS)
         return next((one for one in found if one.status == "True"), None)
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from elasticjob.pods import CONFIG_WORDS, CRASHES, IMAGE_WORDS, START_WORDS
-from elasticjob.reading.container import End
+from elasticjob.pods import CRASHES
+from elasticjob.reading.container import End, Fault
 from elasticjob.reading.pod import Pod
 from elasticjob.rendezvous import PodState
 from elasticjob.text import cut, printable
@@ -87,10 +87,10 @@ KINDS: Mapping[Reason, Kind] = {
 # what passes by itself in most jobs, a moment after a worker is wanted: it is named, and announced as no event
 PASSING = frozenset({Reason.POD_MISSING, Reason.POD_STARTING, Reason.NOT_JOINED})
 
-BLOCKED: Mapping[str, Reason] = {
-    **dict.fromkeys(IMAGE_WORDS, Reason.IMAGE_PULL),
-    **dict.fromkeys(CONFIG_WORDS, Reason.CONFIG_MISSING),
-    **dict.fromkeys(START_WORDS, Reason.CONTAINER_ERROR),
+BLOCKED: Mapping[Fault, Reason] = {
+    "image": Reason.IMAGE_PULL,
+    "reference": Reason.CONFIG_MISSING,
+    "container": Reason.CONTAINER_ERROR,
 }
 
 
@@ -133,8 +133,8 @@ def wait_of(pod: Pod, trainer: str, *, asked: bool = False) -> Wait | None:
     if pod.is_over:
         return None
     for one in pod.containers:
-        if reason := BLOCKED.get(one.reason):
-            return Wait(reason, joined(one.reason, one.message))
+        if one.fault:
+            return Wait(BLOCKED[one.fault], joined(one.reason, one.message))
     return _init_crash(pod) or _trainer_wait(pod, trainer, asked)
 
 

@@ -3,6 +3,8 @@
 It judges the form only: this cluster may allow later what it refuses now, and `worker_pods` tries that again.
 """
 
+import re
+
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.objects import Object
 from elasticjob.pods import template_hash
@@ -15,6 +17,7 @@ from elasticjob_operator.objects.workloads import NO_BATCH
 
 # the API server's words between the name of what was tried and what is wrong with it
 REFUSALS = (" is invalid: ", " cannot be handled as a PodTemplate: ")
+NO_QUANTITY = re.compile(r"quantities must match|unable to parse (numeric part|quantity)")
 
 
 class TemplateCheck:
@@ -42,7 +45,8 @@ class TemplateCheck:
         """The API server judges the template as it is, then this project's own rules, then what pods are made from."""
         namespace = job["metadata"]["namespace"]
         if refusal := await self._kube.try_template(namespace, spec.template):
-            return f"spec.template is not valid: {_essence(refusal)}"
+            fields = template.odd_quantities(spec.template) if NO_QUANTITY.search(refusal) else ()
+            return "; ".join([f"spec.template is not valid: {_essence(refusal)}", *fields])
         pod, found = self._own_rules(job, spec)
         if found:
             return found

@@ -1,4 +1,4 @@
-"""What to change where the cluster refuses a pod for what the operator has put into it. Pure.
+"""What to change where the cluster refuses a pod for what the operator has put into it, or for what is not there. Pure.
 
 The API server names a container by its place or not at all, and who reads that has not written the sidecar.
 """
@@ -24,10 +24,20 @@ EXCEEDED = re.compile(r"exceeded quota: .*?requested: \S*(?:cpu|memory)")
 USERS = re.compile(
     r"runAsUser|runAsGroup|runAsNonRoot|security context constraint|must be in the ranges", re.IGNORECASE
 )
+# what a template names and the cluster lacks, in the API server's words, by the field that names it
+ABSENT = {
+    "priorityClassName": re.compile(r"no (PriorityClass) with name (\S+) was found"),
+    "runtimeClassName": re.compile(r'(RuntimeClass) "([^"]+)" not found'),
+    "serviceAccountName": re.compile(r'(service ?account) "([^"]+)" not found', re.IGNORECASE),
+}
 
 
 def explained(refusal: str, pod: Object) -> str:
-    """`refusal`, of the API server for `pod`, and what to change if it may be the sidecar that is at fault."""
+    """`refusal`, of the API server for `pod`, and what to change: what it names is not there, or it may be the sidecar
+    that is at fault."""
+    for field, words in ABSENT.items():
+        if found := words.search(refusal):
+            return f"{refusal}; make the {found[1]} {found[2]}, or name another in spec.template.spec.{field}"
     sidecar, place = _sidecar_of(pod)
     if place not in refusal and CONTAINER.search(refusal):  # it names others
         return refusal

@@ -113,10 +113,11 @@ def access_name(job: str) -> str:
 
 
 def service_account(job: str, spec: ElasticJobSpec) -> str:
-    """The template's own account, or the one that the operator makes for the job."""
+    """The template's own account, by the field's older name too, or the one that the operator makes for the job."""
     pod = spec.template.get("spec")
-    given = pod.get("serviceAccountName") if isinstance(pod, dict) else None  # whatever else it is, the status says
-    return given or access_name(job)
+    if not isinstance(pod, dict):  # whatever else it is, the status says
+        return access_name(job)
+    return pod.get("serviceAccountName") or pod.get("serviceAccount") or access_name(job)
 
 
 def render_pod(

@@ -1,12 +1,16 @@
 """What this project itself asks of a pod template that is a valid pod. Pure; each problem says what to change."""
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 from elasticjob.api import HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import SIDECAR
 from elasticjob_operator.objects import launchers
 from elasticjob_operator.objects.pods import RESERVED_ENVIRONMENT, VOLUMES
+
+QUANTITY = re.compile(r"[+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 
 
 def problem(spec: ElasticJobSpec) -> str | None:
@@ -18,6 +22,23 @@ def hint(spec: ElasticJobSpec) -> str | None:
     """What a user should look at first when trainers end before they join, in a sentence; None where nothing is odd."""
     trainer = _trainer(spec)
     return launchers.hint(trainer) if trainer else None
+
+
+def odd_quantities(template: Object) -> Iterator[str]:
+    """Fields that hold no quantity and should, with what they hold: the API server does not name them."""
+    yield from _odd_quantities(template, "spec.template")
+
+
+def _odd_quantities(value: Any, place: str, *, is_quantity: bool = False) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, field in value.items():
+            has_them = name in ("requests", "limits", "sizeLimit", "divisor")
+            yield from _odd_quantities(field, f"{place}.{name}", is_quantity=is_quantity or has_them)
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _odd_quantities(one, f"{place}[{number}]")
+    elif is_quantity and value is not None and not QUANTITY.fullmatch(str(value)):
+        yield f"{place} is {value!r}"
 
 
 def _trainer(spec: ElasticJobSpec) -> Object | None:
@@ -36,6 +57,11 @@ def _problems(spec: ElasticJobSpec) -> Iterator[str]:
         return
     if pod.get("restartPolicy", "OnFailure") != "OnFailure":
         yield "spec.template.spec.restartPolicy must be OnFailure or left out: a failed trainer restarts in its pod"
+    if trainer.get("restartPolicy") == "Always":
+        yield (
+            "spec.template: restartPolicy of the trainer container must be OnFailure or left out: after its success it "
+            "would be started again"
+        )
     if pod.get("hostNetwork") and spec.host_network is None:
         yield (
             "spec.template.spec.hostNetwork must be left out, or allowed by spec.hostNetwork.acknowledged: true, as "

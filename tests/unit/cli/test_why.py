@@ -47,6 +47,18 @@ def test_a_full_group_has_no_cause() -> None:
     assert reply.paragraph == "Round 4 trains at full size, with 2 workers; it formed 3 min 20 s ago."
 
 
+@pytest.mark.parametrize("finalizers", [["foregroundDeletion"], ["backup.example.com/hold", "b"], []])
+def test_a_job_that_is_being_deleted_is_no_fault_of_the_operators(finalizers: list[str]) -> None:
+    """It does nothing more for the job, and so has not answered to this generation, whatever else holds."""
+    seen = formed([0], spec={"replicas": 2})
+    meta = seen.scene.job["metadata"] | {"deletionTimestamp": ago(90), "generation": 2, "finalizers": finalizers}
+    reply = answer(replace(seen, scene=replace(seen.scene, job=seen.scene.job | {"metadata": meta})))
+    assert [one.cause for one in reply.findings] == [Cause.DELETED]
+    assert not reply.full
+    held = ", ".join(finalizers) or "nothing"
+    assert reply.paragraph.startswith(f"It is being deleted: for 90 s, and held by {held}. Nothing more is done")
+
+
 @pytest.mark.parametrize(("passed", "told"), [(1800, True), (3601, False)])
 def test_two_installations_that_run_one_job_are_told_for_as_long_as_it_lasts(passed: float, told: bool) -> None:
     about = {"kind": "ElasticJob", "name": "digits"}

@@ -88,6 +88,7 @@ TOLD = {
 # missed after minutes, and a round that stands, in which it is noticed in seconds, has nobody missing
 ON_PAPER = {
     Cause.POLICY,  # test_why
+    Cause.DELETED,
     Cause.TWO_INSTALLATIONS,
     Cause.SIDECAR_CRASHES,
     Cause.SIDECAR_NOT_READY,

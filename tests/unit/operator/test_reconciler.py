@@ -664,8 +664,15 @@ async def test_a_suspended_job_keeps_no_budget_for_pods_that_are_all_going() -> 
         assert (recorded.budget is not None) is kept, going
 
 
-async def test_the_budget_goes_with_the_jobs_end() -> None:
-    recorded = there(1)
+async def test_the_budget_goes_with_the_jobs_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the pods do: the cluster would tell of one that finds none."""
+    recorded = there(1, cleanPodPolicy="All")
+    guarded: list[bool] = []
+
+    async def delete_pod(*_: str) -> None:
+        guarded.append(recorded.budget is not None)
+
+    monkeypatch.setattr(recorded, "delete_pod", delete_pod)
     recorded.body["spec"]["replicas"] = 2
     made = reconciler(recorded)
     await made.reconcile(KEY)
@@ -679,3 +686,5 @@ async def test_the_budget_goes_with_the_jobs_end() -> None:
     await made.reconcile(KEY)
     assert recorded.body["status"]["rendezvous"]["outcome"] == "Complete"
     assert recorded.budget is None
+    assert guarded
+    assert not any(guarded)

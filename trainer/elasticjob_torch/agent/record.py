@@ -44,7 +44,8 @@ def record_exception(environ: Mapping[str, str] = os.environ) -> None:
     def keep(error: BaseException) -> None:
         try:
             stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            _write(environ.get(_FILE, file), f"{type(error).__name__}: {error}", stack, environ.get("RANK"))
+            said = ": ".join(filter(None, (type(error).__name__, str(error))))
+            _write(environ.get(_FILE, file), said, stack, environ.get("RANK"))
         except Exception:  # the exception itself is what has to be shown
             traceback.print_exc()
 
@@ -79,7 +80,7 @@ def _listen(stderr: TextIO | None) -> Callable[[], str]:
     """Return what tells the last line that Python has written there, which is empty if there is none."""
     script = sys.argv[0] if sys.argv else ""
     missing = script not in ("", "-c", "-m") and not os.path.exists(script)
-    text = f"can't open file {script!r}" if missing else ""  # Python says so beside `sys.stderr`
+    text = f"can't open file {script!r}\n" if missing else ""  # Python 3.10 says so beside `sys.stderr`
     if stderr is None:
         return lambda: text
     write = stderr.write

@@ -1,4 +1,4 @@
-"""Makes a stop signal end torchrun before it has started its training processes.
+"""What torchrun hears of signals: a stop ends it before it has started its training processes, and how those end.
 
 torch installs its signal handlers only when it starts those, after the first rendezvous. Until then a
 torchrun that is its container's first process ignores SIGTERM, as the kernel drops signals to pid 1 that have no
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def hear_how_children_end() -> None:
+    """Take back that SIGCHLD is ignored, as a shell's ``trap '' CHLD`` has it be: the kernel would tell nobody how a
+    child has ended, and each failure would pass for a success. So it is for the training processes' own children."""
+    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    if ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def hear_signals(make_error: Callable[[signal.Signals], Exception]) -> None:

@@ -221,6 +221,25 @@ def test_a_pod_that_the_cluster_ends_is_known_by_its_condition(conditions: list[
     assert (worker.pod, worker.disrupted) == (PodState.FAILED, disrupted)
 
 
+@pytest.mark.parametrize(
+    ("message", "disrupted"),
+    [
+        ("The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 0.", True),
+        ('Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ', False),
+        ("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", False),
+        ('Container trainer exceeded its local ephemeral storage limit "1Gi". ', False),
+    ],
+)
+def test_a_pod_that_is_evicted_for_its_own_use_of_the_disk_is_no_victim(message: str, disrupted: bool) -> None:
+    """The next one would fill it as well, and nothing would ever count."""
+    told = {"reason": "Evicted", "message": message}
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
+    ran = [trainer(terminated={"exitCode": 137})]
+    worker = seen(pod(0, phase="Failed", conditions=[condition], containerStatuses=ran, **told), None)
+    assert (worker.disrupted, worker.rejected, worker.pod) == (disrupted, False, PodState.FAILED)
+    assert worker.detail.startswith(f"Evicted: {message.strip()}")
+
+
 ADMISSION = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
 
 

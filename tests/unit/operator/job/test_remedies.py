@@ -65,6 +65,27 @@ def test_what_may_be_the_sidecars_fault_says_where_to_set_it(refusal: str, remed
 
 
 @pytest.mark.parametrize(
+    ("refusal", "remedy"),
+    [
+        (
+            "no PriorityClass with name urgent was found",
+            "make the PriorityClass urgent, or name another in spec.template.spec.priorityClassName",
+        ),
+        (
+            'pod rejected: RuntimeClass "gvisor" not found',
+            "make the RuntimeClass gvisor, or name another in spec.template.spec.runtimeClassName",
+        ),
+        (
+            'error looking up service account ml/mine: serviceaccount "mine" not found',
+            "make the serviceaccount mine, or name another in spec.template.spec.serviceAccountName",
+        ),
+    ],
+)
+def test_what_a_template_names_and_is_not_there_is_told_with_the_field(refusal: str, remedy: str) -> None:
+    assert explained(refusal, POD) == f"{refusal}; {remedy}"
+
+
+@pytest.mark.parametrize(
     "refusal",
     [
         "exceeded quota: full, requested: pods=1, used: pods=0, limited: pods=0",

@@ -30,6 +30,7 @@ def init(name: str, restarts: int = 0, last: Object | None = None, **state: Any)
 
 
 BACK_OFF = {"reason": "CrashLoopBackOff"}
+NON_ROOT, SUBPATH = "container has runAsNonRoot", 'subPath for volumeMount "data" of container "trainer"'
 ENDED = {"exitCode": 3, "reason": "Error", "message": "no route to the data\n"}
 STAGE_FINISHED = ENDED | {"message": "elasticjob: nothing left to do: stage 1 of the job is finished\n"}
 NO_PLUGIN = {
@@ -37,6 +38,13 @@ NO_PLUGIN = {
     "reason": "Error",
     "message": "ValueError: The rendezvous backend 'elasticjob' is not registered. Did you forget to call `register`?\n"
     "E1126 02:00:00.000000 7 torch/distributed/elastic/multiprocessing/errors: ended\n",
+}
+NO_SHELL = {
+    "exitCode": 128,
+    "reason": "StartError",
+    "message": "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create "
+    'failed: unable to start container process: error during container init: exec: "/bin/sh": stat /bin/sh: no such '
+    "file or directory",
 }
 
 CAUSES = [
@@ -48,6 +56,11 @@ CAUSES = [
     (waiting("InvalidImageName", "a b"), Reason.IMAGE_PULL, "a b"),
     (waiting("CreateContainerConfigError", 'secret "s" not found'), Reason.CONFIG_MISSING, 'secret "s" not found'),
     (waiting("RunContainerError", "no such file"), Reason.CONTAINER_ERROR, "no such file"),
+    (waiting("PostStartHookError", "exited with 3"), Reason.CONTAINER_ERROR, "exited with 3"),
+    (waiting("SignatureValidationFailed", "no signature"), Reason.IMAGE_PULL, "no signature"),
+    # nothing is missing here, though the kubelet calls both by the same word
+    (waiting("CreateContainerConfigError", f"{NON_ROOT} and image will run as root"), Reason.CONTAINER_ERROR, NON_ROOT),
+    (waiting("CreateContainerConfigError", f"failed to prepare {SUBPATH}"), Reason.CONTAINER_ERROR, SUBPATH),
     (
         {"initContainerStatuses": [init("fetch", 4, ENDED, waiting=BACK_OFF)], **waiting("PodInitializing")},
         Reason.INIT_CRASHES,
@@ -68,6 +81,12 @@ CAUSES = [
         Reason.TRAINER_CRASHES,
         "PYTHONPATH=/my/folder:$PYTHONPATH), and start Python without -I and -E; it takes torch 2.6 or newer",
     ),
+    (
+        {"containerStatuses": [trainer(2, waiting=BACK_OFF, last=NO_SHELL)]},
+        Reason.TRAINER_CRASHES,
+        "exit code 128, StartError: the image has no /bin/sh, which adds ElasticJob's plug-in to PYTHONPATH: take an",
+    ),
+    (waiting("RunContainerError", NO_SHELL["message"]), Reason.CONTAINER_ERROR, "or set PYTHONPATH in the trainer"),
     ({}, Reason.POD_STARTING, "no scheduler has placed its pod yet"),
     ({"conditions": [SCHEDULED], **waiting("ContainerCreating")}, Reason.POD_STARTING, "set up: ContainerCreating"),
     (

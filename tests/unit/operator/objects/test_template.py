@@ -23,7 +23,7 @@ from elasticjob_operator.objects.pods import (
     SidecarImage,
     render_pod,
 )
-from elasticjob_operator.objects.template import problem
+from elasticjob_operator.objects.template import odd_quantities, problem
 from support.operator_objects import JOB_UID, job
 from support.waiting import run
 
@@ -57,6 +57,7 @@ def test_a_policy_for_failures_may_name_any_container() -> None:
     [
         ({"trainer": {"name": "main"}}, "no container named 'trainer' (it has: main)"),
         ({"pod": {"restartPolicy": "Always"}}, "restartPolicy must be OnFailure"),
+        ({"trainer": {"restartPolicy": "Always"}}, "restartPolicy of the trainer container must be OnFailure"),
         ({"pod": {"hostNetwork": True}}, "hostNetwork must be left out, or allowed by spec.hostNetwork.acknowledged"),
         ({"hostNetwork": ON_THE_NODE}, "spec.hostNetwork is for a template with hostNetwork: true"),
         (
@@ -90,6 +91,16 @@ def test_a_problem_says_what_to_change(given: dict[str, Any], words: str) -> Non
     assert words in found
 
 
+def test_a_field_that_holds_no_quantity_is_named() -> None:
+    requests = {"cpu": "one", "memory": "1Gi", "nvidia.com/gpu": 1, "ephemeral-storage": "1e3", "hugepages-2Mi": None}
+    volume = {"name": "scratch", "emptyDir": {"sizeLimit": "20GB"}}
+    given = spec({"resources": {"requests": requests, "limits": {"cpu": 0.5}}}, {"volumes": [volume]})
+    assert sorted(odd_quantities(given.template)) == [
+        "spec.template.spec.containers[0].resources.requests.cpu is 'one'",
+        "spec.template.spec.volumes[0].emptyDir.sizeLimit is '20GB'",
+    ]
+
+
 def test_all_problems_are_told_at_once() -> None:
     trainer = {"env": [{"name": "PET_NNODES", "value": "4"}], "command": ["torchrun", "--rdzv-id=1", "train.py"]}
     found = problem(spec(trainer, {"hostNetwork": True, "nodeName": "node-a"})) or ""
@@ -103,7 +114,15 @@ NULLS = dict.fromkeys(
         *("affinity", "annotations", "args", "automountServiceAccountToken", "creationTimestamp", "env", "envFrom"),
         *("hostNetwork", "initContainers", "key", "labels", "lifecycle", "matchFields", "nodeName", "ports"),
         *("nodeSelectorTerms", "podAntiAffinity", "resources", "restartPolicy", "securityContext"),
-        *("serviceAccountName", "terminationMessagePolicy", "tolerations", "valueFrom", "volumeMounts", "volumes"),
+        *(
+            "serviceAccount",
+            "serviceAccountName",
+            "terminationMessagePolicy",
+            "tolerations",
+            "valueFrom",
+            "volumeMounts",
+            "volumes",
+        ),
     )
 )
 
@@ -461,10 +480,15 @@ def test_access_is_to_the_own_job_and_to_records() -> None:
     assert binding["subjects"][0]["name"] == "digits-worker"
 
 
-def test_a_service_account_that_the_template_names_is_bound_and_not_made() -> None:
-    (_, role), (_, binding) = render_access(job(), spec(pod={"serviceAccountName": "trainers"}))
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_a_service_account_that_the_template_names_is_bound_and_not_made(field: str) -> None:
+    """Also by its deprecated name, which the API server passes over where the other one is set."""
+    given = spec(pod={field: "trainers"})
+    (_, role), (_, binding) = render_access(job(), given)
     assert role["kind"] == "Role"
     assert binding["subjects"][0]["name"] == "trainers"
+    made = render_pod(job(), given, 0, 0, IMAGE, batch="9f3c01d2")
+    assert made["spec"]["serviceAccountName"] == "trainers"
 
 
 def test_a_network_policy_closes_one_port_to_other_pods_and_no_other_port() -> None:

@@ -154,6 +154,21 @@ def test_outside_the_main_thread_signals_are_left_alone():
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+IGNORED_CHILDREN = """
+import signal, subprocess, sys
+from elasticjob_torch.agent.stopping import hear_how_children_end
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+hear_how_children_end()
+child = subprocess.Popen([sys.executable, "-c", "import sys; sys.exit(3)"])
+sys.exit(child.wait())
+"""
+
+
+def test_how_children_end_is_known_though_whoever_started_this_process_has_ignored_it():
+    done = run([sys.executable, "-c", IGNORED_CHILDREN], env=os.environ | {"PYTHONPATH": str(TRAINER)})
+    assert done.returncode == 3
+
+
 @pytest.fixture
 def release():
     event = threading.Event()
