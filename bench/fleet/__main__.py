@@ -1,7 +1,7 @@
 """`python -m fleet`: one operator with many jobs; writes build/bench-fleet.json (the figures: `fleet.figures`).
 
 The API server and etcd are real, and so is the operator's process; jobs, pods and records are objects that processes of
-the benchmark write. An operator without a limit first forms the rounds and makes what a job needs beside its pods. Then
+the benchmark write. An operator without a limit first forms the rounds. Then
 the measured one stands by, while the benchmark holds the Lease, and leads three times: the Lease is taken away twice.
 """
 
@@ -37,7 +37,6 @@ TERMS = 3
 FLOOR_SECONDS = 15.0
 PREPARE_SECONDS, TAKE_OVER_SECONDS, STANDBY_SECONDS = 1800.0, 300.0, 60.0
 STANDS_BY_SECONDS = 10.0  # what is freed is free by then
-BUDGETS = "/apis/policy/v1/poddisruptionbudgets?limit=1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,6 @@ class Fleet:
             await operator.until("all jobs to have had a step", self._all_had_a_step, PREPARE_SECONDS)
             await self._until_formed()
             await self._ask("train")
-            async with asyncio.timeout(PREPARE_SECONDS):
-                while (left := self._size.jobs - await self._budgets()) > 0:
-                    said(f"{left} jobs have no budget yet")
-                    await asyncio.sleep(5)
 
     async def _until_formed(self) -> None:
         async with asyncio.timeout(PREPARE_SECONDS):
@@ -94,10 +89,6 @@ class Fleet:
         found = (await self._api.call("GET", "/apis/elasticjob.io/v1alpha1/elasticjobs"))["items"]
         agreed = [job.get("status", {}).get("rendezvous", {}) for job in found]
         return sum((one.get("round"), one.get("worldSize")) == (1, self._size.each) for one in agreed)
-
-    async def _budgets(self) -> int:
-        found = await self._api.call("GET", BUDGETS)
-        return len(found["items"]) + int(found["metadata"].get("remainingItemCount") or 0)
 
     async def measure(self, *, container: bool, settle: float, rest: float) -> Row:
         limit = chart_limit()
