@@ -133,13 +133,6 @@ MUTATIONS = mutations(
                 by="operator cache",
             ),
         ),
-        "elasticjob_operator.cluster.cache:_quiet": (
-            omit(
-                "the heartbeat by which an older sidecar answers waits",
-                "record.said.status.answer is None",
-                by="operator cache",
-            ),
-        ),
         "elasticjob_operator.cluster.cache:is_newer": (
             replace(
                 "a late event writes over what is newer",

@@ -202,9 +202,8 @@ def _words(record: Record) -> tuple[object, ...]:
 
 
 def _quiet(record: Record) -> object:
-    """All of a record but its heartbeat and what the script reports. A sidecar that knows no challenge answers by its
-    heartbeat."""
-    if record.said is None or record.said.status.answer is None:
+    """All of a record but its heartbeat and what the script reports."""
+    if record.said is None:
         return record
     status = record.said.status.model_copy(update=dict.fromkeys(REPORTED))
     return replace(record, version=0, said=replace(record.said, status=status))

@@ -76,7 +76,7 @@ def test_a_heartbeat_asks_for_nothing() -> None:
 
 
 def reported(version: int, **status: object) -> Object:
-    found = record(0) | {"status": {"heartbeat": version, "answer": 0, **status}}
+    found = record(0) | {"status": {"heartbeat": version, **status}}
     found["metadata"]["resourceVersion"] = str(version)
     return found
 
@@ -102,12 +102,6 @@ def test_only_a_heartbeat_or_a_report_is_noted_by_the_way(said: Object, is_noted
     asks = reported(8)
     asks["metadata"]["generation"] = 2
     assert cache.note_report(asks) is None
-
-
-def test_the_heartbeat_by_which_an_older_sidecar_answers_does_not_wait() -> None:
-    cache = Cache()
-    cache.note_worker(reported(5, answer=None))
-    assert cache.note_report(reported(6, answer=None)) is None
 
 
 def test_what_this_operator_has_written_is_no_news_of_its_job() -> None:

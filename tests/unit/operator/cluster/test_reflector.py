@@ -156,10 +156,10 @@ async def test_a_watch_goes_on_from_the_last_version_that_it_has_seen(monkeypatc
 
 async def test_a_heartbeat_makes_no_work_for_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
     lists, woken = Lists(), list[tuple[Key, float]]()
-    beats = [record(0) | {"status": {"heartbeat": beat, "answer": 0}} for beat in (5, 6)]
+    beats = [record(0) | {"status": {"heartbeat": beat}} for beat in (5, 6)]
     for beat, version in zip(beats, ("11", "12"), strict=True):
         beat["metadata"] |= {"resourceVersion": version}
-    lists.there["workers"] = [record(0) | {"status": {"heartbeat": 4, "answer": 0}}]
+    lists.there["workers"] = [record(0) | {"status": {"heartbeat": 4}}]
     watches = Watches(monkeypatch, [{"type": "MODIFIED", "object": one} for one in beats])
     reflector, cache = reflector_of(lists)
     reflector.wake = lambda key, seconds: woken.append((key, seconds))
