@@ -141,7 +141,7 @@ lint-imports:
 lint-crds:
 	@$(venv) python hack/crds.py --check
 lint-docs:
-	@$(venv) python hack/docs.py --check
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python hack/docs.py --check
 lint-chart-readme:
 	@$(venv) python hack/chart_readme.py --check
 lint-chart:
@@ -156,7 +156,7 @@ guards:  ## each step of lint and release, and the site, with what it guards bro
 crds:  ## write crds/ from the API types
 	@$(venv) python hack/crds.py
 docs:  ##* write what pages of docs/ and the chart's README repeat from code and values.yaml
-	@$(venv) python hack/docs.py
+	@$(venv) PYTHONPATH=$$PYTHONPATH:tests python hack/docs.py
 	@$(venv) python hack/chart_readme.py
 site:  ## docs/ as a site in build/site; fails on a link that leads nowhere, and on a page that the navigation lacks
 	@$(cluster) venv=$$(hack/venv.sh docs); NO_MKDOCS_2_WARNING=1 quietly "$$venv/bin/mkdocs" build

@@ -31,12 +31,8 @@ def rendezvous_spec(spec: ElasticJobSpec, workers: int = 0, *, starts_torchrun: 
     )
 
 
-def state_of(status: ElasticJobStatus, clocks: Clocks, *, answered: int = 0) -> State:
-    """The state that a status tells, with the reader's own clocks.
-
-    `answered`: the last challenge that any worker has answered. From it the next ones count on where an operator that
-    knows none was in between, as after a rollback: it drops them from the status.
-    """
+def state_of(status: ElasticJobStatus, clocks: Clocks) -> State:
+    """The state that a status tells, with the reader's own clocks."""
     agreed = status.rendezvous
     return State(
         clocks=clocks,
@@ -54,7 +50,7 @@ def state_of(status: ElasticJobStatus, clocks: Clocks, *, answered: int = 0) -> 
         matched=_matched(agreed.matched_rule),
         given_up=tuple(agreed.given_up),
         planned=agreed.planned,
-        challenge=agreed.challenge.number if agreed.challenge else answered,
+        challenge=agreed.challenge.number if agreed.challenge else 0,
         challenged=tuple(agreed.challenge.members) if agreed.challenge else (),
         replacements=status.replacements,
         restarts=status.restarts,

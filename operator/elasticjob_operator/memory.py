@@ -11,6 +11,7 @@ from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.objects import Object
 from elasticjob.pods import template_hash
+from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.terms import RendezvousPhase
@@ -58,8 +59,8 @@ class Memory:
     `asked`: in which round all were asked why nobody takes steps. `restless`: who has ended formed rounds by joining
     again. `false_alarms`: who has suspected others without cause. `start`: what was last found of the round's start.
     `network`: what was last found of it, None before the first look. `crashes`: how often containers that go on after
-    success have failed. `rejecting`: by index, the nodes that have rejected its pods. `ends`: with its namespace, which
-    is being deleted."""
+    success have failed. `rejecting`: by index, the nodes that have rejected its pods. `troubles`: what sidecars said in
+    the last step keeps their workers away. `ends`: with its namespace, which is being deleted."""
 
     uid: str
     epoch: int
@@ -85,6 +86,7 @@ class Memory:
     false_alarms: FalseAlarms = field(default_factory=FalseAlarms)
     start: Start = UNKNOWN
     rejecting: Mapping[int, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    troubles: Mapping[PodKey, Wait] = field(default_factory=lambda: MappingProxyType({}))
     ends: bool = False
 
     def access_due_in(self) -> float:

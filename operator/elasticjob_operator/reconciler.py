@@ -118,15 +118,14 @@ class Reconciler:
         workers, ready = observer.observe(view)
         clock, agreed, name = self._leadership.clock, before.rendezvous, job["metadata"]["name"]
         clocks = replace(memory.clocks_of((agreed.round, agreed.phase), clock.now()), settled=clock.settled)
-        answered = 0 if agreed.challenge else max((worker.answer or 0 for worker in workers), default=0)
         said = observer.said if spec.progress_deadline_seconds else {}
         hang = hang_of(spec, before, workers, said, memory.asked, clock.now())
         wall_clock = _wall_clock()
         workers = marked(hang, spec, workers)
         workers = bad_nodes.freed(spec, before, workers, observer.pods, observer.waits, wall_clock)
-        state = state_of(before, clocks, answered=answered)
-        reach = network.network_of(name, before, state, workers, memory.network, clock.now())
-        workers = network.marked(reach, workers)
+        state = state_of(before, clocks)
+        reach = network.network_of(name, before, state, workers, memory.network, clock.now(), memory.troubles)
+        workers = sidecars.marked(network.marked(reach, workers), memory.troubles)
         workers = memory.false_alarms.marked(state, workers, clock.now())
         workers = memory.restless.marked(state, workers, lambda: observer.said, clock.now())
         allowance = memory.gang.allowance(spec, state, workers)
@@ -138,10 +137,10 @@ class Reconciler:
         decision = decide(bounds, state, workers, clock.now())
         failures = bad_nodes.noted(name, spec, before, decision, observer.pods, wall_clock)
         asked = sidecars.to_ask(spec, decision.state, workers, observer.pods)
-        troubles = sidecars.troubles(asked, memory.questions.said)
-        waits = waits_of(bounds, decision.state, workers, {**observer.waits, **troubles})
+        memory.troubles = sidecars.troubles(asked, memory.questions.said)
+        waits = waits_of(bounds, decision.state, workers, {**observer.waits, **memory.troubles})
         memory.going = still_there(memory.going, observer.going, clock.now())
-        ended = decision.state.ended
+        idle = decision.state.ended or (suspended and all(worker.deleting for worker in workers))
         return Report(
             job=job,
             spec=spec,
@@ -166,7 +165,7 @@ class Reconciler:
             allowance=allowance,
             budget_problem=memory.grants.budget_problem,
             active=active_of(active, decision.state, wall_clock, suspended=suspended),
-            budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, ended=ended),
+            budget=budget_of(spec.drain, memory.going, clock.now(), watched=self._nodes, idle=idle),
         )
 
     async def _follow(self, memory: Memory, view: JobView, report: Report, agreed: Agreed) -> tuple[Outcome, ...]:

@@ -88,7 +88,7 @@ class Sidecar:
         store = (ports.loopback, ports.store)
         api = TrainerApi(self.driver, self.tunnel, store, config.job, config.job_uid, config.join_timeout_seconds)
         self._store, self._trainer_server = store, TrainerServer(api.app())
-        self.health = health_server(lambda: self.driver.ready, self._trouble, self.metrics.text)
+        self.health = health_server(self._is_ready, self._trouble, self.metrics.text)
 
     async def serve(self) -> None:
         """Listen on all ports. Raises OSError."""
@@ -118,8 +118,12 @@ class Sidecar:
             if not stopping.done():  # the ports are closed next: then the liveness probe ends the process
                 log.error("the sidecar's tasks did not stop within %g s", STOP_SECONDS)
 
+    def _is_ready(self) -> bool:
+        """An API server that is away makes no pod unready: all of them would be written when it is back."""
+        return self.driver.ready and not (self.record.refused or self.watch.refused or self.trust.refused)
+
     def _trouble(self) -> str:
-        return self.record.trouble or self.watch.trouble
+        return self.record.trouble or self.watch.trouble or self.trust.trouble
 
     async def close(self) -> None:
         await self.tunnel.close()

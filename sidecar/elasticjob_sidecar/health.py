@@ -11,8 +11,10 @@ NOT_YET = "its ElasticWorker is not written or its ElasticJob not seen yet"
 
 
 def health_server(ready: Callable[[], bool], trouble: Callable[[], str], metrics: Callable[[], bytes]) -> HealthServer:
-    """`/healthz`: the event loop runs. `/readyz`: the record is written and the job was seen. `/trouble`, for the
-    operator: a sentence on what keeps this worker from joining, ready or not; empty where nothing does. `/metrics`."""
+    """`/healthz`: the event loop runs. `/readyz`: the record is written, the job was seen, and the API server has refused
+    nothing since. `/trouble`, for the
+    operator: a sentence on what keeps this worker from its part in the job, ready or not; empty where nothing does.
+    `/metrics`."""
 
     def readyz() -> Page:
         if ready():

@@ -5,7 +5,8 @@ from itertools import pairwise
 from e2e.job import Job, status_of
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobStatus
-from elasticjob.rendezvous import Clocks, history_violations
+from elasticjob.rendezvous import Clocks
+from oracle import history_violations
 
 NO_CLOCKS = Clocks(opened=0, formed=0)
 

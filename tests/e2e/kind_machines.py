@@ -11,12 +11,18 @@ CONTROL_PLANE = "elasticjob-control-plane"
 NODE = "elasticjob-worker"  # any of them: they share the directory
 CHECKPOINTS = "/var/lib/elasticjob/checkpoints"
 BACK_SECONDS = 120  # for a node to be Ready again, on a machine of two busy cores
+TOLD_SECONDS = 60  # for a pod's status to follow what its containers do, likewise
 FREEZE_SECONDS = 20  # for one to stand still, likewise
 
 
+def maybe_status(pod: Object, name: str) -> Object | None:
+    statuses: list[Object] = pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", [])
+    return next((one for one in statuses if one["name"] == name), None)
+
+
 def container_status(pod: Object, name: str) -> Object:
-    statuses = pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", [])
-    status: Object = next(one for one in statuses if one["name"] == name)
+    status = maybe_status(pod, name)
+    assert status is not None, f"pod {pod['metadata']['name']} says nothing of container {name}: {pod['status']}"
     return status
 
 
@@ -24,7 +30,7 @@ class Kind:
     """As `e2e.disruption.Machines` says."""
 
     def signal(self, pod: Object, container: str, signal: str) -> None:
-        task = container_status(pod, container)["containerID"].removeprefix("containerd://")
+        task = task_of(pod, container)
         kill = ["ctr", "--namespace", "k8s.io", "task", "kill", "--signal", f"SIG{signal}", task]
         command = ["docker", "exec", pod["spec"]["nodeName"], *kill]
         answer = run(*command)
@@ -107,10 +113,29 @@ class Kind:
         wait_until("the API server to be started again", restarted, BACK_SECONDS)
 
 
+def task_of(pod: Object, container: str) -> str:
+    """The name that containerd has for a container. Its processes may have printed much before the kubelet tells it."""
+    name, namespace, uid = (pod["metadata"][key] for key in ("name", "namespace", "uid"))
+    seen = pod
+
+    def told() -> str | None:
+        nonlocal seen
+        if (status := maybe_status(seen, container)) and (task := status.get("containerID")):
+            return str(task).removeprefix("containerd://")
+        said = run("kubectl", "get", "pod", name, f"--namespace={namespace}", "--output=json")
+        now = pod if said.code else json.loads(said.output)
+        if now["metadata"]["uid"] == uid:
+            seen = now
+        return None
+
+    what = f"the kubelet to tell of container {container} of pod {name}"
+    return wait_until(what, told, TOLD_SECONDS, lambda: seen["status"])
+
+
 def from_its_node(pod: Object, container: str, script: str) -> str:
     """The output of a shell script on a container's node, to which $first is the container's first process. A shell in
     the container would end with that."""
-    task = container_status(pod, container)["containerID"].removeprefix("containerd://")
+    task = task_of(pod, container)
     find = f"ctr --namespace k8s.io task ls | awk '$1 == \"{task}\" {{print $2}}'"
     node = pod["spec"]["nodeName"]
     return succeed("docker", "exec", node, "sh", "-c", f'first=$({find}); [ "$first" ] && {{ {script}; }}')

@@ -3,10 +3,11 @@ stands, and which pods are made and deleted for it."""
 
 from collections.abc import Iterable, Iterator
 
-from elasticjob.rendezvous import Decision, PodState, Spec, State, Worker, violations
+from elasticjob.rendezvous import Decision, PodState, Spec, State, Worker
 from elasticjob.rendezvous.roster import ENDED, STUCK, current, is_current
 from elasticjob.terms import Loss, RendezvousPhase, RequestType, RoundCause
 from model.search import Finding
+from oracle import violations
 
 PodKeys = tuple[tuple[int, int], ...]
 

@@ -65,6 +65,7 @@ COPIED = (
     "tests/support",
     "tests/unit",
     "tests/model",
+    "tests/oracle",
     "tests/simulation",
     "trainer",
     "docs",

@@ -6,6 +6,11 @@ MUTATIONS = mutations(
     {
         "elasticjob.rendezvous.challenges:noted": (
             replace(
+                "an answer to an earlier challenge counts",
+                "present[member].answer >= asked.number",
+                "present[member].answer > 0",
+            ),
+            replace(
                 "clocks run from the question, and not from the first answer", "counting=now", "counting=asked.since"
             ),
             replace(
@@ -13,8 +18,6 @@ MUTATIONS = mutations(
                 "asked.counting is None and another",
                 "asked.counting is None",
             ),
-            omit("who alone knows challenges is never lost among those that know none", "alone"),
-            omit("who alone knows challenges has no more time than among others", "alone=alone"),
             replace(
                 "a new operator forgets who was asked",
                 "{one: Asked(state.challenge, now, silent=one in silent) for one in state.challenged}",
@@ -24,9 +27,6 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.challenges:able": (
             omit("who has ended is lost for its silence", "worker.pod in ENDED"),
-        ),
-        "elasticjob.rendezvous.challenges:_has_answered": (
-            replace("an answer to an earlier challenge counts", "worker.answer >= asked.number", "worker.answer > 0"),
         ),
         "elasticjob.rendezvous.challenges:to_ask": (
             omit("who is doubted is asked alone", "_controls(present, suspects, fresh)"),
@@ -95,11 +95,6 @@ MUTATIONS = mutations(
         ),
         "elasticjob.rendezvous.limits:proof": (
             replace("who is asked alone has no more time than among others", "asked.alone", "False"),
-            replace(
-                "a sidecar that knows no challenges has no more time than others",
-                "max(OLD_PROOF_SECONDS, limit)",
-                "limit",
-            ),
             omit("who is asked beside the doubted has no more time than they", "asked.silent"),
             omit("who has answered before has no more time than at first", "asked.lived is None"),
         ),

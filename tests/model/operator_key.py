@@ -97,7 +97,7 @@ def address_of(id: str) -> str:
 def _in_order(system: OperatorSystem) -> dict[int | None, int]:
     """Of the numbers of challenges only the order matters."""
     asked = (one.number for one in (system.state.clocks.asked or {}).values())
-    answers = (worker.answer for worker in system.workers if worker.answer is not None)
+    answers = (worker.answer for worker in system.workers)
     return {number: place for place, number in enumerate(sorted({system.state.challenge, *asked, *answers}))}
 
 

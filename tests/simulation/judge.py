@@ -4,6 +4,7 @@ The rules of one step and of a job's history are the product's own (`elasticjob.
 they are about what the operator does, seen from the API server, and read none of its memory.
 """
 
+from collections import defaultdict
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -14,11 +15,11 @@ from pydantic import ValidationError
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
 from elasticjob.pods import pod_key_of, pod_name
-from elasticjob.rendezvous import Clocks, Decision, State, decide, violations
-from elasticjob.rendezvous.history import history_violations
+from elasticjob.rendezvous import Clocks, Decision, State, decide
 from elasticjob_operator import reconciler
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.pods import access_name
+from oracle import history_violations, violations
 from simulation.calls import Call
 from simulation.clocks import EPOCH
 from simulation.operators import Operator
@@ -43,7 +44,7 @@ class Judge:
         self._made_at: dict[tuple[str, str], float] = {}  # when a grant was made
         self._gone_at: dict[tuple[str, str], float] = {}  # when a grant was deleted
         self._lease_gone_at = -WOKEN_SECONDS
-        self._leases: list[tuple[float, str]] = [(0.0, "")]
+        self._leases: defaultdict[str, list[tuple[float, str]]] = defaultdict(lambda: [(0.0, "")])  # by their names
         world.server.store.observers.append(self._see)
         world.server.on_call.append(self._hear)
 
@@ -194,7 +195,7 @@ class Judge:
             self.complain(f"{holder} leads in term {new['leaseTransitions']}, which was another's")
         if change.new is None:
             self._lease_gone_at = now  # by people: who has led finds that out at its next renewal
-        self._leases.append((now, holder))
+        self._leases[change.body["metadata"]["name"]].append((now, holder))
 
     def _check_expiry(self, change: Change) -> None:
         meta, spec = change.body["metadata"], change.body["spec"]
@@ -217,14 +218,15 @@ class Judge:
     # --- what is asked
 
     def _hear(self, call: Call) -> None:
-        """Only who holds the Lease acts."""
+        """Only who holds its Lease acts."""
         if call.method == "GET" or call.plural in ("leases", "events", "podtemplates", ""):
             return
         operator = self._by_operator(call.client)
         if operator is None or self._woken(call.client, call.sent_at):
             return
         self._check_guard(call, operator)
-        holder = next(holder for when, holder in reversed(self._leases) if when <= call.sent_at)
+        known = self._leases[operator.options.lease_name]
+        holder = next(holder for when, holder in reversed(known) if when <= call.sent_at)
         if holder not in ("", operator.identity) and call.sent_at - self._lease_gone_at > WOKEN_SECONDS:
             what = f"{call.method} {call.plural} {call.name}"
             self.complain(f"{operator.identity} acts while {holder} holds the Lease: {what}")

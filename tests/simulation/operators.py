@@ -51,6 +51,7 @@ class Operator:
         skew: float,
         *,
         network_policy: bool,
+        lease: str = LEASE,
         lease_seconds: int = DURATION_SECONDS,
     ) -> None:
         self.identity, self.network = identity, network
@@ -66,7 +67,7 @@ class Operator:
             namespaces=(),
             watch_nodes=True,
             lease_namespace=LEASE_NAMESPACE,
-            lease_name=LEASE,
+            lease_name=lease,
             lease_seconds=lease_seconds,
             health_port=8080,
             metrics_port=0,

@@ -18,7 +18,7 @@ from simulation.garbage import GarbageCollector
 from simulation.loop import PROCESS, START_SECONDS, VirtualLoop
 from simulation.network import Network, Weather
 from simulation.nodes import Nodes
-from simulation.operators import Operator, simulated
+from simulation.operators import LEASE, Operator, simulated
 from simulation.store import Change, Object
 
 NAMESPACE = "ml"
@@ -73,15 +73,17 @@ class World:
         for number in range(count):
             self.nodes.add_node(f"node-{number}", capacity, self.dice.uniform(-2, 2))
 
-    def start_operator(self, identity: str, *, network_policy: bool = False) -> Operator:
-        """A start of the operator's container in the pod `identity`."""
+    def start_operator(self, identity: str, *, network_policy: bool = False, lease: str = LEASE) -> Operator:
+        """A start of the operator's container in the pod `identity`; another `lease` is another installation's."""
         starts = sum(one.identity == identity for one in self.operators)
         network = self.network(f"{identity}.{starts}")
-        lease = self.dice.choice((SHORTEST_SECONDS, DURATION_SECONDS))
-        options = {"network_policy": network_policy, "lease_seconds": lease}
-        operator = Operator(self.loop, identity, network, self.dice.uniform(-2, 2), **options)
+        seconds = self.dice.choice((SHORTEST_SECONDS, DURATION_SECONDS))
+        skew = self.dice.uniform(-2, 2)
+        operator = Operator(
+            self.loop, identity, network, skew, network_policy=network_policy, lease=lease, lease_seconds=seconds
+        )
         self.operators.append(operator)
-        self.say(identity, "starts", f"network policy {network_policy}, lease of {lease} s")
+        self.say(identity, "starts", f"network policy {network_policy}, lease of {seconds} s")
         operator.start()
         return operator
 

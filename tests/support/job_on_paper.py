@@ -17,9 +17,9 @@ from elasticjob.rendezvous import (
     decide,
     pods_to_create,
     pods_to_delete,
-    violations,
 )
 from elasticjob.terms import Cause, RequestType
+from oracle import violations
 
 PodKey = tuple[int, int]  # index, replacement: what a pod's name says
 
@@ -135,7 +135,7 @@ class JobOnPaper:
         for index in indices:
             if any(pod_key[0] == index for pod_key in self.workers):
                 worker = self.workers[self.pod_key(index)]
-                asked = worker.answer is not None and worker.member in self.state.challenged
+                asked = worker.member in self.state.challenged
                 answer = self.state.challenge if asked else worker.answer
                 self.change(index, heartbeat=(worker.heartbeat or 0) + 1, answer=answer)
 

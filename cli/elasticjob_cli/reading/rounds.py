@@ -112,11 +112,10 @@ def _round(record: RoundRecord, end: datetime | None, events: Iterable[Object], 
     starting = starting if starting is None or lasted is None else min(starting, lasted)
     trained = record.succeeded
     finishing = None if lasted is None or trained is None else max(0.0, lasted - max(trained, starting or 0.0))
-    reason = record.reason or record.cause  # an older operator has no word, and the sentence in its place
     why = _why_counted(record, events)
     before, cause = record.seconds, record.cause
     times = before, lasted, starting, finishing
-    return Round(record.round, record.size, formed, *times, cause, reason, record.counted, why)
+    return Round(record.round, record.size, formed, *times, cause, record.reason, record.counted, why)
 
 
 def _why_counted(record: RoundRecord, events: Iterable[Object]) -> str:

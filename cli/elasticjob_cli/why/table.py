@@ -185,7 +185,7 @@ OF_JOB = (
         Cause.SIDECAR_NOT_READY,
         job.sidecars_not_ready,
         "Sidecars are refused or cut off by the API server: {said}.",
-        "They try again every three seconds at the latest; until then their workers cannot join.",
+        "They try again every three seconds at the latest; until then their workers have no part in a new round.",
         covers=False,
     ),
     JobRow(

@@ -15,8 +15,6 @@ from elasticjob.reading.record import PROBLEM_LENGTH, Record, Said
 from elasticjob.terms import RequestType
 from elasticjob.text import plain
 
-MOST_CHALLENGES = 2**31 - 1  # that a job can have had
-
 
 class Reading(NamedTuple):
     """What a pod's record says, or what is wrong with it; neither where the pod has written none. `signs`: how often it
@@ -52,7 +50,7 @@ def problems_among(job: Object, records: Mapping[str, Said]) -> dict[str, str]:
         for field, number in (("after", request.after), ("round", request.round)) if request else ():
             if number is not None and number > formed:
                 problems[name] = f"spec.request.{field} is {number}, and the last round that was formed is {formed}"
-        if request and stage is not None and (request.stage or 1) > stage + (request.type is not RequestType.FINISH):
+        if request and (request.stage or 1) > stage + (request.type is not RequestType.FINISH):
             problems[name] = f"spec.request.stage is {request.stage}, and the job is at stage {stage}"
     return problems
 
@@ -96,17 +94,13 @@ def _last_formed(job: Object) -> int:
 
 
 def _last_challenge(job: Object) -> int:
-    """An operator that knows none drops it from the status, as after a rollback: then it may have been any."""
-    challenge = _agreed(job).get("challenge")
-    number: int = MOST_CHALLENGES if challenge is None else challenge.get("number", 0)
+    number: int = (_agreed(job).get("challenge") or {}).get("number", 0)
     return number
 
 
-def _stage(job: Object) -> int | None:
-    """The next one may be asked for by those that have succeeded in this one. None where the status has been written by
-    an operator that knows no stages, as after a rollback: then it may have been any."""
-    agreed = _agreed(job)
-    stage: int | None = agreed.get("stage", None if agreed else 1)
+def _stage(job: Object) -> int:
+    """The next one may be asked for by those that have succeeded in this one."""
+    stage: int = _agreed(job).get("stage", 1)
     return stage
 
 

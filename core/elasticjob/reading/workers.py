@@ -1,6 +1,6 @@
 """Makes of one pod and its record the worker that the rendezvous is given. Pure; `validity` says which to believe."""
 
-from elasticjob.api import DETAIL_LENGTH, ElasticWorkerStatus, WorkerRequest
+from elasticjob.api import DETAIL_LENGTH, WorkerRequest
 from elasticjob.fields import WORD_LENGTH
 from elasticjob.reading.pod import Pod
 from elasticjob.reading.validity import Reading
@@ -41,17 +41,12 @@ def worker_of(
         detail=detail,
         invalid=reading.problem,
         doubts=tuple(said.status.doubts) if said else (),
-        answer=_answer(said.status) if said else 0,
+        answer=said.status.answer or 0 if said else 0,
         disrupted=disrupted is not None,
         rejected=pod.was_rejected and not disrupted,
         unready=pod.is_unheard_of,
         outdated=pod.made_from not in (None, made_from),
     )
-
-
-def _answer(said: ElasticWorkerStatus) -> int | None:
-    """A sidecar that writes a heartbeat and no number of a challenge knows of none."""
-    return 0 if said.answer is None and said.heartbeat is None else said.answer
 
 
 def _request(said: WorkerRequest, node: str) -> Request:

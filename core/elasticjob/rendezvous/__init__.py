@@ -1,13 +1,10 @@
 """The rendezvous as a pure state machine: it knows no pod, socket, clock or thread.
 
-`decide` is the whole of it; `violations` says what must hold after each of its steps, and `history_violations` what
-of that can be seen in two statuses alone.
+`decide` is the whole of it. What must hold after each of its steps is written down a second time, in tests/oracle.
 """
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.decide import decide
-from elasticjob.rendezvous.history import history_violations
-from elasticjob.rendezvous.invariants import violations
 from elasticjob.rendezvous.model import (
     Clocks,
     Decision,
@@ -38,9 +35,7 @@ __all__ = [
     "State",
     "Worker",
     "decide",
-    "history_violations",
     "pods_to_create",
     "pods_to_delete",
     "roster_of",
-    "violations",
 ]

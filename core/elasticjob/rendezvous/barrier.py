@@ -33,6 +33,7 @@ from elasticjob.rendezvous.words import have_joined
 from elasticjob.terms import Outcome, PolicyAction, RequestType
 
 NAMED = 8  # workers in a sentence
+FAULTS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,7 @@ def _too_few(spec: Spec, state: State, roster: Roster, least: int, now: float) -
     missing = ", ".join(str(worker.index) for worker in roster.missing)
     limit = f"within {spec.join_timeout:g} s (spec.rendezvous.joinTimeoutSeconds)"
     why = f"{have_joined(len(roster.joined))} {limit}, and at least {least} must; missing: {missing}"
+    why += _faults(roster.missing)
     return Verdict(failure=(Outcome.TIMEOUT, why))
 
 
@@ -120,8 +122,15 @@ def _not_started(
         return Verdict(all_running=since)
     limit = f"within {spec.start_timeout:g} s (spec.rendezvous.startTimeoutSeconds)"
     told = unspoken(worker.index for worker in silent)
-    why = f"{told} {limit}; {have_joined(len(roster.joined))}, and at least {least} must"
+    why = f"{told} {limit}; {have_joined(len(roster.joined))}, and at least {least} must{_faults(silent)}"
     return Verdict(failure=(Outcome.TIMEOUT, why))
+
+
+def _faults(missing: Iterable[Worker]) -> str:
+    """What is known to be wrong with those who are missing, each fault once and with the first who has it."""
+    first = {worker.detail: worker.index for worker in sorted(missing, key=lambda one: one.index, reverse=True)}
+    told = sorted((index, fault) for fault, index in first.items() if fault)
+    return "".join(f"; worker {index}: {fault}" for index, fault in told[:FAULTS_SHOWN])
 
 
 def _failing(spec: Spec, state: State, roster: Roster) -> dict[int, str]:

@@ -7,7 +7,6 @@ was asked the same, does: then the way is sound and the worker is not. While nob
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import inf
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.limits import AGAIN_SECONDS, proof
@@ -83,21 +82,16 @@ def noted(state: State, present: Present, now: float) -> dict[Member, Asked]:
         known = {one: Asked(state.challenge, now, silent=one in silent) for one in state.challenged}
     if not known:
         return {}
-    knowing = [member for member, worker in present.items() if worker.answer is not None]
-    latest = sorted((worker.answer or 0, member) for member, worker in present.items())[-2:]
-    beaten = sorted((_beaten(state, worker), member) for member, worker in present.items())[-2:]
+    latest = sorted((worker.answer, member) for member, worker in present.items())[-2:]
     questions = {}
     for member, asked in known.items():
         if member not in present:
             continue
-        if asked.answered is None and _has_answered(state, present[member], asked):
+        if asked.answered is None and present[member].answer >= asked.number:
             asked = asked._replace(answered=now, lived=_lived(state, asked, now))
-        alone = knowing == [member]
         another = any(number >= asked.number for number, other in latest if other != member)
-        if alone or present[member].answer is None:
-            another = another or any(since > asked.since for since, other in beaten if other != member)
         if asked.counting is None and another:
-            asked = asked._replace(counting=now, alone=alone)
+            asked = asked._replace(counting=now)
         elif asked.counting is None and state.challenged == (member,):
             asked = asked._replace(counting=asked.since, alone=True)
         questions[member] = asked
@@ -106,20 +100,6 @@ def noted(state: State, present: Present, now: float) -> dict[Member, Asked]:
 
 def _lived(state: State, asked: Asked, now: float) -> float:
     return now if asked.lived is None or asked.lived < state.clocks.opened else asked.lived
-
-
-def _has_answered(state: State, worker: Worker, asked: Asked) -> bool:
-    if worker.answer is not None:
-        return worker.answer >= asked.number
-    return _beaten(state, worker) > asked.since
-
-
-def _beaten(state: State, worker: Worker) -> float:
-    """When the last heartbeat of a sidecar that knows no challenges came, which is all that it answers with. It shows
-    that a sidecar can write, not that a challenge arrives: so it is a control for others like it, and else only where
-    there is no better one, for who then has the time of one that is asked alone."""
-    beat = state.clocks.beats.get(worker.member) if worker.member and worker.answer is None else None
-    return -inf if beat is None else beat.since
 
 
 def unanswered_for(spec: Spec, state: State, worker: Worker, now: float) -> float | None:

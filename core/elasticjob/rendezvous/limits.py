@@ -12,7 +12,6 @@ AGAIN_SECONDS = 10.0  # until who is still doubted is asked again, or everybody 
 # Where nobody else can answer nobody shows that the way is sound: both its watch and the operator's may have fallen
 # silent, which is noticed within twelve seconds.
 ALONE_SECONDS = 30.0
-OLD_PROOF_SECONDS = 15.0  # three heartbeats of a sidecar that knows no challenges
 
 
 def last_call(spec: Spec, joined: Iterable[Worker]) -> float:
@@ -36,5 +35,4 @@ def proof(spec: Spec, worker: Worker, asked: Asked) -> float:
     lost = worker_lost(spec, worker)
     if asked.alone:
         return max(ALONE_SECONDS, lost)
-    limit = proof_seconds(lost) if asked.silent and asked.lived is None else lost
-    return limit if worker.answer is not None else max(OLD_PROOF_SECONDS, limit)
+    return proof_seconds(lost) if asked.silent and asked.lived is None else lost

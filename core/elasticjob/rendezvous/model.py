@@ -104,15 +104,15 @@ class Worker:
     """One pod of the job, with the record that its sidecar wrote, if it has.
 
     `replacement` is the last part of the pod's name; `crashes` how often its trainer container was started again in
-    place; `detail` what its pod says of a fault; `invalid` what is wrong with the record, which then counts for
-    nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `rejected`: its node has, before any of
-    its containers was started. `outdated`: the pod was made from another template than the job's. `draining`: its node
-    is about to go. `unready`: the cluster does not hear of its node any more. `hung`: how the training hangs, where the
-    round is to be restarted for this member. `cut_off`: it and rank 0 have not reached each other for long, though both
-    live. `doubts` are members of which it hears nothing, and `answer` is the number of the last challenge that it
-    answered, 0 before the first, None where its sidecar knows no challenges. `matched`: what the job's policy for
-    failures says of it, once it has stopped. `topology`: with `rank_order`, what its node says for those keys, empty
-    where nothing is known, and the node's name.
+    place; `detail` what its pod, or its sidecar, says of a fault; `invalid` what is wrong with the record, which then
+    counts for nothing. `disrupted`: the cluster has ended the pod for a reason of its own. `rejected`: its node has,
+    before any of its containers was started. `outdated`: the pod was made from another template than the job's.
+    `draining`: its node is about to go. `unready`: the cluster does not hear of its node any more. `hung`: how the
+    training hangs, where the round is to be restarted for this member. `cut_off`: it and rank 0 have not reached each
+    other for long, though both live. `doubts` are members of which it hears nothing, and `answer` is the number of the
+    last challenge that it answered, 0 before the first. `matched`: what the
+    job's policy for failures says of it, once it has stopped. `topology`: with `rank_order`, what its node says for
+    those keys, empty where nothing is known, and the node's name.
     """
 
     index: int
@@ -125,7 +125,7 @@ class Worker:
     request: Request | None = None
     heartbeat: int | None = None
     doubts: tuple[Member, ...] = ()
-    answer: int | None = 0
+    answer: int = 0
     detail: str = ""
     invalid: str = ""
     disrupted: bool = False
@@ -233,8 +233,7 @@ class State:
 
     `challenge` is the number of the last challenge, and `challenged` whom it asked.
 
-    `reason` says in a sentence why the phase was entered, and `cause` in one word; a status of before there were these
-    words has none.
+    `reason` says in a sentence why the phase was entered, and `cause` in one word.
 
     `stage` counts the torchruns that the workers' containers run one after the other; `scripts` says what those up to
     now have run, the last of them at the end. `finishing` are the workers whose torchrun of this stage has ended in

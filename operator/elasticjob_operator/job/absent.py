@@ -15,10 +15,10 @@ HAS_ENDED = "its trainer has ended with exit code 0, and its record does not say
 
 
 def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]) -> dict[int, Wait]:
-    """By index, why wanted workers are not there, or are not to stay. `waits`: what their pods and sidecars say.
+    """By index, why wanted workers are not there, or cannot do their part. `waits`: what their pods and sidecars say.
 
-    While a round stands, each worker and each spare that is missing is among them. While one forms nobody waits for a
-    spare, and who has never spoken is told of by `silent_starts`.
+    While a round stands, each worker and each spare that is missing is among them, and each member whose sidecar is in
+    trouble. While one forms nobody waits for a spare, and who has never spoken is told of by `silent_starts`.
     """
     failures = state.clocks.failures
     if not waits and not failures and _all_are_there(spec, state, workers):
@@ -31,7 +31,17 @@ def waits_of(spec: Spec, state: State, workers: Collection[Worker], waits: Mappi
         spares = {worker.index: waits.get(worker.pod_key) or _not_joined(state, worker) for worker in absent}
         spares |= {index: _without_pod(failures.get(index), stands) for index in roster.owed_spares}
         found |= {index: wait._replace(spare=True) for index, wait in spares.items() if wait}
+        found = _members_in_trouble(state, workers, waits) | found
     return {index: wait for index, wait in sorted(found.items()) if wait}
+
+
+def _members_in_trouble(
+    state: State, workers: Collection[Worker], waits: Mapping[PodKey, Wait]
+) -> dict[int, Wait | None]:
+    """Members of the round that stands, whose sidecars cannot do what they are for."""
+    told = {pod_key: wait for pod_key, wait in waits.items() if wait.reason is Reason.SIDECAR_NOT_READY}
+    troubled = (worker for worker in workers if worker.pod_key in told)
+    return {worker.index: told[worker.pod_key] for worker in troubled if worker.member in state.participants}
 
 
 def _all_are_there(spec: Spec, state: State, workers: Collection[Worker]) -> bool:

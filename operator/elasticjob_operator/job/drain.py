@@ -33,11 +33,12 @@ def still_there(known: Mapping[PodKey, float], going: Iterable[PodKey], now: flo
 
 
 def budget_of(
-    spec: DrainSpec, since: Mapping[PodKey, float], now: float, *, watched: bool, ended: bool = False
+    spec: DrainSpec, since: Mapping[PodKey, float], now: float, *, watched: bool, idle: bool = False
 ) -> Budget:
-    """`since`: of `still_there`. `watched`: the nodes are. Nobody is to wait for a drain that cannot be seen, or longer
-    than the grace for any."""
-    if ended or not (watched and spec.taints and spec.grace_seconds):
+    """`since`: of `still_there`. `watched`: the nodes are. `idle`: no pod of the job is there to stay, and the cluster
+    warns of a budget that finds none. Nobody is to wait for a drain that cannot be seen, or longer than the grace for
+    any."""
+    if idle or not (watched and spec.taints and spec.grace_seconds):
         return Budget.NONE
     is_over = any(now - one >= spec.grace_seconds for one in since.values())
     return Budget.OPEN if is_over else Budget.CLOSED

@@ -5,7 +5,7 @@ between them is the network, a NetworkPolicy or a firewall. One line that is lat
 lines anew: so a suspicion has to stand for a while, and outlives the round that it began in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -62,11 +62,15 @@ def network_of(
     workers: tuple[Worker, ...],
     last: Network | None,
     now: float,
+    troubled: Collection[PodKey] = (),
 ) -> Network:
     """`state`: that of the status `before`; `last`: what this operator found in the last step, None where it has just
-    begun. Then what the status says of the network goes on to hold."""
+    begun. Then what the status says of the network goes on to hold. `troubled`: whose sidecars are known to be in
+    trouble, which is why others do not hear them."""
     known = {} if last is None else last.suspicions
     if state.ended or not state.participants or not (known or any(worker.doubts for worker in workers)):
+        return Network()
+    if any(worker.member == state.participants[0] for worker in workers if worker.pod_key in troubled):
         return Network()
     members = set(state.participants)
     present = {one: worker for one, worker in able(state, workers).items() if one in members}

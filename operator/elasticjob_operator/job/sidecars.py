@@ -5,6 +5,7 @@ asks it, at the port of its health, once it has had time to start.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from elasticjob.pods import SIDECAR
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import State, Worker
+from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodKey
 from elasticjob.rendezvous.roster import current
 
@@ -72,3 +74,16 @@ def troubles(asked: Collection[Asked], said: Mapping[PodKey, str | None]) -> dic
         if told:
             found[one.pod_key] = Wait(Reason.SIDECAR_NOT_READY, told)
     return found
+
+
+def marked(workers: tuple[Worker, ...], troubles: Mapping[PodKey, Wait]) -> tuple[Worker, ...]:
+    """The workers as the rules are to see them: a job that ends since some have not joined says what kept them."""
+    if not troubles:
+        return workers
+    return tuple(_with_fault(worker, troubles.get(worker.pod_key)) for worker in workers)
+
+
+def _with_fault(worker: Worker, trouble: Wait | None) -> Worker:
+    if trouble is None or worker.detail or not never_joined(worker):
+        return worker
+    return replace(worker, detail=trouble.said)

@@ -15,7 +15,7 @@ from elasticjob.signs import heartbeat_seconds
 from elasticjob.terms import RendezvousPhase
 
 PROGRESSING, EXCEEDED = "Progressing", "ProgressDeadlineExceeded"
-MISSED_WRITES = 3  # of who is asked, until its answer is not waited for: an older sidecar knows no such question
+MISSED_WRITES = 3  # of who is asked, until its answer is not waited for
 NAMED = 3
 WORDS = {
     ProcessState.STOPPED: "is stopped",
@@ -118,7 +118,7 @@ def _lagging(answers: list[Answer]) -> tuple[list[Answer], str]:
     so it says something of few among many only."""
     by_state: dict[ProcessState | None, list[Answer]] = {}  # None: its trainer has not answered
     for one in answers:
-        if one.stall is not None:  # an older sidecar knows no such question, and says nothing
+        if one.stall is not None:
             by_state.setdefault(one.stall.process, []).append(one)
     computing, waiting = by_state.get(ProcessState.COMPUTES, []), by_state.get(ProcessState.WAITS, [])
     found = by_state.get(ProcessState.STOPPED, []) + by_state.get(ProcessState.BLOCKED, [])

@@ -72,6 +72,9 @@ class Conflict(ApiFailure): ...
 class Gone(ApiFailure): ...
 
 
+REFUSALS = (Denied, Missing, Untrusted)  # which meet this sidecar; an API server that is away meets all of them
+
+
 BY_STATUS: dict[int, type[ApiFailure]] = {
     400: Denied, 401: Denied, 403: Denied, 404: Missing, 409: Conflict, 410: Gone, 422: Denied,
 }  # fmt: skip

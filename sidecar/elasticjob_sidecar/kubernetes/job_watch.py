@@ -17,7 +17,7 @@ from elasticjob.api import RendezvousStatus
 from elasticjob.members import Members, replacement_runs
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
-from elasticjob_sidecar.kubernetes.client import REQUEST_SECONDS, ApiFailure, Denied, Gone, KubeApi
+from elasticjob_sidecar.kubernetes.client import REFUSALS, REQUEST_SECONDS, ApiFailure, Denied, Gone, KubeApi
 from elasticjob_sidecar.kubernetes.remedies import explained
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
@@ -52,6 +52,7 @@ class JobWatch:
         self._calm = False
         self._replacements = Members()
         self._failure = self._unfit = ""  # why it cannot be watched, and what is wrong with what was seen
+        self.refused = False  # whether the API server is there, and does not let it be watched
 
     @property
     def trouble(self) -> str:
@@ -95,6 +96,7 @@ class JobWatch:
                 self._failed("watch", failure)
                 why = explained(failure, self._job)
                 self._failure = f"its ElasticJob cannot be watched: {why}"
+                self.refused = isinstance(failure, REFUSALS)
                 trouble_log.warn(f"cannot watch ElasticJob {self._job}: {why}")
                 if isinstance(failure, Denied):
                     backoff.longest()
@@ -103,7 +105,7 @@ class JobWatch:
             await asyncio.sleep(backoff.next())
 
     def _watched(self, trouble_log: TroubleLog) -> None:
-        self._failure = ""
+        self._failure, self.refused = "", False
         trouble_log.over(f"ElasticJob {self._job} is watched again")
 
     async def _follow(self, opened: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from elasticjob.api import Members, Stall, WorkerRequest
 from elasticjob.objects import Object
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
+from elasticjob_sidecar.kubernetes.client import REFUSALS, ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
 from elasticjob_sidecar.kubernetes.identity import Identity, asking
 from elasticjob_sidecar.kubernetes.remedies import explained
 from elasticjob_sidecar.kubernetes.requests import in_words
@@ -44,13 +44,14 @@ class WorkerRecord:
         self._request: WorkerRequest | None = None
         self._wishes = self._granted = 0  # how many requests were wanted, and up to which of them the API has them
         self.trouble = ""  # why it is not written, in a sentence
+        self.refused = False  # whether the API server is there, and does not take it
         self._ours = False  # the object exists, carries our id, and is known as ours to everybody
         self._stored: Object = {}  # as it was last seen
         self._version = ""  # its resourceVersion, as far as we know
         self._heartbeat = 0
         self._job_size = 1
         self._job_worker_lost: int | None = None
-        self._status = WorkerStatus(answer=0)
+        self._status = WorkerStatus()
         self._written_status = WorkerStatus()  # what the object holds
         self._share = 1.0  # of the time between two heartbeats: those of a thousand workers drift apart
         self._quiet = self._challenges = False
@@ -200,6 +201,7 @@ class WorkerRecord:
                 if tries.failures > FAILURES_NOT_LOGGED or not isinstance(failure, Missing | Conflict):
                     why = explained(failure, self._me.job)
                     self.trouble = f"its ElasticWorker cannot be written: {why}"
+                    self.refused = isinstance(failure, REFUSALS)
                     trouble_log.warn(f"cannot write ElasticWorker {self._me.pod_name}: {why}")
                 again, tries.conflict = tries.conflict, isinstance(failure, Conflict)
                 if tries.conflict and not again:
@@ -208,7 +210,7 @@ class WorkerRecord:
                 await self._pause(tries.backoff.longest() if slowly else tries.backoff.next())
             else:
                 others.over()
-                self.trouble = ""
+                self.trouble, self.refused = "", False
                 if not self._owes_word:
                     words.over()
                 trouble_log.over(f"ElasticWorker {self._me.pod_name} is written again")
@@ -266,7 +268,7 @@ class WorkerRecord:
             wish = self._wishes
             status = found.get("status", {})
             self._note(status)
-            doubts, answer = status.get("doubts") or "", status.get("answer")
+            doubts, answer = status.get("doubts") or "", status.get("answer") or 0
             self._written_status = replace(self._written_status, doubts=doubts, answer=answer)
             version = found["metadata"]["resourceVersion"]
             self._took(await self._kube.patch_worker(self._me.pod_name, self._me.taken_over(self._request, version)))

@@ -27,17 +27,15 @@ class WorkerStatus:
     stall: Stall | None = None
     imports: str | None = None
     doubts: str = ""  # whom this worker doubts
-    # The last challenge that it has answered: 0 says that it will answer the next one, None is the silence of sidecars
-    # that know no challenges.
-    answer: int | None = None
+    answer: int = 0  # the last challenge that it has answered
 
     def owes_word(self, written: "WorkerStatus") -> bool:
         """Whether there is a doubt or an answer that `written` does not have: it is awaited."""
-        return (self.doubts, self.answer) != (written.doubts, written.answer or 0)
+        return (self.doubts, self.answer) != (written.doubts, written.answer)
 
     def has_news(self, written: "WorkerStatus") -> bool:
         """Whether `written` lacks what is not to wait for minutes: of the reports, rank 0's is the job's."""
-        if self.handed != written.handed or self.imports != written.imports or written.answer is None:
+        if self.handed != written.handed or self.imports != written.imports:
             return True
         told = (self.progress, self.connected, self.stepped)
         reported = self.handed[1] == 0 and told != (written.progress, written.connected, written.stepped)
@@ -58,7 +56,7 @@ class WorkerStatus:
             "waits": progress.waits,
             "stall": None if stall is None else stall.model_dump(mode="json", by_alias=True),
             "doubts": self.doubts or None,
-            "answer": self.answer,
+            "answer": self.answer or None,
         }
         if self.imports is not None:  # else what the sidecar before this one was told still holds
             status["imports"] = self.imports

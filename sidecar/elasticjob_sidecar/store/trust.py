@@ -13,7 +13,8 @@ from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob.certificates import der_of
 from elasticjob.objects import Object
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.client import ApiFailure, KubeApi
+from elasticjob_sidecar.kubernetes.client import REFUSALS, ApiFailure, KubeApi
+from elasticjob_sidecar.kubernetes.remedies import explained
 from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
@@ -39,6 +40,8 @@ class RoundTrust:
         self._pod_of = pod_of
         self._known: dict[Member, bytes] = {}  # certificates of members, in DER form
         self._looked = False
+        self.trouble = ""  # why not all members of the round can reach its store, in a sentence
+        self.refused = False  # whether the API server is there, and does not say who they are
 
     async def run(self) -> None:
         """Follow the job's rounds, for ever."""
@@ -48,21 +51,24 @@ class RoundTrust:
             next_change, served = self._driver.next_change, self._served()
             if served is None:
                 round = 0
+                self._is_well()
                 self._transport.trust_nobody()
                 await self._look_ahead()
             elif served.round != round:
                 try:
-                    missing = await self._trust(served)
+                    missing, self.refused = await self._trust(served), False
                 except ApiFailure as failure:
                     self._failed("list", failure)
-                    missing = str(failure)
+                    missing, self.refused = explained(failure, self._job), isinstance(failure, REFUSALS)
                 except OSError as error:  # the key is handed to TLS in a file, and there may be no more
                     missing = str(error)
                 if missing:
-                    trouble_log.warn(f"not all members of round {served.round} can be let in to its store: {missing}")
+                    self.trouble = f"not all members of round {served.round} can be let in to its store: {missing}"
+                    trouble_log.warn(self.trouble)
                     await self._pause(backoff.next(), served.round)
                     continue
                 round = served.round
+                self._is_well()
                 backoff.reset()
                 trouble_log.over(f"all members of round {round} can be let in to its store")
             await next_change.wait()
@@ -73,6 +79,9 @@ class RoundTrust:
             async with asyncio.timeout(seconds):
                 while (served := self._served()) is not None and served.round == round:
                     await self._driver.next_change.wait()
+
+    def _is_well(self) -> None:
+        self.trouble, self.refused = "", False
 
     async def _look_ahead(self) -> None:
         """Before the first round forms: worker 0, likely its rank 0, learns who may come, while all wait anyway."""

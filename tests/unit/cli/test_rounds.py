@@ -165,11 +165,6 @@ def test_a_loss_of_another_time_explains_nothing() -> None:
     assert last_round(lost("NoAnswer", 300), cause="WorkerFailed").why == "it does not count as a failure"
 
 
-def test_an_older_operator_has_sentences_only() -> None:
-    found = last_round(cause="scaled from 1 to 2", reason="")
-    assert (found.reason, found.counted) == ("scaled from 1 to 2", False)
-
-
 def test_members_are_in_rank_order_and_others_after_them() -> None:
     seen = formed([2, 0], spec={"replicas": 4}, pods=[pod(1)], records=[record(1, joins(4))])
     assert [(one.rank, one.worker, one.pod, one.node, one.state) for one in members_of(seen, {})] == [

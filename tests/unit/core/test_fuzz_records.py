@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from elasticjob.agreed import rendezvous_spec, state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
-from elasticjob.rendezvous import Clocks, Decision, Worker, decide, violations
+from elasticjob.rendezvous import Clocks, Decision, Worker, decide
 from elasticjob_operator.job.observe import Observer
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
+from oracle import violations
 from support.fuzzing import Json, tried
 from support.operator_objects import CERTIFICATES, ID, OTHER_ID, Object, job, pod, trainer, view_of
 from support.record_strategies import STATUSES, certified, specs
@@ -83,8 +84,7 @@ def test_no_record_stops_the_operator_or_gets_into_a_round_that_it_does_not_belo
     view = view_of(body, bodies, {one["metadata"]["name"]: one for one in said if one is not None})
     spec, before = ElasticJobSpec.parse(body["spec"]), ElasticJobStatus.parse(body["status"])
     workers = Observer(spec.trainer_container).observe(view)[0]
-    answered = max((worker.answer or 0 for worker in workers), default=0)
-    bounds, state = rendezvous_spec(spec), state_of(before, Clocks(opened=0, formed=0), answered=answered)
+    bounds, state = rendezvous_spec(spec), state_of(before, Clocks(opened=0, formed=0))
     for now in (1, 20, 40, 120):
         last = state
         decision = decide(bounds, last, workers, now)

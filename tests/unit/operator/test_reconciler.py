@@ -258,18 +258,6 @@ async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(m
     assert (clocks.opened, clocks.formed) == (recorded.now, recorded.now)
 
 
-async def test_a_round_outlives_a_rollback_to_an_operator_that_knew_no_challenges_and_the_next_upgrade() -> None:
-    """It has dropped them from the status, while the records still tell which one was answered last."""
-    standing = {"phase": "Formed", "round": 5, "worldSize": 1, "participants": f"0/{ID}", "replicas": 1, "reason": "x"}
-    recorded = RecordedJob(job(replicas=1) | {"status": {"rendezvous": standing}})
-    recorded.there = [pod(0, containerStatuses=[trainer(running={})])]
-    joined = record(0, request={"type": "Join", "after": 4, "cause": "Started"})
-    recorded.records = [joined | {"status": {"heartbeat": 4, "answer": 3}}]
-    await reconciler(recorded).reconcile(KEY)
-    agreed = recorded.body["status"]["rendezvous"]
-    assert (agreed["round"], agreed["phase"], agreed["challenge"]) == (5, "Formed", {"number": 3, "members": ""})
-
-
 @pytest.mark.parametrize("kind", ["workers", "workloads"])
 async def test_a_job_that_goes_while_its_objects_are_listed_is_gone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = RecordedJob(job())
@@ -328,6 +316,21 @@ async def test_a_training_that_hangs_is_told_and_counted_once() -> None:
     assert (agreed["round"], agreed["phase"], agreed["stalled"]) == (5, "Formed", 5)
     assert recorded.body["status"]["reason"] == "ProgressDeadlineExceeded"
     assert (recorded.done.count("announce ProgressDeadlineExceeded"), told_hangs() - before) == (1, 1)
+
+
+async def test_what_a_sidecar_said_last_is_in_the_reason_of_a_job_that_nobody_has_joined() -> None:
+    recorded = RecordedJob(job(replicas=1, rendezvous={"startTimeoutSeconds": 60}))
+    recorded.there = [pod(0, containerStatuses=[trainer(running={})], podIP="10.0.0.7")]
+    ready = {"name": "elasticjob-sidecar", "ready": False, "state": {"running": {"startedAt": "2026-01-02T03:00:00Z"}}}
+    recorded.there[0]["status"]["initContainerStatuses"] = [ready]
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    made._memories._known[KEY].questions.said[0, 0] = "its ElasticWorker cannot be written: exceeded quota"
+    for recorded.now in (101.0, 161.0):
+        await made.reconcile(KEY)
+    agreed = recorded.body["status"]["rendezvous"]
+    assert agreed["outcome"] == "RendezvousTimeout"
+    assert agreed["reason"].endswith("; worker 0: its ElasticWorker cannot be written: exceeded quota")
 
 
 async def test_a_job_has_failed_once_it_was_active_for_as_long_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -642,6 +645,23 @@ async def test_a_container_that_fails_after_success_is_announced_once() -> None:
     after = reconciler(recorded)
     await after.reconcile(KEY)
     assert recorded.done.count("announce ContainerFailed") == 2
+
+
+async def test_a_suspended_job_keeps_no_budget_for_pods_that_are_all_going() -> None:
+    """The cluster would tell of one that finds none. While one of them may still save it is not to be evicted."""
+    recorded = there(2)
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    made._memories._known[KEY].access_at = 0  # as minutes after a take-over
+    await made.reconcile(KEY)
+    made._cache.note_job({**recorded.body, "spec": {**recorded.body["spec"], "suspend": True}})
+    for going, kept in ((0, True), (1, True), (2, False)):
+        for index in range(going):
+            of = recorded.there[index]
+            meta = {**of["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z", "resourceVersion": "2"}
+            made._cache.note_pod({**of, "metadata": meta})
+        await made.reconcile(KEY)
+        assert (recorded.budget is not None) is kept, going
 
 
 async def test_the_budget_goes_with_the_jobs_end() -> None:

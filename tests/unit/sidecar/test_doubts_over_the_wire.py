@@ -56,7 +56,7 @@ def doubts(pod: Pod) -> str:
 
 
 def answer(pod: Pod) -> int:
-    found: int = pod.record["status"]["answer"]
+    found: int = pod.record.get("status", {}).get("answer", 0)
     return found
 
 

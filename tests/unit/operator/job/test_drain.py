@@ -72,7 +72,7 @@ def test_the_grace_counts_from_when_the_first_was_seen_that_is_still_there() -> 
 
 
 @pytest.mark.parametrize(
-    ("spec", "watched", "ended"),
+    ("spec", "watched", "idle"),
     [
         (DrainSpec(grace_seconds=0), True, False),
         (DrainSpec(taints=()), True, False),
@@ -81,9 +81,9 @@ def test_the_grace_counts_from_when_the_first_was_seen_that_is_still_there() -> 
     ],
 )
 def test_there_is_no_budget_where_no_drain_would_be_seen_or_nobody_is_to_wait(
-    spec: DrainSpec, watched: bool, ended: bool
+    spec: DrainSpec, watched: bool, idle: bool
 ) -> None:
-    assert budget_of(spec, {}, 0.0, watched=watched, ended=ended) is Budget.NONE
+    assert budget_of(spec, {}, 0.0, watched=watched, idle=idle) is Budget.NONE
 
 
 def test_a_worker_drains_while_its_node_has_the_taint() -> None:

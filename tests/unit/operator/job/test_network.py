@@ -56,6 +56,15 @@ class Job(JobOnPaper):
         return f"{found.status} {found.reason} {found.message}".strip() if found else ""
 
 
+def test_a_rank_0_that_says_what_is_wrong_with_its_sidecar_is_no_fault_of_the_network() -> None:
+    job = Job()
+    job.part(1)
+    job.live(STANDS_SECONDS + 1)
+    workers, state = tuple(job.workers.values()), job.state
+    found = [network_of("digits", job.before, state, workers, job.last, job.now, [(one, 0)]) for one in (0, 1)]
+    assert [one.sentence for one in found] == ["", SENTENCE]
+
+
 def test_before_any_round_nobody_is_cut_off_whatever_records_say() -> None:
     job = JobOnPaper(replicas=3, min_replicas=3)
     job.start(0, 1)

@@ -96,11 +96,6 @@ def test_a_record_says_whom_it_doubts_and_what_it_has_answered() -> None:
     assert (worker.doubts, worker.answer) == ((Member(1, OTHER_ID),), 2)
 
 
-@pytest.mark.parametrize(("status", "answer"), [({}, 0), ({"heartbeat": 1}, None), ({"heartbeat": 1, "answer": 0}, 0)])
-def test_a_sidecar_that_beats_and_knows_no_number_knows_no_challenges(status: Object, answer: int | None) -> None:
-    assert seen(pod(0), record(0) | {"status": status}).answer == answer
-
-
 @pytest.mark.parametrize(
     ("ready", "containers", "unready"),
     [("True", "True", False), ("False", "False", False), ("False", "True", True), ("Unknown", "True", False)],

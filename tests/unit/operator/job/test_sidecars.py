@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
 from elasticjob.reading import Pod
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import PodState, Request, State, Worker
-from elasticjob.terms import RequestType
-from elasticjob_operator.job.sidecars import NO_ANSWER, to_ask, troubles
+from elasticjob.terms import Outcome, RequestType
+from elasticjob_operator.job.absent import waits_of
+from elasticjob_operator.job.sidecars import NO_ANSWER, marked, to_ask, troubles
+from support.job_on_paper import JobOnPaper
 from support.operator_objects import job, pod
 from support.statuses import CLOCKS, FORMED, status
 
@@ -81,6 +84,29 @@ def test_it_is_in_a_condition_of_its_own_and_in_the_reason(state: State) -> None
     assert "torchrun" not in told["Rendezvoused"].message  # what a sidecar cannot write says nothing of it
     after = status(state, before=found, spec={"replicas": 4})
     assert next(one.status for one in after.conditions if one.type == "SidecarsReady") == "True"
+
+
+def test_a_member_of_a_round_that_stands_is_among_those_that_are_told() -> None:
+    """It has joined, and is missed by nobody: but nobody reaches the store that it is to serve, or it hears no news."""
+    worker = Worker(index=0, id="a", request=JOIN)
+    refused = Wait(Reason.SIDECAR_NOT_READY, "not all members of round 3 can be let in to its store: 403")
+    spec = rendezvous_spec(SPEC)
+    for state, told in ((FORMED, {0: refused}), (FORMING, {})):
+        found = waits_of(spec, state, [worker], {KEY: refused})
+        assert {index: wait for index, wait in found.items() if wait.reason is Reason.SIDECAR_NOT_READY} == told
+
+
+def test_a_job_that_ends_as_workers_have_not_joined_repeats_what_keeps_them() -> None:
+    """The condition that says so is of the past by then, and its pods are gone."""
+    job = JobOnPaper(replicas=4, min_replicas=4, start_timeout=100)
+    job.up(0)
+    job.start(1, 2, 3)
+    quota = Wait(Reason.SIDECAR_NOT_READY, "its ElasticWorker cannot be written: exceeded quota")
+    of = {(0, 0): quota._replace(said="not told, as it has joined"), (2, 0): quota, (3, 0): quota}
+    job.workers = {worker.pod_key: worker for worker in marked(tuple(job.workers.values()), of)}
+    job.wait(100, living=(0, 1, 2, 3))
+    assert job.state.outcome is Outcome.TIMEOUT
+    assert job.state.reason.endswith(f"and at least 4 must; worker 2: {quota.said}")
 
 
 def test_in_its_nodes_network_it_is_asked_at_the_port_that_the_job_names() -> None:

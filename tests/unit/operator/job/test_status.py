@@ -35,13 +35,6 @@ def test_an_empty_status_is_the_first_round_forming() -> None:
     assert state_of(ElasticJobStatus(), CLOCKS) == State(clocks=CLOCKS)
 
 
-def test_challenges_count_on_where_an_operator_that_knows_none_has_dropped_them() -> None:
-    dropped = ElasticJobStatus.parse({"rendezvous": {"round": 1}})
-    assert state_of(dropped, CLOCKS, answered=7).challenge == 7
-    kept = ElasticJobStatus.parse({"rendezvous": {"round": 1, "challenge": {"number": 9}}})
-    assert state_of(kept, CLOCKS, answered=7).challenge == 9
-
-
 def test_a_formed_round_is_running_and_rendezvoused() -> None:
     found = status(FORMED)
     assert (found.phase, found.rendezvous.world_size, found.term) == ("Running", 2, 5)

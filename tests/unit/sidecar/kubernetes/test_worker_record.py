@@ -76,7 +76,7 @@ async def test_it_takes_over_what_an_older_pod_or_sidecar_left() -> None:
         assert [owner["uid"] for owner in taken["metadata"]["ownerReferences"]] == ["pod-uid"]
         assert kube.count("patch") == 1  # id and cleared request in one write
         await asyncio.sleep(5.1)
-    assert kube.workers["job-0-0"]["status"] == {"heartbeat": 42, "answer": 0}  # changed, and nothing of the other's
+    assert kube.workers["job-0-0"]["status"] == {"heartbeat": 42}  # changed, and nothing of the other's
 
 
 @pytest.mark.parametrize(("owner", "stands"), [("pod-uid", True), ("an older pod", False)])
@@ -215,8 +215,8 @@ async def test_the_heartbeat_carries_round_rank_and_progress_in_one_write() -> N
         record.report(Progress(20, None, {"loss": 0.25}))
         await asyncio.sleep(5.1)
     metrics = {"loss": 0.5, "accuracy": 0.9}
-    assert first == {"heartbeat": 1, "answer": 0, "round": 4, "rank": 1, "step": 10, "total": 100, "metrics": metrics}
-    second = {"heartbeat": 2, "answer": 0, "round": 4, "rank": 1, "step": 20, "metrics": {"loss": 0.25}}
+    assert first == {"heartbeat": 1, "round": 4, "rank": 1, "step": 10, "total": 100, "metrics": metrics}
+    second = {"heartbeat": 2, "round": 4, "rank": 1, "step": 20, "metrics": {"loss": 0.25}}
     assert kube.workers["job-0-0"]["status"] == second
     assert kube.count("status") == 2
 
@@ -227,7 +227,7 @@ async def test_what_the_script_imports_comes_with_the_heartbeat_and_stays() -> N
     async with running(record):
         record.learned("torch,sklearn.datasets")
         await asyncio.sleep(5.1)
-        assert kube.workers["job-0-0"]["status"] == {"heartbeat": 1, "answer": 0, "imports": "torch,sklearn.datasets"}
+        assert kube.workers["job-0-0"]["status"] == {"heartbeat": 1, "imports": "torch,sklearn.datasets"}
         kube.workers.clear()
         await asyncio.sleep(15)
         assert kube.workers["job-0-0"]["status"]["imports"] == "torch,sklearn.datasets", "in a new record too"

@@ -25,8 +25,9 @@ from cryptography.x509.oid import NameOID
 
 from elasticjob.api import Member
 from elasticjob.members import Members
-from elasticjob_sidecar.kubernetes.client import Unreachable
+from elasticjob_sidecar.kubernetes.client import Denied, Unreachable
 from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.kubernetes.worker_status import Progress
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name
@@ -279,6 +280,48 @@ async def test_certificates_are_asked_for_again_until_all_are_there(pair: TwoSid
         pair.kube.patch("job-1-0", {"metadata": {"labels": labels}})
         await until(lambda: listings(pair) >= 2)
         assert (await one.call("GET", "store?round=1&timeout=10"))[0] == 200
+
+
+RIGHTS = 'User "u" cannot list resource "elasticworkers"'
+
+
+@pytest.mark.parametrize("refused", ["list workers", "watch", "status"])
+async def test_a_sidecar_whose_requests_are_refused_while_a_round_stands_is_not_ready_and_says_why(
+    pair: TwoSidecars, refused: str
+) -> None:
+    """Its trainer has joined, so nothing else would tell of it."""
+    zero = pair.workers[0]
+
+    async def page(path: str) -> tuple[int, str]:
+        async with zero.http.get(f"http://127.0.0.1:{zero.ports.health}/{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def answers(readiness: int) -> bool:
+        return (await page("readyz"))[0] == readiness
+
+    pair.kube.fail[refused] = [Denied(f"the API server answered 403: {RIGHTS}", 403)] * 999
+    await pair.form()
+    for worker in pair.workers:
+        worker.sidecar.record.end()
+        worker.sidecar.record.report(Progress(1, 10))
+        worker.sidecar.watch.again()
+    await until(lambda: answers(503))
+    status, told = await page("trouble")
+    assert status == 200
+    assert told in (await page("readyz"))[1]
+    assert "the Role and the RoleBinding job-worker give u the right to list elasticworkers" in told
+    pair.kube.fail.clear()
+    await until(lambda: answers(200))
+    assert (await page("trouble"))[1] == ""
+
+
+async def test_an_api_server_that_is_away_is_told_and_makes_no_pod_unready(pair: TwoSidecars) -> None:
+    zero = pair.workers[0].sidecar
+    pair.kube.fail["list workers"] = [Unreachable("no route to host")] * 999
+    await pair.form()
+    await until(lambda: zero.trust.trouble)
+    assert "no route to host" in zero._trouble()
+    assert zero._is_ready()
 
 
 async def test_members_are_let_in_once_there_are_files_again(

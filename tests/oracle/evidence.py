@@ -257,10 +257,7 @@ class Step:
             return False
         if asked.counting is None and self.before.challenged != (worker.member,):
             return False
-        if worker.answer is not None:
-            return worker.answer < asked.number
-        beat = self.before.clocks.beats.get(worker.member) if worker.member else None
-        return beat is not None and beat.value == worker.heartbeat
+        return worker.answer < asked.number
 
     def lived_on(self, worker: Worker) -> bool:
         """Whether it is known to have answered while the round has been forming."""

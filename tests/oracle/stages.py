@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.evidence import ENDED, Step
-from elasticjob.rendezvous.history import newly_formed
 from elasticjob.rendezvous.model import PodState, Request, State, Worker
 from elasticjob.terms import RendezvousPhase, RequestType
+from oracle.evidence import ENDED, Step
+from oracle.history import newly_formed
 
 
 def finished_in_success(step: Step) -> Iterator[str]:

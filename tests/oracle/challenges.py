@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.evidence import ENDED, Step
-from elasticjob.rendezvous.model import Asked, State, Worker
+from elasticjob.rendezvous.model import State, Worker
+from oracle.evidence import ENDED, Step
 
 
 def asked_in_doubt(step: Step) -> Iterator[str]:
@@ -35,27 +35,15 @@ def _doubted(step: Step) -> set[Member]:
 
 
 def proof_begins_with_an_answer(step: Step) -> Iterator[str]:
-    """The clock of who is asked starts only when another has answered, unless nobody else was asked. Among sidecars
-    that know no challenges, and where nobody else can answer, a later heartbeat is an answer."""
+    """The clock of who is asked starts only when another has answered, unless nobody else was asked."""
     known, able = step.before.clocks.asked or {}, _able(step, step.before)
     for member, asked in (step.after.clocks.asked or {}).items():
         was = known.get(member)
         if asked.counting is None or (was is not None and was.counting is not None and was.number == asked.number):
             continue
-        answered = any(
-            _shows_the_way(step, other, asked, able[member]) for other in able.values() if other.member != member
-        )
+        answered = any(other.answer >= asked.number for other in able.values() if other.member != member)
         if not answered and step.before.challenged != (member,):
             yield f"the clock of worker {member.index} runs, and nobody has answered"
-
-
-def _shows_the_way(step: Step, control: Worker, asked: Asked, of: Worker) -> bool:
-    """Whether what the control has written by the end of the step is an answer to what the other was asked."""
-    if control.answer is not None:
-        return control.answer >= asked.number
-    beat = step.after.clocks.beats.get(control.member) if control.member else None
-    known = [one.member for one in _able(step, step.after).values() if one.answer is not None]
-    return beat is not None and beat.since > asked.since and (of.answer is None or known == [of.member])
 
 
 def _able(step: Step, state: State) -> dict[Member, Worker]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from elasticjob.rendezvous.evidence import Step
-from elasticjob.rendezvous.history import newly_formed
 from elasticjob.rendezvous.model import Worker
+from oracle.evidence import Step
+from oracle.history import newly_formed
 
 
 def neighbours_are_near(step: Step) -> Iterator[str]:

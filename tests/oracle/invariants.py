@@ -7,14 +7,14 @@ copied into docs/protocol.md by `make docs`.
 from collections.abc import Iterable, Iterator
 
 from elasticjob.members import Member
-from elasticjob.rendezvous.challenge_invariants import asked_in_doubt, proof_begins_with_an_answer
-from elasticjob.rendezvous.evidence import Step
-from elasticjob.rendezvous.history import history_violations, newly_formed
 from elasticjob.rendezvous.model import Decision, Matched, PodState, Spec, State, Worker
-from elasticjob.rendezvous.rank_invariants import neighbours_are_near
-from elasticjob.rendezvous.stage_invariants import between_stages, finished_in_success, stages_follow_each_other
 from elasticjob.rendezvous.transitions import MOVES, ROUND_REOPENED, TABLE
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
+from oracle.challenges import asked_in_doubt, proof_begins_with_an_answer
+from oracle.evidence import Step
+from oracle.history import history_violations, newly_formed
+from oracle.ranks import neighbours_are_near
+from oracle.stages import between_stages, finished_in_success, stages_follow_each_other
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 EVENTS = {move.event for move in MOVES}
