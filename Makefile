@@ -117,8 +117,8 @@ bench-restart: install  ## digits, and examples of frameworks, from a change of 
 bench-joins:  ## what a join costs the API server, by how it is written; no cluster
 	@hack/cluster/tools.sh apiserver
 	@$(cluster) $(venv) PYTHONPATH=$$PYTHONPATH:tests:bench python bench/joins.py
-bench-ranks:  ## ring neighbours in other racks of 1,024 after losses, with and without rankOrder; no cluster (LOSSES=300)
-	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --losses $(or $(LOSSES),300)
+bench-ranks:  ## ring neighbours in other racks after losses, with and without rankOrder; no cluster (WORKERS=1024, LOSSES=300)
+	@$(venv) PYTHONPATH=$$PYTHONPATH:bench python bench/ranks.py --workers $(or $(WORKERS),1024) --losses $(or $(LOSSES),300)
 bench-store:  ## calls of the round's store through the tunnel beside a direct TCPStore; writes build/bench-store.json
 	@hack/with-torch.sh digits python bench/store.py --json build/bench-store.json
 ##@ tests

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from elasticjob.members import Members
 from elasticjob.rendezvous import Clocks, PodState, Request, Spec, State, Worker, decide
 from elasticjob.rendezvous.rank_order import crossings, path_of
 from elasticjob.terms import Cause, RequestType
@@ -26,7 +27,8 @@ Node = tuple[str, str, str]
 @dataclass(slots=True, kw_only=True)
 class Row:
     """After so many losses: of the neighbours in the ring those in another zone, those in another rack, and how many
-    survivors got another rank in a round, in the mean over all so far."""
+    survivors got another rank in a round, in the mean over all so far. `size`: the bytes that the members take in the
+    job's status, of each worker."""
 
     placed: str
     order: str
@@ -34,6 +36,7 @@ class Row:
     zone: int
     rack: int
     moved: float
+    size: float
 
 
 class Job:
@@ -81,13 +84,15 @@ def _worker(index: int, replacement: int, node: Node) -> Worker:
 
 
 def rows(placed: str, order: str, job: Job, losses: int, chance: random.Random) -> Iterator[Row]:
+    workers = len(job.workers)
     told, moved = {0, 1, 10, 30, 100, 300, 1000, losses}, 0
     for number in range(losses + 1):
         if number:
             moved += job.lose(chance.randrange(len(job.workers)), chance)
         if number in told:
             mean = round(moved / max(1, number), 1)
-            yield Row(placed=placed, order=order, losses=number, zone=job.apart(0), rack=job.apart(1), moved=mean)
+            zone, rack, size = job.apart(0), job.apart(1), round(len(str(Members(job.state.participants))) / workers, 1)
+            yield Row(placed=placed, order=order, losses=number, zone=zone, rack=rack, moved=mean, size=size)
 
 
 def racks_of(workers: int, racks: int, zones: int) -> list[Node]:
@@ -107,9 +112,10 @@ def main() -> None:
     anywhere = random.Random(asked.seed).sample(nodes, asked.workers)
     found: list[Row] = []
     print(
-        "| first pods | ranks | losses | in another zone | in another rack | survivors with another rank, each time |"
+        "| first pods | ranks | losses | in another zone | in another rack | survivors with another rank, each time | "
+        "bytes a worker |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|")
     for placed, taken in (("rack by rack", in_turn), ("anywhere", anywhere)):
         for order, keys in (("kept", ()), ("`rankOrder`", KEYS)):
             spec = Spec(replicas=asked.workers, min_replicas=asked.workers, rank_order=keys)

@@ -64,8 +64,9 @@ class RendezvousStatus(Model):
     participants: MembersField = Field(
         default_factory=Members,
         description="The members of the last formed round in rank order, packed as index/id, or first-last/id where "
-        "several have one id; while Forming they are not yet the next round's. The form is ElasticJob's own and may "
-        "change: `kubectl elasticjob status` shows the members one by one.",
+        "several have one id; more than 32 such words may be packed further. While Forming they are not yet the next "
+        "round's. The form is ElasticJob's own and may change: `kubectl elasticjob status` shows the members one by "
+        "one.",
     )
     replicas: SmallCount = Field(
         0,

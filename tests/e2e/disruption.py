@@ -177,7 +177,7 @@ def wait_for_node(node: str, since: datetime, *, restarted: bool = False) -> Non
         lease = run("kubectl", "get", "lease", node, "--namespace=kube-node-lease", "--request-timeout=5s", "-ojson")
         renewed = "" if lease.code else json.loads(lease.output)["spec"].get("renewTime", "")
         said = run("kubectl", "get", "node", node, "--request-timeout=5s", "--output=json")
-        conditions = [] if said.code else json.loads(said.output)["status"]["conditions"]
+        conditions = [] if said.code else json.loads(said.output)["status"].get("conditions", [])
         ready = next((one for one in conditions if one["type"] == "Ready" and one["status"] == "True"), None)
         is_of_now = ready and (not restarted or datetime.fromisoformat(ready["lastHeartbeatTime"]) > since)
         return bool(is_of_now) and bool(renewed) and datetime.fromisoformat(renewed) > since

@@ -157,7 +157,7 @@ class Job:
 
     def finish_training(self) -> None:
         """Let the training end in success, in all workers after the same step."""
-        disruption.touch(self.pods()[0], TRAINER, "/tmp/finish")
+        disruption.touch(self.pod(0), TRAINER, "/tmp/finish")
 
     # what is to be seen
 
@@ -179,14 +179,24 @@ class Job:
         alive = [pod for pod in self.pod_states.present().values() if "deletionTimestamp" not in pod["metadata"]]
         return {int(pod["metadata"]["labels"]["elasticjob.io/index"]): pod for pod in alive}
 
-    def member_pods(self) -> list[Object]:
-        """The pods of the current round's members, in rank order.
+    def pod(self, index: int) -> Object:
+        """The pod of one worker, member or not, once the kubelet has told of its trainer.
 
-        The kubelet may tell of their containers, and the watch of pods, later than the job's status of the round.
+        The watch of pods, and what the kubelet tells, may be behind the job's status.
         """
 
+        def started() -> Object | None:
+            pod = self.pods().get(index)
+            return pod if pod is not None and has_started(pod) else None
+
+        what = f"the pod of worker {index} to be seen"
+        return wait_until(what, started, TOLD_SECONDS, lambda: (self.summary(), self.pods()))
+
+    def member_pods(self) -> list[Object]:
+        """The pods of the current round's members, in rank order, as `pod` gives them."""
+
         def started() -> list[Object] | None:
-            pods, members = self.pods(), Members.read(self.rendezvous["participants"])
+            pods, members = self.pods(), Members.read(self.rendezvous.get("participants", ""))
             found = [pods[member.index] for member in members if member.index in pods]
             return found if len(found) == len(members) and all(map(has_started, found)) else None
 

@@ -30,8 +30,8 @@ def leader(operator: Namespace) -> Object:
 
 
 def holder(operator: Namespace) -> str:
-    """The name of the leader's pod, as the Lease has it."""
-    return str(operator.get("lease", LEASE)["spec"]["holderIdentity"])
+    """The name of the leader's pod, as the Lease has it; empty while nobody leads."""
+    return str(operator.get("lease", LEASE)["spec"].get("holderIdentity", ""))
 
 
 def lead_from_elsewhere(operator: Namespace, node: str) -> None:

@@ -116,7 +116,7 @@ def test_soak(job: Job, operator: Namespace, request: pytest.FixtureRequest) -> 
     job.apply(replicas=3, maxReplicas=MAX_REPLICAS, maxRestarts=1_000_000)
     job.wait_for_round(3)
     job.wait_for_training(3)
-    protected = job.pods()[0]["metadata"]["name"]
+    protected = job.pod(0)["metadata"]["name"]
     memory = {
         "the leading operator": Process(operator, leader(operator)["metadata"]["name"], CONTAINER),
         "worker 0's sidecar": Process(job.namespace, protected, SIDECAR),
@@ -132,7 +132,7 @@ def test_soak(job: Job, operator: Namespace, request: pytest.FixtureRequest) -> 
     print("\n".join(soak.report()), flush=True)
 
     assert violations(job) == []
-    assert job.pods()[0]["metadata"]["name"] == protected, "worker 0 was left alone"
+    assert job.pod(0)["metadata"]["name"] == protected, "worker 0 was left alone"
     assert job.status["restarts"] <= sum(soak.done[name] for name in KILLS), "nothing else counts as a failure"
     assert job.status["progress"]["step"] > 0
     for name, series in soak.resident.items():

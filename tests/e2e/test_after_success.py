@@ -58,7 +58,7 @@ def test_an_upload_is_not_cut_off_by_what_cleans_up(job: Job) -> None:
     job.apply(replicas=1, env=SHORT, trainer=after(WAITS), **spec)
     job.wait_for_condition("Finishing")
     assert not job.condition("Complete")["reason"]
-    touch(job.pods()[0], TRAINER, UPLOAD)
+    touch(job.pod(0), TRAINER, UPLOAD)
     wait_until("the job to be gone", lambda: not job.jobs.present(), 120, job.summary)
     job.wait_for_no_pods()
     assert set(ends(job, "train-0-0")) == {0}

@@ -79,7 +79,7 @@ def test_a_pod_that_is_deleted_gives_its_trainer_the_time_to_save(job: Job) -> N
     wait_until("the trainer to run", lambda: "trains" in job.namespace.try_kubectl(*logs).output, 90)
     with ThreadPoolExecutor(1) as pool:
         told = pool.submit(job.namespace.kubectl, *logs, "--follow")
-        job.delete_pod(job.pods()[0])
+        job.delete_pod(job.pod(0))
         assert "saved" in told.result(90)
 
 

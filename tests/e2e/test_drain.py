@@ -61,7 +61,7 @@ def test_a_spare_relieves_a_worker_whose_node_is_drained(job: Job) -> None:
     job.patch('{"spec": {"spareReplicas": 1}}')
     job.wait_for_spare()
     job.wait_for_protection(3)
-    nodes = [node_of(job.pods()[index]) for index in (*first.members, 2)]
+    nodes = [node_of(job.pod(index)) for index in (*first.members, 2)]
     rank = nodes.index(nodes[2]) ^ 1  # of the member that is alone on its node
     with draining(job, nodes[rank]) as drained:
         after = job.wait_for_round(2, after=first)

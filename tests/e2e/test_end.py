@@ -23,7 +23,7 @@ def test_a_job_completes_when_its_last_worker_has(job: Job, warm: bool) -> None:
     assert job.rendezvous["phase"] == "Closed"
     assert job.rendezvous["outcome"] == "Complete"
     assert job.rounds() == [first], "the end of one worker is no loss to the others"
-    job.logged(job.pods()[0], "saved")
+    job.logged(job.pod(0), "saved")
     job.namespace.kubectl("wait", "elasticjob/train", "--for=condition=Complete", "--timeout=240s")
 
     def phases() -> list[str]:
@@ -84,5 +84,5 @@ def test_suspend_and_resume(job: Job) -> None:
     assert second.reason == "resumed"
     assert job.condition("Suspended")["status"] == "False"
     assert job.status["restarts"] == 0
-    trainer = job.pods()[0]["spec"]["containers"][0]
+    trainer = job.pod(0)["spec"]["containers"][0]
     assert {"name": "CHANGED", "value": "while suspended"} in trainer["env"]

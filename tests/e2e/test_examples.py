@@ -44,14 +44,14 @@ def test_a_script_resumes_after_each_change_and_completes(job: Job, name: str) -
     job.wait_for_condition("Complete")
     assert job.rounds() == rounds
     assert job.status["restarts"] == 0
-    assert not job.log(job.pods()[formed.members[0]]).when(TRAPPED)
+    assert not job.log(job.pod(formed.members[0])).when(TRAPPED)
     if isinstance(script, Example):
-        wait_until("the last step in the status", lambda: is_told(job), 60, lambda: job.status["progress"])
+        wait_until("the last step in the status", lambda: is_told(job), 60, lambda: job.status)
 
 
 def is_told(job: Job) -> bool:
-    progress = job.status["progress"]
-    return bool(progress["step"] == progress["total"])
+    progress = job.status.get("progress")
+    return progress is not None and "total" in progress and bool(progress["step"] == progress["total"])
 
 
 @pytest.mark.parametrize(("name", "again"), [("accelerate", 0), ("transformers", 0), ("lightning", 24)])

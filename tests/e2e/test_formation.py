@@ -36,7 +36,7 @@ def test_a_pythonpath_that_comes_from_a_config_map_is_kept(job: Job) -> None:
     job.namespace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": data})
     job.apply(replicas=1, trainer={"envFrom": [{"configMapRef": {"name": "settings"}}]})
     job.wait_for_training(1)
-    _, environment = first_process(job, job.pods()[0])
+    _, environment = first_process(job, job.pod(0))
     assert environment["PYTHONPATH"] == f"/elasticjob/trainer:{data['PYTHONPATH']}"
 
 
@@ -87,7 +87,7 @@ def test_kubectl_get_shows_jobs_and_workers(module_job: Job) -> None:
         "RANK": "1",
         "ROUND": "1",
         "REQUEST": "Join",
-        "NODE": module_job.pods()[1]["spec"]["nodeName"],
+        "NODE": module_job.pod(1)["spec"]["nodeName"],
         **GROWING,
     }
 
@@ -108,7 +108,7 @@ def row(namespace: Namespace, kind: str, name: str) -> dict[str, str]:
 
 
 def test_a_worker_record_belongs_to_its_pod(module_job: Job) -> None:
-    pod = module_job.pods()[0]
+    pod = module_job.pod(0)
     record = module_job.namespace.get("elasticworker", pod["metadata"]["name"])
     (owner,) = record["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
@@ -116,7 +116,7 @@ def test_a_worker_record_belongs_to_its_pod(module_job: Job) -> None:
 
 
 def test_only_the_sidecar_has_a_token(module_job: Job) -> None:
-    pod = module_job.pods()[0]
+    pod = module_job.pod(0)
     name, directory = pod["metadata"]["name"], "/var/run/secrets/kubernetes.io/serviceaccount"
     namespace = module_job.namespace
     assert "token" in namespace.kubectl("exec", name, "--container", SIDECAR, "--", "ls", directory)
@@ -125,7 +125,7 @@ def test_only_the_sidecar_has_a_token(module_job: Job) -> None:
 
 
 def test_each_job_has_a_service_account_of_its_own(module_job: Job) -> None:
-    namespace, pod = module_job.namespace, module_job.pods()[0]
+    namespace, pod = module_job.namespace, module_job.pod(0)
     assert pod["spec"]["serviceAccountName"] == "train-worker"
     account = namespace.get("serviceaccount", "train-worker")
     assert [owner["kind"] for owner in account["metadata"]["ownerReferences"]] == ["ElasticJob"]
@@ -143,7 +143,7 @@ def test_each_job_has_a_service_account_of_its_own(module_job: Job) -> None:
 
 
 def test_the_sidecar_runs_without_privileges(module_job: Job) -> None:
-    pod = module_job.pods()[0]
+    pod = module_job.pod(0)
     (sidecar,) = [one for one in pod["spec"]["initContainers"] if one["name"] == SIDECAR]
     context = sidecar["securityContext"]
     assert context["runAsNonRoot"]

@@ -60,10 +60,10 @@ def test_a_torchrun_that_has_not_spoken_is_named_and_waited_for(job: Job) -> Non
     job.apply(replicas=3, minReplicas=2, maxRestarts=0, trainer=trainer, rendezvous=times)
     assert_named(job, "no torchrun of worker 1, 2 has spoken to its sidecar")
     assert "spec.rendezvous.startTimeoutSeconds" in job.condition("Rendezvoused")["message"]
-    job.logged(job.pods()[2], "rank 0 of 1")
+    job.logged(job.pod(2), "rank 0 of 1")
     time.sleep(2 * JOIN_TIMEOUT)  # if it ran, or torch's did, the job would have failed by then
 
-    touch(job.pods()[1], TRAINER, "/tmp/start")
+    touch(job.pod(1), TRAINER, "/tmp/start")
     assert job.wait_for_round(2, seconds=STARTED_SECONDS).members == (0, 1)
     job.wait_for_training(2)
     assert job.status["restarts"] == 0

@@ -18,7 +18,7 @@ ELSEWHERE = "10.255.255.1:27601"
 def test_an_invalid_record_costs_its_own_pod_and_nobody_elses(job: Job) -> None:
     job.apply(replicas=2, minReplicas=1, maxReplicas=2)
     first = job.wait_for_round(2)
-    zero = job.pods()[0]["metadata"]["uid"]
+    zero = job.pod(0)["metadata"]["uid"]
     patch = json.dumps({"spec": {"address": ELSEWHERE}})
     job.namespace.kubectl("patch", "elasticworker", f"{job.name}-1-0", "--type=merge", f"--patch={patch}")
 

@@ -44,7 +44,7 @@ def test_a_shell_that_swallows_the_exit_code_of_a_killed_agent_has_not_finished(
     signal_worker_process(job.member_pods()[1], TRAINER)
     new = job.wait_for_round(2, after=first)
     assert (new.number, new.members, new.reason) == (2, (0, 1), "worker 1 left: AgentLost")
-    assert job.pods()[1]["metadata"]["name"] == "train-1-1"
+    assert job.pod(1)["metadata"]["name"] == "train-1-1"
     assert job.status["restarts"] == 1
 
 

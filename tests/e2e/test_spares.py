@@ -3,7 +3,7 @@
 import pytest
 
 from e2e.cli_cases import SLOW
-from e2e.job import ROUND_SECONDS, STARTED_SECONDS, TOLD_SECONDS, Job, has_started, restarts
+from e2e.job import ROUND_SECONDS, STARTED_SECONDS, TOLD_SECONDS, Job, restarts
 from e2e.kube import wait_until
 from elasticjob_cli.why.answer import why
 
@@ -17,13 +17,13 @@ def test_a_spare_takes_the_rank_of_a_lost_member_and_then_of_a_scale_up(job: Job
     assert "SPARES" in wide.splitlines()[0].split()
 
     first, second, spare = formed.members[0], formed.members[1], ({0, 1, 2} - set(formed.members)).pop()
-    job.delete_pod(job.pods()[first])
+    job.delete_pod(job.pod(first))
     formed = job.wait_for_round(2, after=formed)
     assert formed.members == (spare, second), "the survivor keeps its rank"
     assert formed.reason == f"worker {first} lost: its pod was deleted; spare {spare} takes rank 0"
     training = job.wait_for_training(2, other_than=training)
     job.wait_for_spare()
-    assert job.pods()[first]["metadata"]["name"] == f"train-{first}-1"
+    assert job.pod(first)["metadata"]["name"] == f"train-{first}-1"
     assert job.rounds()[-1] == formed, "a spare that joins ends no round"
 
     job.scale(3)
@@ -62,11 +62,10 @@ def test_a_spare_is_on_another_node_and_its_failure_breaks_nothing(job: Job) -> 
     nodes = {pod["spec"]["nodeName"] for pod in job.pods().values()}
     assert len(nodes) == 2, "its pod was made when the member was there"
 
-    wait_until("the spare's container to be seen", lambda: has_started(job.pods()[1]), TOLD_SECONDS, job.pods)
-    job.kill_trainer(job.pods()[1])
-    wait_until("the spare to be started again", lambda: restarts(job.pods()[1]) == 1, TOLD_SECONDS, job.pods)
+    job.kill_trainer(job.pod(1))
+    wait_until("the spare to be started again", lambda: restarts(job.pod(1)) == 1, TOLD_SECONDS, job.pods)
     job.wait_for_spare()
-    job.delete_pod(job.pods()[1])
+    job.delete_pod(job.pod(1))
 
     def replaced() -> bool:
         return 1 in job.pods() and job.pods()[1]["metadata"]["name"] == "train-1-1"

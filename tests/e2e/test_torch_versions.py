@@ -33,6 +33,6 @@ def test_a_job_of_the_oldest_torch_grows_loses_rank_0_and_completes(job: Job) ->
 def version_in(job: Job) -> str:
     """Of torch in a trainer's container, without the platform's suffix."""
     script = "import importlib.metadata; print(importlib.metadata.version('torch'))"
-    pod = job.pods()[0]["metadata"]["name"]
+    pod = job.pod(0)["metadata"]["name"]
     said = job.namespace.kubectl("exec", pod, "--container", TRAINER, "--", "python3", "-c", script)
     return said.strip().partition("+")[0]

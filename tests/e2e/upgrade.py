@@ -83,7 +83,7 @@ class Course:
 
     def replace(self, index: int) -> None:
         """Delete a worker's pod: one new round of all of them forms and trains."""
-        self.job.delete_pod(self.job.pods()[index])
+        self.job.delete_pod(self.job.pod(index))
         before, self.formed = self.formed, self.job.wait_for_round(WORKERS, after=self.formed)
         assert self.formed.number == before.number + 1
         self.training = self.job.wait_for_training(WORKERS, other_than=self.training)
@@ -191,7 +191,7 @@ def others_take_over(operator: Namespace, job: Job) -> Iterator[None]:
         """By the leader, who is none of those that are gone."""
         there = {pod["metadata"]["name"] for pod in operator.list("pods")}
         lease = operator.get("lease", "elasticjob-operator")["spec"]
-        return lease["holderIdentity"] in there and job.status["term"] == lease["leaseTransitions"]
+        return lease.get("holderIdentity") in there and job.status["term"] == lease["leaseTransitions"]
 
     wait_until("another operator to take up the job", taken_up, 60, lambda: (holder(operator), job.status["term"]))
 

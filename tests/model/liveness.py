@@ -117,12 +117,15 @@ def _after_a_while(system: OperatorSystem) -> OperatorSystem:
 
 def _calmed(system: OperatorSystem, calm: Calm) -> OperatorSystem:
     """With all that the cluster and the workers owe."""
-    well = {"doubts": (), "unready": False, "hung": "", "cut_off": False}
-    there = (replace(worker, **well) for worker in system.workers if not worker.deleting)
-    workers = tuple(_calm(system, worker, calm) for worker in there)
+    workers = tuple(_calm(system, _well(worker), calm) for worker in system.workers if not worker.deleting)
     if workers == system.workers and not system.unseen:
         return system
     return system._replace(workers=workers, ids=system.ids + 1, idle=False, unseen=False)
+
+
+def _well(worker: Worker) -> Worker:
+    ails = worker.doubts or worker.unready or worker.hung or worker.cut_off
+    return replace(worker, doubts=(), unready=False, hung="", cut_off=False) if ails else worker
 
 
 def _calm(system: OperatorSystem, worker: Worker, calm: Calm) -> Worker:

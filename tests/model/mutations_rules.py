@@ -39,8 +39,8 @@ MUTATIONS = mutations(
         "elasticjob.rendezvous.endings:note_finished": (
             replace(
                 "an exit with code 0 counts as finished while the job is suspended",
-                "[] if step.suspended else current(step.state, step.workers).values()",
-                "current(step.state, step.workers).values()",
+                "[] if step.suspended else step.current.values()",
+                "step.current.values()",
             ),
         ),
         "elasticjob.rendezvous.endings:_has_finished": (

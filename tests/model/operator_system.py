@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from elasticjob.rendezvous import Event, PodState, Spec, State, Worker, decide, pods_to_create, pods_to_delete
@@ -28,12 +29,12 @@ class OperatorSystem(NamedTuple):
 
 
 TEXTS, COUNTS = ("reason", "cause", "failure"), ("waiting", "spares")  # counts are of what is seen anyway
-AGREED = tuple(one.name for one in fields(State) if one.init and one.name not in ("clocks", *TEXTS, *COUNTS))
+AGREED = attrgetter(*(one.name for one in fields(State) if one.init and one.name not in ("clocks", *TEXTS, *COUNTS)))
 
 
 def agreed(state: State) -> tuple[Any, ...]:
     """What is agreed, without clocks and texts."""
-    return (bool(state.failure), *[getattr(state, name) for name in AGREED])
+    return (bool(state.failure), *AGREED(state))
 
 
 def looked(system: OperatorSystem) -> OperatorSystem:

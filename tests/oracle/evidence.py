@@ -1,9 +1,12 @@
 """What one step of `decide` could see, worked out anew for the invariants. It shares no code with the rules.
 
-If one of two accounts of who counts is wrong they differ; a shared one would be wrong in silence.
+If one of two accounts of who counts is wrong they differ; a shared one would be wrong in silence. What several
+invariants ask for is worked out once for a step.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 
 from elasticjob.members import Member
 from elasticjob.rendezvous.model import (
@@ -23,29 +26,28 @@ ENDED = (PodState.SUCCEEDED, PodState.FAILED, PodState.OOM_KILLED)
 CRASHED = (*ENDED, PodState.CRASH_LOOP)
 
 
-@dataclass(frozen=True, slots=True)
 class Step:
-    """One call of `decide`: what it was given, and its answer."""
+    """One call of `decide`: what it was given, and its answer.
 
-    spec: Spec
-    before: State
-    workers: tuple[Worker, ...]
-    decision: Decision
+    `room` is how many workers have a place. `kept` are the wanted workers and the spares that have a pod: what was lost
+    or had no room is given up by the end of the step.
+    """
 
-    @property
-    def after(self) -> State:
-        return self.decision.state
+    def __init__(self, spec: Spec, before: State, workers: tuple[Worker, ...], decision: Decision) -> None:
+        self.spec, self.before, self.workers, self.decision = spec, before, workers, decision
+        self.after = after = decision.state
+        self.room = 0 if spec.suspend else max(0, spec.replicas - len(after.done))
+        self._had = self._numbered(before.replacements)
+        self._has = self._numbered(after.replacements)
+        there = [one for one in self._has.values() if not (one.deleting or one.index in after.done)]
+        self.kept = [one for one in there if one.pod not in ENDED or self.is_owed_a_word(after, one)]
+        self._joins = self._asking()
 
-    @property
-    def room(self) -> int:
-        """How many workers have a place."""
-        return 0 if self.spec.suspend else max(0, self.spec.replicas - len(self.after.done))
-
-    @property
+    @cached_property
     def room_with_spares(self) -> int:
         """How many workers are kept, one more for each member whose node is about to go; without places there are no
         spares."""
-        draining = sum(one.draining for one in self.kept() if self.keeps_its_place(self.before, one))
+        draining = sum(one.draining for one in self.kept if self.keeps_its_place(self.before, one))
         return self.room + self.spec.spares + draining if self.room else 0
 
     @property
@@ -75,29 +77,22 @@ class Step:
         return self.spec.suspend and self.before.phase is not RendezvousPhase.CLOSED
 
     def current(self, state: State) -> dict[int, Worker]:
-        """By index, the pod that has the agreed number in `state`."""
-        return {
-            worker.index: worker
-            for worker in self.workers
-            if state.replacements.get(worker.index, 0) == worker.replacement
-        }
+        """By index, the pod that has the agreed number in `state`, which is that before or after the step."""
+        return self._has if state is self.after else self._had
 
-    def kept(self) -> list[Worker]:
-        """The wanted workers and the spares that have a pod: what was lost or had no room is given up by the end of the
-        step."""
-        now = [
-            worker
-            for worker in self.current(self.after).values()
-            if not (worker.deleting or worker.index in self.after.done)
-        ]
-        return [worker for worker in now if worker.pod not in ENDED or self.is_owed_a_word(self.after, worker)]
+    def _numbered(self, numbers: Mapping[int, int]) -> dict[int, Worker]:
+        return {worker.index: worker for worker in self.workers if numbers.get(worker.index, 0) == worker.replacement}
 
     def joined(self, last_formed: int) -> list[Worker]:
         """The kept workers whose join was made after round `last_formed` was formed."""
+        return [one for one, after in self._joins if after >= last_formed]
+
+    def _asking(self) -> list[tuple[Worker, int]]:
+        """The kept workers that ask to join in this stage, and after which round."""
         may_join = (PodState.PENDING, PodState.RUNNING)
-        ask = [worker for worker in self.kept() if worker.pod in may_join and worker.asks(RequestType.JOIN)]
+        ask = [worker for worker in self.kept if worker.pod in may_join and worker.asks(RequestType.JOIN)]
         asked = [(worker, worker.request) for worker in ask if worker.request is not None]
-        return [one for one, said in asked if said.after >= last_formed and said.stage == self.after.stage]
+        return [(one, said.after) for one, said in asked if said.stage == self.after.stage]
 
     def have_places(self, state: State) -> list[Worker]:
         """Those that have joined since the last round of `state`, as far as its members leave them places: members
@@ -105,7 +100,7 @@ class Step:
         member whose node is about to go, if its own is not: in the next round, so that both are counted while one
         stands. So does one with a place whom the size of the next round leaves over, once no other may come into it."""
         joined = self.joined(state.last_formed)
-        members = [one for one in self.kept() if self.keeps_its_place(state, one)]
+        members = [one for one in self.kept if self.keeps_its_place(state, one)]
         members.sort(key=lambda one: (one.draining, state.participants.index(one.member)))
         members = members[: self.room]
         others = sorted((one for one in joined if one not in members), key=lambda one: (one.draining, one.index))
@@ -125,7 +120,7 @@ class Step:
         that is not there yet; who was on the way when a round was reopened has been waited for."""
         if self.before.phase is RendezvousPhase.FORMED and self.after.planned:
             return False
-        kept, joined = self.kept(), self.joined(state.last_formed)
+        kept, joined = self.kept, self.joined(state.last_formed)
         has_come = [one for one in kept if one in joined or self.keeps_its_place(state, one)]
         stuck = (PodState.UNSCHEDULABLE, PodState.BLOCKED, PodState.CRASH_LOOP)
         on_the_way = [one for one in kept if one not in has_come and one.pod not in stuck]
@@ -142,7 +137,7 @@ class Step:
         if after.round == self.before.round and self.before.phase is not forming:
             return []
         if after.phase is RendezvousPhase.FORMED:
-            return [one for one in self.kept() if one.member in after.participants]
+            return [one for one in self.kept if one.member in after.participants]
         return self.have_places(replace(after, phase=forming))
 
     def keeps_its_place(self, state: State, worker: Worker) -> bool:
@@ -214,6 +209,7 @@ class Step:
         hangs = self.hangs(worker) and not self.at_fault(worker) and not self.unanswered(worker)
         return worker.pod in CRASHED or hangs
 
+    @cached_property
     def ruling(self) -> Matched | None:
         """The lowest rule of the job's policy that matches the failure of the last round, as far as it has come out."""
         before, after = self.before, self.after
@@ -234,7 +230,7 @@ class Step:
 
     def awaited(self) -> bool:
         """While a round forms: whether a member of the last one may still join, or has its last word to say."""
-        members = [one for one in self.kept() if one.member in self.before.participants]
+        members = [one for one in self.kept if one.member in self.before.participants]
         joined = self.joined(self.after.round - 1)
         return any(
             self.keeps_its_place(self.before, one) and one.pod is not PodState.PENDING
@@ -271,6 +267,7 @@ class Step:
     def _asked(self, worker: Worker) -> Asked | None:
         return (self.before.clocks.asked or {}).get(worker.member) if worker.member else None
 
+    @cached_property
     def breaks(self) -> dict[Member, bool]:
         """The members that no longer train in the formed round, and whether the training of each failed; nobody where
         its stage is over."""
@@ -296,11 +293,10 @@ class Step:
                 return True
         return False
 
+    @cached_property
     def pending(self) -> bool:
         """Whether the last formed round has a failure that is not explained."""
-        failed = (
-            any(self.breaks().values()) if self.before.phase is RendezvousPhase.FORMED else bool(self.before.failure)
-        )
+        failed = any(self.breaks.values()) if self.before.phase is RendezvousPhase.FORMED else bool(self.before.failure)
         return failed and not self.explained()
 
     def deserted(self) -> bool:

@@ -122,7 +122,7 @@ def rounds_end_for_a_cause(step: Step) -> Iterator[str]:
     before, after = step.before, step.after
     if before.phase is not FORMED or (after.phase is CLOSED and after.round == before.round):
         return
-    broken, ended = step.breaks(), after.round > before.round
+    broken, ended = step.breaks, after.round > before.round
     finished = any(member.index in after.done for member in before.participants)
     restarts = not finished and step.spec.restarted_at not in ("", before.restarted_at)
     if broken and not ended:
@@ -146,7 +146,7 @@ def plans_hold_while_all_live(step: Step) -> Iterator[str]:
     before, after = step.before, step.after
     if after.phase is not FORMING:
         return
-    planned = step.breaks().keys() <= set(after.leaving) if before.phase is FORMED else before.planned
+    planned = step.breaks.keys() <= set(after.leaving) if before.phase is FORMED else before.planned
     planned = planned and after.stage == before.stage
     if after.planned and not planned:
         yield f"the end of round {after.round - 1} is called planned, and was not"
@@ -162,11 +162,11 @@ def failures_are_the_trainings(step: Step) -> Iterator[str]:
     once all members have joined again."""
     before, after = step.before, step.after
     judged = newly_formed(before, after) or step.failures > 0
-    if after.phase is FORMING and after.failure and not step.pending():
+    if after.phase is FORMING and after.failure and not step.pending:
         yield f"a failure waits, and round {after.round - 1} had none, or it is explained"
-    if after.phase is FORMING and not after.failure and step.pending():
+    if after.phase is FORMING and not after.failure and step.pending:
         yield f"a failure of round {after.round - 1} was dropped, and nothing explains it"
-    counts = step.pending() and not _says(step.ruling(), PolicyAction.IGNORE)
+    counts = step.pending and not _says(step.ruling, PolicyAction.IGNORE)
     if judged and step.failures != counts:
         yield f"counted {step.failures} failures, and {int(counts)} waited"
     waits = after.phase is FORMING and bool(after.failure) and counts and not step.suspended
@@ -182,7 +182,7 @@ def the_first_rule_decides(step: Step) -> Iterator[str]:
     """What is noted of a failure is the lowest rule of the job's policy that matches a member that has stopped. With
     `FailJob` no round is formed any more, and nobody is waited for once all members have joined again, left or are
     lost."""
-    before, after, ruling = step.before, step.after, step.ruling() if step.pending() else None
+    before, after, ruling = step.before, step.after, step.ruling if step.pending else None
     if after.phase is FORMING and (after.matched and after.matched.rule) != (ruling and ruling.rule):
         yield f"rule {after.matched and after.matched.rule} is noted, and {ruling and ruling.rule} matches"
     ends = _says(ruling, PolicyAction.FAIL_JOB)
@@ -224,7 +224,7 @@ def given_up_for_a_cause(step: Step) -> Iterator[str]:
 def _has_no_room(step: Step, worker: Worker) -> bool:
     """One whose node is about to go is no spare; as a member it has no room either once the round has ended and others
     have all places, or those of a round that is as large without it as somebody has come."""
-    kept, members = step.kept(), _members(step)
+    kept, members = step.kept, _members(step)
     if not step.keeps_its_place(step.before, worker):
         return len(kept) >= (step.room if worker.draining else step.room_with_spares)
     come = [one for one in step.next_members() if not one.draining] if worker.draining else []
@@ -235,14 +235,14 @@ def _has_no_room(step: Step, worker: Worker) -> bool:
 
 def _members(step: Step) -> list[Worker]:
     """The kept ones that have the first right to a place."""
-    return [worker for worker in step.kept() if step.keeps_its_place(step.before, worker)]
+    return [worker for worker in step.kept if step.keeps_its_place(step.before, worker)]
 
 
 def room_is_kept(step: Step) -> Iterator[str]:
     """Who has no place and is no spare, or is outdated, is told to leave, finally. Members of the last round have the
     places first, and go from the highest rank down, those before others whose nodes are about to go; none becomes a
     spare, and no spare goes before them."""
-    before, after, kept = step.before, step.after, step.kept()
+    before, after, kept = step.before, step.after, step.kept
     if after.phase is CLOSED:
         return
     if len(kept) > step.room_with_spares:
@@ -286,7 +286,7 @@ def _closed(step: Step) -> Iterator[bool]:
 
 def _too_late(step: Step) -> Iterator[bool]:
     """Somebody's pod runs in vain, and no place is held by a pod that may still come to run."""
-    kept, joined = step.kept(), step.joined(step.after.round - 1)
+    kept, joined = step.kept, step.joined(step.after.round - 1)
     away = [worker for worker in kept if worker not in joined]
     runs = [worker for worker in away if worker.pod is PodState.RUNNING]
     nowhere = [worker for worker in away if worker.pod is PodState.UNSCHEDULABLE]
@@ -302,15 +302,15 @@ def _failed(step: Step) -> Iterator[bool]:
     yield not after.participants and (bool(after.done) or any(map(step.stray, step.current(after).values())))
     if before.phase is CLOSED:
         training = [member for member in after.participants if member.index not in after.done]
-        yield 0 < len(training) == len(step.breaks())
+        yield 0 < len(training) == len(step.breaks)
     elif before.phase is FORMING:
         yield from _closed(step)
-    yield step.pending() and _says(step.ruling(), PolicyAction.FAIL_JOB) and not step.awaited()
+    yield step.pending and _says(step.ruling, PolicyAction.FAIL_JOB) and not step.awaited()
     yield any(_says(matched, PolicyAction.FAIL_JOB) for matched in step.failed_alone())
     joined = len(step.joined(after.round - 1))
     failing = {
         one.index
-        for one in step.kept()
+        for one in step.kept
         if one.pod is PodState.CRASH_LOOP
         and one.crashes > spec.max_crashes
         and not _says(one.matched, PolicyAction.IGNORE)

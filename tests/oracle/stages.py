@@ -28,7 +28,7 @@ def stages_follow_each_other(step: Step) -> Iterator[str]:
     a worker's next torchrun asks for it; no round has members of two."""
     before, after = step.before, step.after
     if newly_formed(before, after):
-        asked = {one.request.stage for one in step.kept() if one.member in after.participants and one.request}
+        asked = {one.request.stage for one in step.kept if one.member in after.participants and one.request}
         if asked - {after.stage}:
             yield f"a round of stage {after.stage} was formed of workers in stages {sorted(asked)}"
     if after.stage == before.stage:

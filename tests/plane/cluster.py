@@ -106,8 +106,16 @@ class ProcessCluster:
 
     def signal_training(self, pod: Object, container: str, signal: str) -> float:
         run = self._run_of(pod)
-        agent, now = run.running[container].pid, time.time()
-        os.kill(next(pid for pid in run.sandbox.processes(container) if pid != agent), signals.Signals[f"SIG{signal}"])
+
+        def training() -> int | None:
+            """The agent's container may be about to start again, and so may what trains in it."""
+            agent = run.running.get(container)
+            there = run.sandbox.processes(container) if agent is not None else []
+            return next((pid for pid in there if agent is not None and pid != agent.pid), None)
+
+        name = pod["metadata"]["name"]
+        pid, now = wait_until(f"a training process in {name}", training, CALL_SECONDS), time.time()
+        os.kill(pid, signals.Signals[f"SIG{signal}"])
         return now
 
     def stop_for(self, pod: Object, container: str, seconds: float) -> float:

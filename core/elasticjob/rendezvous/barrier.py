@@ -27,7 +27,7 @@ from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import never_joined
 from elasticjob.rendezvous.model import PodState, Spec, State, Worker
 from elasticjob.rendezvous.rank_order import in_rank_order
-from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word, roster_of
+from elasticjob.rendezvous.roster import Roster, has_joined, is_stopping, lacks_last_word
 from elasticjob.rendezvous.sizes import largest_size, min_members
 from elasticjob.rendezvous.words import have_joined
 from elasticjob.terms import Outcome, PolicyAction, RequestType
@@ -47,9 +47,8 @@ class Verdict:
     all_spoke: float | None = None
 
 
-def judge(spec: Spec, state: State, workers: Collection[Worker], now: float) -> Verdict:
+def judge(spec: Spec, state: State, roster: Roster, workers: Iterable[Worker], now: float) -> Verdict:
     """What a forming round has come to at `now`."""
-    roster = roster_of(spec, state, workers)
     least = min_members(spec, state)
     if len(roster.joined) < least:
         return _too_few(spec, state, roster, least, now)

@@ -19,7 +19,6 @@ from elasticjob.rendezvous.reasons import of_ranks, why_reopened, why_restarted,
 from elasticjob.rendezvous.roster import (
     STUCK,
     Roster,
-    current,
     has_joined,
     is_current,
     is_unknown,
@@ -52,7 +51,7 @@ def note_heartbeats(step: Step) -> None:
     One that has not come yet counts from when the record was seen: a worker may fall silent before its first.
     """
     known, beats = step.state.clocks.beats, {}
-    for member, worker in challenges.able(step.state, step.workers).items():
+    for member, worker in step.able.items():
         last = known.get(member)
         beats[member] = last if last and last.value == worker.heartbeat else Beat(worker.heartbeat, step.now)
     step.clock(beats=beats)
@@ -60,7 +59,7 @@ def note_heartbeats(step: Step) -> None:
 
 def note_answers(step: Step) -> None:
     """The first answer to a challenge starts the clock of all others that it asks (rules 5 and 11)."""
-    step.clock(asked=challenges.noted(step.state, challenges.able(step.state, step.workers), step.now))
+    step.clock(asked=challenges.noted(step.state, step.able, step.now))
 
 
 def note_invalid(step: Step) -> None:
@@ -150,7 +149,7 @@ def explain_failure(step: Step) -> None:
     if explained(state, step.workers, step.lost):
         step.set(failure="", given_up=())
         return
-    present = {worker.member for worker in current(state, step.workers).values()}
+    present = {worker.member for worker in step.current.values()}
     away = (member for member in state.participants if member not in present and member.index not in state.done)
     step.set(given_up=tuple(away))
 
@@ -236,7 +235,7 @@ def form_round(step: Step) -> None:
     if step.spec.suspend:  # it waits for nobody, so its clocks stand still
         step.clock(opened=step.now, min_reached=None, all_running=None, all_spoke=None)
         return
-    verdict = barrier.judge(step.spec, step.state, step.workers, step.now)
+    verdict = barrier.judge(step.spec, step.state, step.roster, step.workers, step.now)
     step.clock(min_reached=verdict.min_reached, all_running=verdict.all_running, all_spoke=verdict.all_spoke)
     if verdict.failure is not None:
         step.close(*verdict.failure)
@@ -302,7 +301,7 @@ def forgive_failures(step: Step) -> None:
 def challenge_doubted(step: Step) -> None:
     """Who is doubted is asked to show that it lives, and with it others that are not doubted (rule 5)."""
     state, now = step.state, step.now
-    present = challenges.able(state, step.workers)
+    present = step.able
     suspects = challenges.doubted(step.spec, state, present, now)
     questions = challenges.kept(state, present, suspects)
     challenge = challenges.to_ask(state, present, suspects, questions, now)

@@ -4,7 +4,7 @@ does not end, or by a `Close` (rule 9)."""
 from elasticjob.members import Member
 from elasticjob.rendezvous.losses import NOT_TORCHRUN, breaks, never_joined
 from elasticjob.rendezvous.model import Finishing, PodState, Spec, Worker
-from elasticjob.rendezvous.roster import ENDED, ENDED_WITH_0, current, has_succeeded, lacks_last_word
+from elasticjob.rendezvous.roster import ENDED, ENDED_WITH_0, has_succeeded, lacks_last_word
 from elasticjob.rendezvous.stages import MOST_SCRIPTS, asked_for
 from elasticjob.rendezvous.step import Step
 from elasticjob.rendezvous.transitions import STAGE_FINISHED
@@ -15,7 +15,7 @@ def note_finished(step: Step) -> None:
     """A worker whose torchrun ended in success has finished once its container has ended so, too. Until then it is
     finishing: neither is lost, awaited or replaced for having left its round (rule 9)."""
     finishing: list[Member] = []
-    for worker in [] if step.suspended else current(step.state, step.workers).values():
+    for worker in [] if step.suspended else step.current.values():
         member = worker.member
         if member is None or worker.deleting or member.index in step.state.finished_indices:
             continue
@@ -37,7 +37,7 @@ def refuse_strays(step: Step) -> None:
     """Success without any formed round ends the job: its command is no elastic torchrun (rule 9)."""
     if step.state.participants or step.suspended:
         return
-    for worker in current(step.state, step.workers).values():
+    for worker in step.current.values():
         ended = worker.pod is PodState.SUCCEEDED and not (worker.deleting or worker.disrupted or worker.invalid)
         if worker.index in step.state.done or (ended and never_joined(worker)):
             step.close(Outcome.FAILED, f"worker {worker.index}: {NOT_TORCHRUN}")
@@ -48,8 +48,8 @@ def fail_unfinished(step: Step) -> None:
     """The container of a worker whose torchrun ended in success may fail `maxRestarts` times, and may go on for
     `finishSeconds` once nothing else is waited for; then the job has failed (rule 9)."""
     known, found = step.state.clocks.finishing, {}
-    is_over = _is_over(step) or _is_closed_and_done(step)
     between = _between_stages(step)
+    is_over = bool(between) and (_is_over(step) or _is_closed_and_done(step))
     for member, worker in between.items():
         before = known.get(member, Finishing(worker.crashes))
         awaited = step.state.phase is RendezvousPhase.FORMING and worker.index not in step.state.done
@@ -67,7 +67,7 @@ def _between_stages(step: Step) -> dict[Member, Worker]:
     none, whatever they ask for."""
     state = step.state
     closed = state.phase is RendezvousPhase.CLOSED
-    there = [] if step.suspended else current(state, step.workers).values()
+    there = [] if step.suspended else step.current.values()
     alive = [one for one in there if not one.deleting and one.pod not in ENDED]
     between = [one for one in alive if one.asks(RequestType.FINISH) or (closed and has_succeeded(state, one))]
     between.sort(key=lambda one: one.index)  # as sentences name them
@@ -109,7 +109,7 @@ def end_stage(step: Step) -> None:
     state = step.state
     if not _is_over(step):
         return
-    asking = asked_for(state, current(state, step.workers).values())
+    asking = asked_for(state, step.current.values())
     if asking and state.phase is not RendezvousPhase.CLOSED:
         _next_stage(step, asking[0])
     elif not state.finishing:
@@ -153,7 +153,7 @@ def close_on_request(step: Step) -> None:
         if _is_closed_and_done(step) and not state.finishing:
             step.close(Outcome.FAILED, "closed by set_closed(), and not every member of the last round finished")
         return
-    closers = [worker for worker in current(state, step.workers).values() if worker.asks(RequestType.CLOSE)]
+    closers = [worker for worker in step.current.values() if worker.asks(RequestType.CLOSE)]
     if closers and state.phase is RendezvousPhase.FORMED:
         step.close(Outcome.CLOSED, f"closed by worker {closers[0].index}; the round trains on to its end")
     elif closers:
@@ -163,5 +163,7 @@ def close_on_request(step: Step) -> None:
 def _is_closed_and_done(step: Step) -> bool:
     """After a `Close`: whether no member trains on."""
     state = step.state
+    if state.phase is not RendezvousPhase.CLOSED:
+        return False
     gone = state.done | {broken.member.index for broken in breaks(state, step.workers, step.lost)}
-    return state.phase is RendezvousPhase.CLOSED and gone.issuperset(member.index for member in state.participants)
+    return gone.issuperset(member.index for member in state.participants)

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from elasticjob.members import Member
 from elasticjob.rendezvous.backoff import LONGEST_SECONDS, after_one_more, delay_of, due, forgotten
 from elasticjob.rendezvous.challenges import able, moments
 from elasticjob.rendezvous.limits import last_call
 from elasticjob.rendezvous.losses import Break, Lost
 from elasticjob.rendezvous.model import Clocks, Decision, Event, Failed, Failures, Spec, State, Worker
-from elasticjob.rendezvous.roster import Roster, has_joined, roster_of
+from elasticjob.rendezvous.roster import Roster, current, has_joined, roster_of
 from elasticjob.rendezvous.transitions import moved
 from elasticjob.rendezvous.words import round_of
 from elasticjob.terms import Outcome, RendezvousPhase, RoundCause
@@ -20,7 +21,10 @@ Known = TypeVar("Known", State, Clocks)
 
 
 class Step:
-    """Rules change `state` by these methods only."""
+    """Rules change `state` by these methods only.
+
+    Who counts is worked out once for each state: a change of the clocks alone makes no difference to it.
+    """
 
     def __init__(self, spec: Spec, state: State, workers: tuple[Worker, ...], now: float) -> None:
         self.spec, self.state, self.workers, self.now = spec, state, workers, now
@@ -29,14 +33,30 @@ class Step:
         self.lost: dict[int, Lost] = {}
         self.failed: list[Failed] = []
         self._pod_keys = {worker.pod_key for worker in workers}
-        self._roster: tuple[State, Roster] | None = None
+        self._roster: Roster | None = None
+        self._current: dict[int, Worker] | None = None
+        self._able: dict[Member, Worker] | None = None
 
     @property
     def roster(self) -> Roster:
         """Of this moment."""
-        if self._roster is None or self._roster[0] is not self.state:
-            self._roster = (self.state, roster_of(self.spec, self.state, self.workers))
-        return self._roster[1]
+        if self._roster is None:
+            self._roster = roster_of(self.spec, self.state, self.workers)
+        return self._roster
+
+    @property
+    def current(self) -> dict[int, Worker]:
+        """The workers that count at this moment, by index."""
+        if self._current is None:
+            self._current = current(self.state, self.workers)
+        return self._current
+
+    @property
+    def able(self) -> dict[Member, Worker]:
+        """Who can answer a challenge at this moment."""
+        if self._able is None:
+            self._able = able(self.state, self.workers)
+        return self._able
 
     @property
     def suspended(self) -> bool:
@@ -44,10 +64,17 @@ class Step:
         return self.spec.suspend and self.state.phase is not CLOSED
 
     def set(self, **changes: Any) -> None:
-        self.state = _changed(self.state, changes)
+        self._become(_changed(self.state, changes))
 
     def clock(self, **changes: Any) -> None:
-        self.set(clocks=_changed(self.state.clocks, changes))
+        clocks = _changed(self.state.clocks, changes)
+        if clocks is not self.state.clocks:
+            self.state = replace(self.state, clocks=clocks)
+
+    def _become(self, state: State) -> None:
+        if state is not self.state:
+            self.state = state
+            self._roster = self._current = self._able = None
 
     def announce(self, reason: str, message: str, *, warning: bool = False, cause: str = "") -> None:
         self.events.append(Event(reason, message, warning, cause))
@@ -90,8 +117,8 @@ class Step:
     def move(self, event: str, cause: str, reason: str, message: str, *, warning: bool = False) -> None:
         """The one way to another phase; a failure is judged before it."""
         agreed = moved(self.state, event)
-        self.state = replace(
-            agreed, reason=reason, cause=str(cause), failure="", matched=None, given_up=(), planned=False
+        self._become(
+            replace(agreed, reason=reason, cause=str(cause), failure="", matched=None, given_up=(), planned=False)
         )
         self.announce(event, message, warning=warning, cause=str(cause))
 
@@ -135,7 +162,7 @@ class Step:
             yield clocks.all_running + spec.start_timeout
         if clocks.all_spoke is not None:
             yield clocks.all_spoke + spec.join_timeout
-        yield from moments(spec, state, able(state, self.workers))
+        yield from moments(spec, state, self.able)
         yield from (since + spec.patience for since in clocks.invalid.values())
         yield from (since + spec.rejoin for since in clocks.leaving.values())
         yield from (one.since + spec.finish for one in clocks.finishing.values() if one.since is not None)
@@ -146,6 +173,7 @@ class Step:
 
 def _changed(known: Known, changes: dict[str, Any]) -> Known:
     """The same one where nothing changes, as in most steps."""
-    if all(getattr(known, name) == value for name, value in changes.items()):
-        return known
-    return replace(known, **changes)
+    for name, value in changes.items():
+        if getattr(known, name) != value:
+            return replace(known, **changes)
+    return known

@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from e2e.job import PARKED_SECONDS, STEP_SECONDS, Job, Round, Training, restarts, warm_restart
+from e2e.job import PARKED_SECONDS, STEP_SECONDS, TOLD_SECONDS, Job, Round, Training, restarts, warm_restart
 from e2e.kube import Object, wait_until
 from elasticjob.signs import LOST_SECONDS, SHORTEST_LOST_SECONDS
 
@@ -83,9 +83,10 @@ class Fault:
         pods = self.start(replicas, **settings)
         self.job.patch('{"spec": {"spareReplicas": 1}}')
         self.job.wait_for_spare()
-        [index] = self.job.pods().keys() - set(self.first.members if self.first else ())
+        members = set(self.first.members if self.first else ())
+        [index] = wait_until("the spare's pod to be seen", lambda: self.job.pods().keys() - members, TOLD_SECONDS)
         if self.warm:
-            spare = self.job.pods()[index]
+            spare = self.job.pod(index)
             wait_until("the spare's processes to be parked", lambda: self.job.log(spare).is_parked(), PARKED_SECONDS)
         return pods, index
 

@@ -71,5 +71,5 @@ def test_api_slow(begin_with_two: Callable[..., Fault]) -> None:
 
 def request_seconds(fault: Fault) -> float:
     """How long a request from a worker's pod to the API server takes."""
-    name = fault.job.pods()[0]["metadata"]["name"]
+    name = fault.job.pod(0)["metadata"]["name"]
     return float(fault.job.namespace.kubectl("exec", name, "--container", TRAINER, "--", "python3", "-c", REQUEST))

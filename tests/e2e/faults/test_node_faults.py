@@ -88,7 +88,7 @@ def test_node_paused_spare(fault: Fault, operator: Namespace) -> None:
     """Nobody waits for a pod to start: the spare beside the survivor trains in the lost worker's place."""
     with apart(fault.job.namespace):
         pods, index = fault.start_with_spare(2)
-    beside = node_of(fault.job.pods()[index])
+    beside = node_of(fault.job.pod(index))
     [node] = {node_of(pod) for pod in pods} - {beside}
     lead_from_elsewhere(operator, node)
     with paused_node(node):

@@ -51,8 +51,8 @@ def test_agent_killed(fault_of_two: Fault) -> None:
     fault.job.kill_trainer(victim)
     formed_again(fault)
     wanted = restarts(victim) + 1
-    wait_until("the restart in the pod's status", lambda: restarts(fault.job.pods()[1]) == wanted, TOLD_SECONDS)
-    assert restarts(fault.job.pods()[1], SIDECAR) == restarts(victim, SIDECAR), "the membership stayed"
+    wait_until("the restart in the pod's status", lambda: restarts(fault.job.pod(1)) == wanted, TOLD_SECONDS)
+    assert restarts(fault.job.pod(1), SIDECAR) == restarts(victim, SIDECAR), "the membership stayed"
 
 
 @pytest.mark.real

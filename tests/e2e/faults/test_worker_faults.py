@@ -36,7 +36,7 @@ def test_pod_deleted_spare(fault: Fault) -> None:
     assert new.reason == f"worker {lost} lost: its pod was deleted; spare {index} takes rank 2"
     assert fault.job.status["restarts"] == 0
     fault.job.wait_for_spare()
-    assert fault.job.pods()[lost]["metadata"]["name"] == f"train-{lost}-1"
+    assert fault.job.pod(lost)["metadata"]["name"] == f"train-{lost}-1"
     assert fault.job.rounds()[-1] == new, "a spare that joins ends no round"
 
 
@@ -48,7 +48,7 @@ def delete(fault: Fault, rank: int) -> None:
 
     assert new.number == fault.next_number
     assert new.reason == f"worker {rank} lost: its pod was deleted"
-    assert fault.job.pods()[rank]["metadata"]["name"] == f"train-{rank}-1"
+    assert fault.job.pod(rank)["metadata"]["name"] == f"train-{rank}-1"
     assert len(fault.survivors()) == 2
     assert fault.job.status["restarts"] == 0, "the loss of a pod never counts against the budget"
 
@@ -105,7 +105,7 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     job.apply(replicas=2, minReplicas=2, warmRestart=warm_restart(fault.warm), **settings)
     wait_until("worker 0 to join", lambda: has_joined(job, "train-0-0"), 60, job.summary)
     wait_until("both trainers to run", lambda: runs(job, 0) and runs(job, 1), 60, job.summary)
-    freeze_container(job.pods()[0], TRAINER)
+    freeze_container(job.pod(0), TRAINER)
     job.namespace.kubectl("exec", "train-1-0", "--container", TRAINER, "--", "touch", "/tmp/go")
     broken = job.wait_for_round(2)
     fault.struck = wall(broken.at)
@@ -117,7 +117,7 @@ def test_rank0_hangs_before_store(fault: Fault) -> None:
     assert new.number == broken.number + 1
     assert new.reason == "worker 0 lost: it did not serve the round's store in time"
     assert new.members == (0, 1)
-    assert restarts(job.pods()[1]) == 0, "its trainer went on to the next round"
+    assert restarts(job.pod(1)) == 0, "its trainer went on to the next round"
     assert job.status["restarts"] == 0
 
 
