@@ -166,7 +166,7 @@ CASES = {
     ),
     "back-off": Case(
         Cause.BACK_OFF,
-        "in a row: its pod failed (SysctlForbidden",
+        "in a row: its node rejected the pod (SysctlForbidden",
         both(pod(securityContext=FORBIDDEN), of_job(maxRestarts=100)),
     ),
     "template-invalid": Case(Cause.TEMPLATE_INVALID, "no container named 'trainer'", trainer(name="main")),
