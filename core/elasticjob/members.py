@@ -140,7 +140,7 @@ def _runs(members: Iterable[Member]) -> Iterator[Run]:
 
 
 def _packed(members: Members) -> str:
-    """In an order that has few runs, or none."""
+    """The form of members in any order; `_unpacked` reads it."""
     indices = pack(f">{len(members)}H", *(one.index for one in members))
     by_index = sorted(members, key=lambda one: one.index)
     ids = (f"{len(list(same))}*{id}" for id, same in groupby(one.id for one in by_index))
