@@ -137,6 +137,12 @@ class Job:
         self.namespace.kubectl("scale", f"elasticjob/{self.name}", f"--replicas={replicas}")
         return now
 
+    def edit(self) -> None:
+        """A change of the spec by which nothing is done but that the next step writes the status. A leader that finds a
+        round as it should be writes nothing."""
+        was = self.jobs.of(self.name)[-1].body["spec"].get("ttlSecondsAfterFinished", 0)
+        self.patch(json.dumps({"spec": {"ttlSecondsAfterFinished": 86400 if was != 86400 else 86401}}))
+
     def patch(self, patch: str) -> float:
         """A merge patch in JSON; return the moment before."""
         now = time.monotonic()

@@ -66,6 +66,7 @@ def take_over(job: Job, operator: Namespace, lose: Callable[[Object], object]) -
     lost_leader, term = leader(operator), job.status["term"]
     lost = time.monotonic()
     lose(lost_leader)
+    job.edit()
     wait_until("a new term in the job's status", lambda: job.status["term"] > term, 60, job.summary)
     taken = next(one.at for one in job.jobs.of(job.name) if one.body.get("status", {}).get("term", 0) > term)
     return taken - lost

@@ -360,6 +360,7 @@ def test_a_round_goes_on_while_the_operator_is_upgraded_and_rolled_back(operator
     changed = ["--set-string", "podAnnotations.upgraded=once"]
     succeed("helm", "upgrade", here[0], CHART, *here[1:], "--reset-then-reuse-values", *changed, seconds=130)
     wait_until("the operators of before to be gone", lambda: operators(operator).isdisjoint(before), 60)
+    job.edit()
     wait_until("a term of the new operators", lambda: job.status["term"] > term, 60, job.summary)
     succeed("helm", "rollback", *here, seconds=130)
     leader(operator)

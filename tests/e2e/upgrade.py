@@ -186,6 +186,7 @@ def others_take_over(operator: Namespace, job: Job) -> Iterator[None]:
     before = operators(operator)
     yield
     wait_until("the operators of before to be gone", lambda: operators(operator).isdisjoint(before), 60)
+    job.edit()
 
     def taken_up() -> bool:
         """By the leader, who is none of those that are gone."""
