@@ -58,6 +58,7 @@ class Gang:
         self._shares: tuple[Share, ...] | None = None
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
+        self._are_left = False  # Workloads of an earlier job of the name, of which pods run
         self._unseen, self._refused = "", ""  # why the Workloads cannot be seen, or changed
         self._refusals = Refusals()  # by Kueue, of what was asked for
         self._announced: tuple[str, bool] | None = None
@@ -77,8 +78,9 @@ class Gang:
             if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
                 self._shares = self._shares or ()
             return
-        with suppress(*FAILURES):  # those of an earlier job of the name: the next look tries again
-            await delete_left(self._kube, Key(meta["namespace"], meta["name"]), there)
+        self._are_left = True
+        with suppress(*FAILURES):  # the next look tries again
+            self._are_left = not await delete_left(self._kube, Key(meta["namespace"], meta["name"]), there)
         own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
         self._is_fresh, self._unseen = True, ""
@@ -90,7 +92,7 @@ class Gang:
     def _may_have_some(self, job: Object, spec: ElasticJobSpec) -> bool:
         """One that is admitted by pods, and names a queue, was perhaps a gang under an earlier operator."""
         unknown = self._shares is None and ask_of(job) is not None
-        return spec.admitted_as_gang or unknown or bool(self._shares)
+        return spec.admitted_as_gang or unknown or bool(self._shares) or self._are_left
 
     def allowance(self, spec: ElasticJobSpec, state: State, workers: Iterable[Worker]) -> Allowance:
         if not spec.admitted_as_gang:
@@ -126,7 +128,7 @@ class Gang:
         # pods that are admitted by themselves take nothing of it
         there = quota.there_of(report.workers) if spec.admitted_as_gang or spec.suspend else There()
         need = quota.need_of(spec, state, there) if spec.admitted_as_gang else Need()
-        self._wants_none = not self._shares and not need.workers
+        self._wants_none = not (self._shares or need.workers or self._are_left)
         if self._wants_none:
             return Done()
         plan = quota.plan(self._shares, need, there, None if report.problem else ask_of(job))

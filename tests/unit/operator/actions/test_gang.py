@@ -439,6 +439,23 @@ async def test_what_an_orphaning_deletion_has_left_does_not_keep_a_new_job_of_th
     ]
 
 
+@pytest.mark.parametrize("admission", ["Gang", "Pods"])
+async def test_a_job_of_the_name_that_wants_none_lets_go_of_it_when_the_pods_have_gone(
+    server: Kueue, admission: str
+) -> None:
+    await Life(server).step()
+    left(server)
+    life = Life(server, suspend=True, quotaAdmission=admission)
+    life.body["metadata"]["uid"] = "another"
+    assert isinstance(await life.step(), LookAgain)
+    del server.objects["pods/digits-0-0"]
+    server.refuses["DELETE workloads"] = AWAY
+    assert isinstance(await life.step(), LookAgain)
+    del server.refuses["DELETE workloads"]
+    assert await life.step() == Done()
+    assert server.took()[-1] == "DELETE digits-0"
+
+
 async def test_a_workload_of_a_job_that_is_deleted_with_its_own_is_left_to_the_garbage_collector(server: Kueue) -> None:
     await Life(server).step()
     server.took()
