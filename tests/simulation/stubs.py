@@ -45,7 +45,7 @@ class StubSidecar:
         self.heard = asyncio.Event()
         self.round, self.phase, self.member, self.leaving, self.seen = 0, "", False, False, False
         self.complete = False
-        self.heartbeat = 0
+        self.heartbeat = self.asked = self.answered = 0
 
     @property
     def formed(self) -> int:
@@ -60,7 +60,7 @@ class StubSidecar:
             await self._try(self._look)
             if self.wish != self._written:
                 await self._try(self._request)
-            if loop.time() - beaten >= BEAT_SECONDS:
+            if loop.time() - beaten >= BEAT_SECONDS or self.asked > self.answered:
                 beaten = loop.time()
                 await self._try(self._beat)
             try:
@@ -129,10 +129,12 @@ class StubSidecar:
         return status < 300
 
     async def _beat(self) -> bool:
-        body = {"status": {"heartbeat": self.heartbeat + 1}}
+        answer = self.asked
+        body = {"status": {"heartbeat": self.heartbeat + 1, "answer": answer or None}}
         status, found = await self._ask("PATCH", f"/elasticworkers/{self.pod.name}/status", body)
         if status < 300:
             self.heartbeat += 1
+            self.answered = answer
         if status == 404 or (status < 300 and not self._is_ours(found)):
             await self._establish()
         return status < 300
@@ -153,6 +155,8 @@ class StubSidecar:
         self.member = me in Members.read(agreed.get("participants", ""))
         self.leaving = me in Members.read(agreed.get("leaving", ""))
         self.complete = agreed.get("outcome") == "Complete"
+        if me in Members.read((challenge := agreed.get("challenge", {})).get("members", "")):
+            self.asked = challenge["number"]
         self.seen = True
         return True
 
