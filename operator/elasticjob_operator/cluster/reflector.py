@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Any
 
 import kopf
@@ -138,19 +139,25 @@ async def _continuous_watch(
     yield watching.Bookmark.LISTED
     try:
         while not operator_pause_waiter.done():
-            async for event in watching.watch_objs(
+            ended = None
+            stream = watching.watch_objs(
                 settings=settings,
                 resource=resource,
                 namespace=namespace,
                 since=version,
                 operator_pause_waiter=operator_pause_waiter,
-            ):
-                if event["type"] == "ERROR":
-                    await _has_ended(where, event["object"])
-                    return
-                if event["type"] in EVENTS:
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    yield event
+            )
+            async with aclosing(stream):  # else its timer, if it is due, cancels whatever this task does next
+                async for event in stream:
+                    if event["type"] == "ERROR":
+                        ended = event["object"]
+                        break
+                    if event["type"] in EVENTS:
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        yield event
+            if ended is not None:
+                await _has_ended(where, ended)
+                return
     except errors.APIError as error:
         await _has_ended(where, {"code": error.status, "message": error.message})
 

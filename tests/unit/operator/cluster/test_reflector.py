@@ -112,7 +112,8 @@ async def test_what_is_not_open_at_all_is_an_error() -> None:
 
 
 class Watches:
-    """In the place of kopf's `watch_objs`: each call gives the next of `answers`, and is noted by where it began."""
+    """In the place of kopf's `watch_objs`: each call gives the next of `answers`, and is noted by where it began. The
+    timer of its silence is due when it ends with an error."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[Any]) -> None:
         self.answers, self.since = list(answers), list[str]()
@@ -121,10 +122,13 @@ class Watches:
 
     async def _watch(self, *, since: str, **_: Any) -> AsyncIterator[Any]:
         self.since.append(since)
-        for event in self.answers.pop(0) if self.answers else [ended(410)]:
-            if isinstance(event, Exception):
-                raise event
-            yield event
+        async with asyncio.timeout(None) as timer:
+            for event in self.answers.pop(0) if self.answers else [ended(410)]:
+                if isinstance(event, Exception):
+                    raise event
+                if event["type"] == "ERROR":
+                    timer.reschedule(asyncio.get_running_loop().time())
+                yield event
 
     async def events(self, lists: Lists, reflector: Reflector | None = None) -> list[Any]:
         """Until kopf's generator ends."""
@@ -164,6 +168,12 @@ async def test_no_error_of_a_watch_ends_the_operator(
         events = await Watches(monkeypatch, [changed(11), event]).events(Lists())
         assert len(events) == 2
         assert ("etcd is compacted" in caplog.text) is (code != 410), "that is no news"
+
+
+async def test_the_timer_of_a_watch_that_has_ended_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that stood still: the next watch was cancelled, and no other began."""
+    await Watches(monkeypatch).events(Lists())
+    await asyncio.sleep(0.01)
 
 
 def test_kopf_has_the_generator_in_whose_place_ours_is() -> None:
