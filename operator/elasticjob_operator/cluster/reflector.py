@@ -9,9 +9,9 @@ from the last version it has seen.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import kopf
 from kopf._cogs.clients import errors, watching
@@ -147,7 +147,8 @@ async def _continuous_watch(
                 since=version,
                 operator_pause_waiter=operator_pause_waiter,
             )
-            async with aclosing(stream):  # else its timer, if it is due, cancels whatever this task does next
+            # else its timer, if it is due, cancels whatever this task does next
+            async with aclosing(cast(AsyncGenerator[Any, None], stream)):
                 async for event in stream:
                     if event["type"] == "ERROR":
                         ended = event["object"]
