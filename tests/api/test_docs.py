@@ -71,10 +71,10 @@ class Shell:
 
 def given(page: str, shell: Shell) -> None:
     """What the reader of a page has done before."""
-    if page == "moving.md":
-        shell.run("kubectl create -f crds")
+    if page in ("moving.md", "operations.md"):
+        shell.run("kubectl create -f crds && kubectl wait --for=condition=Established --timeout=60s -f crds")
     if page == "operations.md":
-        shell.run("kubectl create -f crds && kubectl apply -k examples/first")
+        shell.run("kubectl apply -k examples/first")
 
 
 @pytest.mark.parametrize("page", RUN)
