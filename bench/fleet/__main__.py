@@ -1,7 +1,7 @@
 """`python -m fleet`: one operator with many jobs; writes build/bench-fleet.json (the figures: `fleet.figures`).
 
 The API server and etcd are real, and so is the operator's process; jobs, pods and records are objects that processes of
-the benchmark write. An operator without a limit first forms the rounds and makes what a job needs beside its pods. Then
+the benchmark write. An operator without a limit first forms the rounds. Then
 the measured one stands by, while the benchmark holds the Lease, and leads three times: the Lease is taken away twice.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rounds.child import Child
 from rounds.processes import cpu_seconds
@@ -37,7 +38,6 @@ TERMS = 3
 FLOOR_SECONDS = 15.0
 PREPARE_SECONDS, TAKE_OVER_SECONDS, STANDBY_SECONDS = 1800.0, 300.0, 60.0
 STANDS_BY_SECONDS = 10.0  # what is freed is free by then
-BUDGETS = "/apis/policy/v1/poddisruptionbudgets?limit=1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,16 @@ class Size:
     @property
     def workers(self) -> int:
         return self.jobs * self.each
+
+
+class TakeOver(NamedTuple):
+    """From the free Lease until each job has had a step; `requests`: of the operator; `operator` and `api`: seconds of
+    the processor."""
+
+    seconds: float
+    requests: float
+    operator: float
+    api: float
 
 
 class Fleet:
@@ -79,10 +89,6 @@ class Fleet:
             await operator.until("all jobs to have had a step", self._all_had_a_step, PREPARE_SECONDS)
             await self._until_formed()
             await self._ask("train")
-            async with asyncio.timeout(PREPARE_SECONDS):
-                while (left := self._size.jobs - await self._budgets()) > 0:
-                    said(f"{left} jobs have no budget yet")
-                    await asyncio.sleep(5)
 
     async def _until_formed(self) -> None:
         async with asyncio.timeout(PREPARE_SECONDS):
@@ -95,14 +101,10 @@ class Fleet:
         agreed = [job.get("status", {}).get("rendezvous", {}) for job in found]
         return sum((one.get("round"), one.get("worldSize")) == (1, self._size.each) for one in agreed)
 
-    async def _budgets(self) -> int:
-        found = await self._api.call("GET", BUDGETS)
-        return len(found["items"]) + int(found["metadata"].get("remainingItemCount") or 0)
-
     async def measure(self, *, container: bool, settle: float, rest: float) -> Row:
         limit = chart_limit()
         floor = await self._spent_over(FLOOR_SECONDS)
-        terms_before, takeovers, rests = await self._lease.terms(), list[float](), list[float]()
+        terms_before, takeovers, rests = await self._lease.terms(), list[TakeOver](), list[float]()
         async with contextlib.AsyncExitStack() as operators:
             async with self._lease.held():
                 operator = await operators.enter_async_context(running(self._server, limit=limit, container=container))
@@ -144,7 +146,10 @@ class Fleet:
             mib_peak=peak,
             mib_peak_first=first_peak,
             mib_standby=standby,
-            takeover_seconds=max(takeovers),
+            takeover_seconds=max(one.seconds for one in takeovers),
+            takeover_requests=max(one.requests for one in takeovers) / self._size.jobs,
+            takeover_operator=max(one.operator for one in takeovers),
+            takeover_api=max(one.api for one in takeovers),
             longest_stall_seconds=stall,
             leases_lost=taken - TERMS,
             operator_cores=own / at_rest.at,
@@ -157,12 +162,18 @@ class Fleet:
             rest_seconds=at_rest.at,
         )
 
-    async def _take_over(self, operator: Operator) -> float:
-        """Seconds from the free Lease until each job has had a step."""
-        began = time.monotonic()
+    async def _take_over(self, operator: Operator) -> TakeOver:
+        began, wrote, own = await spent(self._server, self._api), await self._written(), cpu_seconds(operator.pid)
         await operator.until("each job to have had a step", self._all_had_a_step, TAKE_OVER_SECONDS)
-        took = time.monotonic() - began
-        said(f"taken over in {took:.1f} s, {operator.mib():.0f} MiB, at most {operator.peak_mib():.0f}")
+        ended, wrote = await spent(self._server, self._api), await self._written() - wrote
+        took = TakeOver(
+            seconds=ended.at - began.at,
+            requests=ended.requests - began.requests - wrote,
+            operator=cpu_seconds(operator.pid) - own,
+            api=ended.api - began.api,
+        )
+        what = f"{took.seconds:.1f} s, by {took.requests:.0f} requests"
+        said(f"taken over in {what}, {operator.mib():.0f} MiB, at most {operator.peak_mib():.0f}")
         return took
 
     def _all_had_a_step(self, seen: dict[str, float]) -> bool:
@@ -252,8 +263,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="fleet", description=__doc__.splitlines()[0])
     sizes = [size_of(one) for one in SIZES]
     parser.add_argument("--sizes", type=size_of, nargs="+", default=sizes, metavar="JOBSxWORKERS")
-    parser.add_argument("--settle", type=float, default=90.0, help="seconds after a take-over until the operator rests")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long it is watched at rest")
+    parser.add_argument("--settle", type=float, default=30.0, help="seconds after a take-over until the operator rests")
+    parser.add_argument("--seconds", type=float, default=45.0, help="how long it is watched at rest")
     given = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # or what was started would be left

@@ -22,7 +22,10 @@ class Row:
     mib_peak: float  # the highest of all three terms
     mib_peak_first: float  # the highest until the end of the first take-over
     mib_standby: float  # after the first term, standing by
-    takeover_seconds: float  # from the free Lease until each job has had a step, the longest of three, to 0.1 s
+    takeover_seconds: float  # from the free Lease until each job has had a step, the longest of three, to 0.5 s
+    takeover_requests: float  # of the operator meanwhile, per job
+    takeover_operator: float  # seconds of the processor that the operator takes for it
+    takeover_api: float  # and the API server meanwhile, which has the sidecars as well
     longest_stall_seconds: float  # in which the operator's event loop ran nothing else
     leases_lost: int  # beside the two that the benchmark took away
     operator_cores: float
@@ -51,6 +54,9 @@ COLUMNS = {
     "standby": "{0.mib_standby:.0f}",
     "KiB/worker": "{0.kib_per_worker:.1f}",
     "take-over s": "{0.takeover_seconds:.1f}",
+    "requests/job": "{0.takeover_requests:.2f}",
+    "operator s": "{0.takeover_operator:.1f}",
+    "API server s": "{0.takeover_api:.1f}",
     "stall s": "{0.longest_stall_seconds:.2f}",
     "lost": "{0.leases_lost}",
     "operator": "{0.operator_cores:.3f}",

@@ -1,10 +1,13 @@
 """The objects of a fleet, as the operator, a kubelet of Kubernetes 1.35 and the sidecars write them. Pure."""
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from elasticjob.api import API_VERSION, TUNNEL_PORT, ElasticJobSpec, WorkerRequest
 from elasticjob.terms import RequestType
+from elasticjob_operator.objects.access import render_access
+from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
 from elasticjob_sidecar.kubernetes.identity import Identity
 from elasticjob_sidecar.kubernetes.worker_status import Progress, WorkerStatus
@@ -62,11 +65,20 @@ def node_bodies(jobs: int, workers: int) -> list[Object]:
     return [{"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}} for name in names]
 
 
-def pod_body(job: Object, place: Place, workers: int) -> Object:
-    """Bound to its node, as by the scheduler."""
-    pod = render_pod(job, ElasticJobSpec.parse(job["spec"]), place.index, 0, IMAGE, batch=BATCH)
-    pod["spec"]["nodeName"] = node_name(place, workers)
-    return pod
+def beside(job: Object) -> Iterator[tuple[str, Object]]:
+    """Collection path and body of what the operator makes for a job's workers. It would take its time for jobs that it
+    takes over, and these are all."""
+    yield from render_access(job, ElasticJobSpec.parse(job["spec"]))
+    yield render_budget(job, is_open=False)
+
+
+def pod_bodies(job: Object, places: Sequence[Place]) -> Iterator[Object]:
+    """Of all of the job's workers, each bound to its node, as by the scheduler."""
+    spec = ElasticJobSpec.parse(job["spec"])
+    for place in places:
+        pod = render_pod(job, spec, place.index, 0, IMAGE, batch=BATCH)
+        pod["spec"]["nodeName"] = node_name(place, len(places))
+        yield pod
 
 
 def pod_status(pod: Object, place: Place) -> Object:

@@ -31,7 +31,7 @@ from support.programs import DIES_WITH_PARENT
 VALUES = Path("charts/elasticjob/values.yaml")
 IMAGE = "elasticjob/operator:bench"
 UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-LOOK_SECONDS, REQUEST_SECONDS, STOP_SECONDS = 0.1, 30.0, 60.0
+LOOK_SECONDS, REQUEST_SECONDS, STOP_SECONDS = 0.5, 30.0, 60.0  # a look at the metrics takes its time, too
 
 
 def chart_limit() -> int:

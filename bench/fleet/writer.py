@@ -90,13 +90,17 @@ class Writer:
         async with self._slots:
             path = f"{GROUP}/namespaces/{namespace}/elasticjobs"
             job = await self.call("POST", path, objects.job_body(number, workers))
-        await _all(self._fill_place(job, Place(number, index), workers) for index in range(workers))
+            for collection, body in objects.beside(job):
+                await self.call("POST", collection, body)
+        places = [Place(number, index) for index in range(workers)]
+        pods = zip(places, objects.pod_bodies(job, places), strict=True)
+        await _all(self._fill_place(place, body) for place, body in pods)
 
-    async def _fill_place(self, job: Object, place: Place, workers: int) -> None:
+    async def _fill_place(self, place: Place, body: Object) -> None:
         namespace = objects.namespace_of(place.job)
         pods, records = f"/api/v1/namespaces/{namespace}/pods", f"{GROUP}/namespaces/{namespace}/elasticworkers"
         async with self._slots:
-            pod = await self.call("POST", pods, objects.pod_body(job, place, workers))
+            pod = await self.call("POST", pods, body)
             name = pod["metadata"]["name"]
             await self.call("PATCH", f"{pods}/{name}/status", {"status": objects.pod_status(pod, place)})
             stored = await self.call("POST", records, objects.record_body(pod, place, self._certificate))

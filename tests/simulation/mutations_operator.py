@@ -27,6 +27,22 @@ MUTATIONS = mutations(
                 by="operator status writer",
             ),
         ),
+        "elasticjob_operator.job.pace:told_by": (
+            replace("a take-over writes all statuses", '{"term": before.term}', "{}", by="operator pace"),
+            omit(
+                "a term is not told while a round forms",
+                "before.rendezvous.phase is not RendezvousPhase.FORMING",
+                by="operator pace",
+            ),
+            omit("another Lease's holder is not to see it", "before.lease == after.lease", by="operator pace"),
+            replace(
+                "a term is not told while answers are counted", "asked and asked.members", "False", by="operator pace"
+            ),
+        ),
+        "elasticjob_operator.job.pace:report_seconds": (
+            omit("a heartbeat waits while a round starts", "not status.get('starting')", by="operator pace"),
+            omit("an answer waits for many jobs", "(agreed.get('challenge') or {}).get('members')", by="operator pace"),
+        ),
         "elasticjob_operator.job.rivals:Rivals.outbid": (
             omit("of two installations both leave the jobs alone", "is_older(theirs, ours)", by="operator rivals"),
             omit("who is outbid once in a while leaves for good", "now - at < OUTBID_SECONDS", by="operator rivals"),
@@ -107,6 +123,13 @@ MUTATIONS = mutations(
             omit(
                 "a pod comes back with an answer that was on its way",
                 "not self._is_gone(one.uid, one.version)",
+                by="operator cache",
+            ),
+        ),
+        "elasticjob_operator.cluster.cache:Cache.note_report": (
+            omit(
+                "what a worker asks for is taken for a heartbeat",
+                "if _quiet(before) != _quiet(record): ...",
                 by="operator cache",
             ),
         ),

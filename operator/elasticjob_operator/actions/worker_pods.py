@@ -69,9 +69,9 @@ class WorkerPods:
         `rejecting`."""
         if self._made_from != (made_from := template_hash(spec)):
             self._refusals, self._made_from = Refusals(), made_from
-        clock, batch = asyncio.get_running_loop().time, secrets.token_hex(4)
+        clock = asyncio.get_running_loop().time
         due = self._refusals.due(pod_keys, clock(), self._names_of_running(job))
-        nodes = nodes_of_indices(self._view(job), rejecting) if due else {}
+        batch, nodes = (secrets.token_hex(4), nodes_of_indices(self._view(job), rejecting)) if due else ("", {})
         answers = await _all(
             self._create(job, spec, batch, nodes, avoided, imports, *pod_key, spare=pod_key[0] in spares)
             for pod_key in due

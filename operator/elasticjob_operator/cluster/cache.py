@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from elasticjob.api import JOB_LABEL
@@ -13,6 +14,7 @@ from elasticjob_operator.job.view import JobView
 
 GONE_SECONDS = 60.0  # for which an answer may be on its way that still has what was deleted
 MOST_GONE = 20_000  # until they are looked through
+REPORTED = ("heartbeat", "step", "total", "metrics", "waits")  # of a record's status
 
 T = TypeVar("T", Pod, Record)
 
@@ -38,6 +40,10 @@ class Cache:
         self._gone: dict[str, Gone] = {}  # by uid
         self._most_gone = MOST_GONE
 
+    def __len__(self) -> int:
+        """How many jobs are known."""
+        return len(self._views)
+
     def view(self, key: Key) -> JobView:
         return self._views[key]
 
@@ -50,9 +56,11 @@ class Cache:
     def jobs(self) -> Iterator[Object]:
         return (view.job for view in self._views.values() if view.job is not None)
 
-    def note_job(self, job: Object, *, deleted: bool = False) -> Key:
+    def note_job(self, job: Object, *, deleted: bool = False) -> tuple[Key, bool]:
+        """Also returns whether it is news: the watch repeats what this operator has written."""
         key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
         view, uid = self._views[key], job["metadata"]["uid"]
+        is_news = deleted or view.job is None or _version_of(view.job) != _version_of(job)
         if deleted:
             self._note_gone(uid, _version_of(job))
             if view.job is not None and view.job["metadata"]["uid"] == uid:
@@ -61,7 +69,7 @@ class Cache:
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
             view.job = _slim(job)
-        return key
+        return key, is_news
 
     def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also returns whether it is news: the watch repeats what was listed or made."""
@@ -87,6 +95,19 @@ class Cache:
             _heard(view)
         return key, is_news
 
+    def note_report(self, body: Object) -> Key | None:
+        """Of which job it is a record's new form, if only the heartbeat and what the script reports have changed; else
+        nothing is noted."""
+        view = self._views.get(key := owner_key(body))
+        before = view.workers.get(body["metadata"]["name"]) if view else None
+        if view is None or before is None:
+            return None
+        record = Record.read(body, before)
+        if _quiet(before) != _quiet(record):
+            return None
+        self._note(view.workers, record, deleted=False)
+        return key
+
     def note_node(self, node: Node, *, deleted: bool = False) -> list[Key]:
         """Returns the jobs with pods there, if its taints have changed: all else of a node changes often, or waits for
         the next round."""
@@ -107,7 +128,7 @@ class Cache:
     def replace_jobs(self, namespace: str | None, listing: Listing[Object]) -> list[Key]:
         """A fresh listing of `namespace`, None for all: what is not in it exists no more, unless the watch has shown
         something newer. Returns the jobs of which it has shown news; so do the next three."""
-        there = dict.fromkeys(self.note_job(job) for job in listing.items)
+        there = dict.fromkeys(self.note_job(job)[0] for job in listing.items)
         for key, view in self._views.items():
             is_older = view.job is not None and _version_of(view.job) <= int(listing.version)
             if namespace in (None, key.namespace) and key not in there and is_older:
@@ -178,6 +199,14 @@ def _words(record: Record) -> tuple[object, ...]:
     """What the operator goes by: the request, and what is said of other sidecars and to a challenge."""
     said = record.said
     return record.uid, record.generation, record.problem, said and said.status.doubts, said and said.status.answer
+
+
+def _quiet(record: Record) -> object:
+    """All of a record but its heartbeat and what the script reports."""
+    if record.said is None:
+        return record
+    status = record.said.status.model_copy(update=dict.fromkeys(REPORTED))
+    return replace(record, version=0, said=replace(record.said, status=status))
 
 
 def owner_key(body: Object) -> Key:

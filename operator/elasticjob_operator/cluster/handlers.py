@@ -16,8 +16,8 @@ from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.reflector import Reflector, Settings
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.cluster.workqueue import WorkQueue
+from elasticjob_operator.job.pace import SOON_SECONDS
 
-GATHER_SECONDS = 1.0  # what is no news waits so long for more
 # The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. A
 # worker that is asked alone has longer: a silent watch must not look like a silent worker.
 WATCH_SECONDS, SILENT_SECONDS = 10, 12
@@ -41,17 +41,19 @@ def register(
 
     @kopf.on.event(GROUP, VERSION, JOBS, registry=registry)
     async def job_event(event: kopf.RawEvent, **_: Any) -> None:
-        queue.add(cache.note_job(dict(event["object"]), deleted=event["type"] == "DELETED"))
+        key, is_news = cache.note_job(dict(event["object"]), deleted=event["type"] == "DELETED")
+        if is_news:
+            queue.add(key)
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
         key, is_news = cache.note_pod(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if is_news else GATHER_SECONDS)
+        queue.add(key, 0.0 if is_news else SOON_SECONDS)
 
     @kopf.on.event(GROUP, VERSION, WORKERS, registry=registry)
     async def worker_event(event: kopf.RawEvent, **_: Any) -> None:
         key, is_news = cache.note_worker(dict(event["object"]), deleted=event["type"] == "DELETED")
-        queue.add(key, 0.0 if is_news else GATHER_SECONDS)
+        queue.add(key, 0.0 if is_news else SOON_SECONDS)
 
     if nodes:
 

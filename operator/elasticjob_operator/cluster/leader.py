@@ -2,7 +2,8 @@
 
 A Lease is judged by when this process last saw it change, never by the times written in it. Losing it ends all work:
 the next term starts from nothing but the API server's state. The term (the Lease's number of transitions) and the
-Lease go into every status that a leader writes, so that a woken old leader's writes fail.
+Lease go into every status that a leader writes, so that a woken old leader's writes fail, but for one that meets a
+status which the new leader has found as it should be (`job.pace.told_by`).
 """
 
 import asyncio

@@ -21,6 +21,7 @@ from elasticjob.text import printable
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube, NotFound
 from elasticjob_operator.cluster.watch_times import WatchTimes
+from elasticjob_operator.job.pace import report_seconds
 
 NODES, PODS = "nodes", "pods"
 AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
@@ -35,7 +36,8 @@ log = logging.getLogger(__name__)
 
 class Reflector:
     """Of one term. `namespaces`: those that this operator serves; none stands for all of them. `nodes`: the cluster's
-    are wanted too. `wake`: what is called for each job of which a listing has shown something new."""
+    are wanted too. `wake`: what is called for each job of which something new was seen here, and within how many
+    seconds to look at it."""
 
     def __init__(self, kube: Kube, cache: Cache, namespaces: tuple[str, ...] = (), *, nodes: bool = False) -> None:
         self._kube, self._cache = kube, cache
@@ -47,7 +49,7 @@ class Reflector:
         self._versions: dict[Source, str] = {}  # of listings that no watch has begun from yet
         self._refused: set[Source] = set()  # and it was said
         self.listed_jobs: set[Key] = set()  # that were there before; whoever has seen to one takes it out
-        self.wake: Callable[[Key], None] = lambda _: None
+        self.wake: Callable[[Key, float], None] = lambda _, __: None
 
     async def list_all(self, *, anew: bool = False) -> None:
         """Return once each kind has been listed; with `anew` all of them after this call. Raises FAILURES.
@@ -107,8 +109,15 @@ class Reflector:
             version, news = workers.version, self._cache.replace_workers(namespace, workers)
         self._listed.add(source)
         for key in news:
-            self.wake(key)
+            self.wake(key, 0.0)
         return version
+
+    def took(self, kind: str, event: Any) -> bool:
+        """Whether it is nothing but a heartbeat or a report: most events are, and kopf makes a task for each."""
+        if kind != WORKERS or event["type"] != "MODIFIED" or (key := self._cache.note_report(event["object"])) is None:
+            return False
+        self.wake(key, report_seconds(self._cache.view(key).job, len(self._cache)))
+        return True
 
 
 class Settings(kopf.OperatorSettings):
@@ -155,7 +164,8 @@ async def _continuous_watch(
                         break
                     if event["type"] in EVENTS:
                         version = event["object"]["metadata"]["resourceVersion"]
-                        yield event
+                        if not settings.reflector.took(resource.plural, event):
+                            yield event
             if ended is not None:
                 await _has_ended(where, ended)
                 return

@@ -258,6 +258,34 @@ async def test_a_phase_whose_beginning_was_not_answered_began_when_it_was_seen(m
     assert (clocks.opened, clocks.formed) == (recorded.now, recorded.now)
 
 
+async def test_what_the_leader_before_still_writes_after_a_take_over_that_wrote_nothing_is_gone_on_from() -> None:
+    """Its request was on its way for long. The API server takes it, as it names the version that still is there."""
+    standing = {"phase": "Formed", "round": 5, "worldSize": 1, "participants": f"0/{ID}", "replicas": 1, "reason": "x"}
+    recorded = RecordedJob(job(replicas=1) | {"status": {"rendezvous": standing}})
+    recorded.there = [pod(0, containerStatuses=[trainer(running={})])]
+    recorded.records = [record(0, request={"type": "Join", "after": 4, "cause": "Started"})]
+    await reconciler(recorded).reconcile(KEY)
+    recorded.body["status"] |= {"term": 4}
+    on_its_way = deepcopy(recorded.body)
+    on_its_way["status"]["rendezvous"] |= {"phase": "Forming", "round": 6, "reason": "worker 0 lost"}
+    on_its_way["status"] |= {"replacements": "0/1", "restarts": 1}
+    recorded.done.clear()
+    made = reconciler(recorded)
+    await made.reconcile(KEY)
+    assert "status" not in recorded.done
+    assert not {"pod", "delete digits-0-0"}.intersection(recorded.done)
+
+    landed = await recorded.replace_job_status(on_its_way, on_its_way["status"])
+    made._cache.note_job(landed)
+    recorded.done.clear()
+    await made.reconcile(KEY)
+    status = recorded.body["status"]
+    assert (status["term"], status["replacements"], status["rendezvous"]["round"]) == (5, "0/1", 6)
+    assert recorded.done[0] == "status", "its own term is there before any pod goes or comes"
+    assert {"pod", "delete digits-0-0"} <= set(recorded.done)
+    assert recorded.made[0]["metadata"]["name"] == "digits-0-1"
+
+
 @pytest.mark.parametrize("kind", ["workers", "workloads"])
 async def test_a_job_that_goes_while_its_objects_are_listed_is_gone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = RecordedJob(job())

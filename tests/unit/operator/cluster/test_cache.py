@@ -1,5 +1,7 @@
 """The cache of the watches and of the listings."""
 
+import pytest
+
 from elasticjob.reading import Node, Pod
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.client import Listing
@@ -71,6 +73,44 @@ def test_a_heartbeat_asks_for_nothing() -> None:
     asked = record(0, request={"type": "Join"})
     asked["metadata"]["generation"] = 2  # the API server counts each change of the spec
     assert cache.note_worker(asked) == (KEY, True)
+
+
+def reported(version: int, **status: object) -> Object:
+    found = record(0) | {"status": {"heartbeat": version, **status}}
+    found["metadata"]["resourceVersion"] = str(version)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("said", "is_noted"),
+    [
+        ({}, True),
+        ({"step": 7, "total": 9, "metrics": {"loss": 1.0}}, True),
+        ({"stepped": 3}, False),
+        ({"doubts": "1/ab"}, False),
+        ({"answer": 1}, False),
+        ({"step": "many"}, False),
+    ],
+    ids=str,
+)
+def test_only_a_heartbeat_or_a_report_is_noted_by_the_way(said: Object, is_noted: bool) -> None:
+    cache = Cache()
+    assert cache.note_report(reported(5)) is None, "one that nobody knows yet"
+    cache.note_worker(reported(6))
+    assert cache.note_report(reported(7, **said)) == (KEY if is_noted else None)
+    assert cache.view(KEY).workers["digits-0-0"].version == (7 if is_noted else 6)
+    asks = reported(8)
+    asks["metadata"]["generation"] = 2
+    assert cache.note_report(asks) is None
+
+
+def test_what_this_operator_has_written_is_no_news_of_its_job() -> None:
+    cache, written = Cache(), job()
+    assert cache.note_job(job()) == (KEY, True)
+    written["metadata"]["resourceVersion"] = "8"
+    cache.note_job(written)
+    assert cache.note_job(written) == (KEY, False)
+    assert cache.note_job(written, deleted=True) == (KEY, True)
 
 
 def test_a_doubt_and_an_answer_are_news() -> None:

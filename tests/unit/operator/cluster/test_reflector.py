@@ -66,7 +66,7 @@ async def test_each_kind_is_listed_once_though_many_wait_and_watches_begin_there
 async def test_a_watch_that_begins_again_begins_with_a_listing_and_what_has_vanished_is_news() -> None:
     lists, woken = Lists(), list[Key]()
     reflector, cache = reflector_of(lists)
-    reflector.wake = woken.append
+    reflector.wake = lambda key, _: woken.append(key)
     await reflector.begin(("elasticjobs", None))
     await reflector.begin(("pods", None))
     woken.clear()
@@ -130,12 +130,12 @@ class Watches:
                     timer.reschedule(asyncio.get_running_loop().time())
                 yield event
 
-    async def events(self, lists: Lists, reflector: Reflector | None = None) -> list[Any]:
+    async def events(self, lists: Lists, reflector: Reflector | None = None, kind: str = "pods") -> list[Any]:
         """Until kopf's generator ends."""
         reflector = reflector or reflector_of(lists)[0]
         settings = SimpleNamespace(reflector=reflector, watches=WatchTimes())
         waiter = asyncio.get_running_loop().create_future()
-        resource = SimpleNamespace(plural="pods")
+        resource = SimpleNamespace(plural=kind)
         made = module._continuous_watch(
             settings=cast(Any, settings), resource=resource, namespace=None, operator_pause_waiter=waiter
         )
@@ -156,6 +156,21 @@ async def test_a_watch_goes_on_from_the_last_version_that_it_has_seen(monkeypatc
     assert events[0] is watching.Bookmark.LISTED
     assert [event["object"]["metadata"]["resourceVersion"] for event in events[1:]] == ["11", "12", "13"]
     assert watches.since == ["9", "12", "12", "13"]
+
+
+async def test_a_heartbeat_makes_no_work_for_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, woken = Lists(), list[tuple[Key, float]]()
+    beats = [record(0) | {"status": {"heartbeat": beat}} for beat in (5, 6)]
+    for beat, version in zip(beats, ("11", "12"), strict=True):
+        beat["metadata"] |= {"resourceVersion": version}
+    lists.there["workers"] = [record(0) | {"status": {"heartbeat": 4}}]
+    watches = Watches(monkeypatch, [{"type": "MODIFIED", "object": one} for one in beats])
+    reflector, cache = reflector_of(lists)
+    reflector.wake = lambda key, seconds: woken.append((key, seconds))
+    assert await watches.events(lists, reflector, "elasticworkers") == [watching.Bookmark.LISTED]
+    assert cache.view(KEY).workers["digits-0-0"].version == 12
+    assert woken == [(KEY, 0.0), (KEY, 1.0), (KEY, 1.0)]
+    assert watches.since == ["9", "12"], "the next watch begins after them"
 
 
 @pytest.mark.parametrize("code", [410, 500, 504])

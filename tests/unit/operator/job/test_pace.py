@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from elasticjob.api import ElasticJobStatus, Progress
+from elasticjob.api import ElasticJobStatus, LeaseIdentity, Progress
 from elasticjob.rendezvous import Member, State, Worker
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.job.outcome import Deferred, Retry
-from elasticjob_operator.job.pace import Due, pace_of
+from elasticjob_operator.job.pace import Due, pace_of, report_seconds, told_by
 from support.statuses import FORMED, status
 
 STATE = replace(FORMED, leaving=(), finished=())
 BROKEN = replace(STATE, phase=RendezvousPhase.FORMING, store=None, reason="worker 1 lost")
+REST = replace(STATE, challenged=())
 ASKED = replace(STATE, challenge=1, challenged=STATE.participants)
+LEASE = LeaseIdentity(namespace="ops", name="operator", uid="b", created="2026-01-02T00:00:00Z")
 SHOWN = Progress(step=7, total=9, summary="7/9")
 
 
@@ -50,3 +52,28 @@ def test_progress_alone_waits_longer_the_more_sidecars_watch(size: int, seconds:
     before, after = shown(of(size), None), shown(of(size), SHOWN)
     assert pace_of(before, after, written=0, differs=0) == Deferred(seconds)
     assert pace_of(before, after, written=seconds, differs=0) == Due()
+
+
+@pytest.mark.parametrize(("jobs", "seconds"), [(1, 5), (100, 5), (1000, 50)])
+def test_progress_alone_waits_longer_the_more_jobs_there_are(jobs: int, seconds: float) -> None:
+    before, after = shown(STATE, None), shown(STATE, SHOWN)
+    assert pace_of(before, after, written=0, differs=0, jobs=jobs) == Deferred(seconds)
+    assert pace_of(status(STATE), status(BROKEN), written=0, differs=0, jobs=jobs) == Due()
+
+
+@pytest.mark.parametrize(("state", "waits"), [(REST, 50), (BROKEN, 1), (ASKED, 1)], ids=["stands", "forms", "asked"])
+def test_a_report_waits_longer_the_more_jobs_there_are_only_while_a_round_stands(state: State, waits: float) -> None:
+    body = {"status": status(state).dump()}
+    assert report_seconds(body, jobs=1000) == waits
+    assert report_seconds(body, jobs=1) == 1
+    body["status"]["starting"] = True
+    assert report_seconds(body, jobs=1000) == 1
+
+
+@pytest.mark.parametrize(("state", "tells"), [(REST, False), (BROKEN, True), (ASKED, True)])
+def test_a_new_term_alone_is_told_while_it_has_to_keep_out_the_leader_before(state: State, tells: bool) -> None:
+    before = status(state)
+    after = before.model_copy(update={"term": before.term + 1})
+    assert (told_by(before, after) != before) is tells
+    other = after.model_copy(update={"lease": LEASE})
+    assert told_by(before, other) == other, "another installation's is to be seen"
