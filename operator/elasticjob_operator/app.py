@@ -31,6 +31,7 @@ from elasticjob_operator.reconciler import Reconciler
 
 CRDS_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
+COLLECT_SECONDS = (10.0, 30.0)  # after which the timers of the watches that have ended are gone
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +48,14 @@ async def run(options: Options) -> int:
     looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
+    collecting = set[asyncio.Task[None]]()
     try:
         while await _lead_once(options, kube, lease_kube, watches):
             log.warning("standing by again, with nothing of the term that has ended")
             await asyncio.sleep(AGAIN_SECONDS)
             gc.collect()  # what has ended is full of cycles, and the next term may begin before their turn comes
+            collecting.add(task := asyncio.create_task(_collect(), name="garbage"))
+            task.add_done_callback(collecting.discard)
     except asyncio.CancelledError:
         pass
     except StillWorking:
@@ -60,13 +64,22 @@ async def run(options: Options) -> int:
         log.exception("the watches failed")
         return 1
     finally:
-        looking.cancel()
+        for task in (looking, *collecting):
+            task.cancel()
         for server in servers:
             server.close()
         await kube.close()
         await lease_kube.close()
     log.info("stopped by a signal")
     return 0
+
+
+async def _collect() -> None:
+    """What a term has left and a timer has held. An operator that stands by makes too little garbage for Python to look
+    for it, and one that leads again would have all objects twice."""
+    for seconds in COLLECT_SECONDS:
+        await asyncio.sleep(seconds)
+        gc.collect()
 
 
 async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[HealthServer | MetricsServer]:

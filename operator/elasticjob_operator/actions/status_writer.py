@@ -1,7 +1,6 @@
 """Writes a job's status, once in a step and before all that follows from it; guarded by resourceVersion and term."""
 
 import logging
-import random
 import time
 
 from elasticjob.api import JOB_LEFT, ElasticJobStatus, LeaseIdentity
@@ -11,7 +10,7 @@ from elasticjob_operator.cluster.client import Conflict, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.outcome import Agreed, Retry, Unchanged, Written
-from elasticjob_operator.job.pace import Due, pace_of, progress_seconds, told_by
+from elasticjob_operator.job.pace import Due, pace_of, told_by
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.rivals import Rivalry
 from elasticjob_operator.job.status import status_of
@@ -30,7 +29,7 @@ class StatusWriter:
     ) -> None:
         self._kube, self._cache, self._leadership = kube, cache, leadership
         self._announcer, self._rivalry = announcer, rivalry
-        self._written_at: float | None = None
+        self._written_at = 0.0
         self._differs_at: float | None = None
         self._told_at: float | None = None
 
@@ -46,11 +45,8 @@ class StatusWriter:
         if (told := told_by(report.before, after)) == report.before:
             self._differs_at = None
             return Unchanged()
-        jobs = len(self._cache)
-        if self._written_at is None:  # the leader before may just have done so; and all jobs at once would be many
-            self._written_at = now - random.uniform(0, progress_seconds(jobs))
         self._differs_at = now if self._differs_at is None else self._differs_at
-        pace = pace_of(report.before, told, now - self._written_at, now - self._differs_at, jobs)
+        pace = pace_of(report.before, told, now - self._written_at, now - self._differs_at, len(self._cache))
         if not isinstance(pace, Due):
             return pace
         try:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 LONGEST_RETRY_SECONDS = 3.0
@@ -23,7 +24,7 @@ class WorkQueue(Generic[K]):
     """`work(key)` returns after how many seconds it wants to be called again, or None."""
 
     def __init__(self, work: Callable[[K], Awaitable[float | None]]) -> None:
-        self._work = work
+        self._work, self._context = work, copy_context()
         self._due: dict[K, float] = {}
         self._wakes: dict[K, asyncio.Event] = {}
         self._tasks: dict[K, asyncio.Task[None]] = {}
@@ -41,7 +42,9 @@ class WorkQueue(Generic[K]):
             self._wakes[key].set()
         else:
             self._wakes[key] = asyncio.Event()
-            self._tasks[key] = asyncio.create_task(self._run(key), name=f"work {key}")
+            # a timer keeps its context until it is due, cancelled or not; and that of kopf, which asks, has all objects
+            context = self._context.copy()
+            self._tasks[key] = asyncio.create_task(self._run(key), name=f"work {key}", context=context)
 
     async def stop(self) -> None:
         """Cancel all work, take on no more, and return once none is left."""

@@ -38,11 +38,8 @@ class Operator:
         self.term, self.lease = 5, OURS
         self.cache = Cache()
         self.announced = Announcements()
-        self.writer = self.new_writer()
-
-    def new_writer(self) -> StatusWriter:
         parts = (self, self.cache, self, self.announced, Rivalry(Rivals(), "ml"))
-        return StatusWriter(*cast(Any, parts))
+        self.writer = StatusWriter(*cast(Any, parts))
 
     def monotonic(self) -> float:
         return self.now
@@ -108,15 +105,6 @@ async def test_a_new_leader_writes_its_term_with_the_next_change(operator: Opera
     operator.now += 100
     assert await operator.write(stands, NEWER, term=4) == Written()
     assert operator.written[-1].term == 5
-
-
-async def test_the_progress_of_jobs_that_were_taken_over_is_not_written_at_once(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "random", SimpleNamespace(uniform=lambda least, _: least))
-    await operator.write(STATE)
-    operator.writer = operator.new_writer()
-    assert await operator.write(STATE, NEWER) == Deferred(5)
 
 
 async def test_what_the_rendezvous_goes_on_from_is_waited_for(operator: Operator) -> None:

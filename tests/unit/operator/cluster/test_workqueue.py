@@ -1,6 +1,7 @@
 """The work queue, in virtual time."""
 
 import asyncio
+from contextvars import ContextVar
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -147,3 +148,18 @@ async def test_work_that_is_woken_as_the_queue_stops_is_not_done() -> None:
     await queue.stop()
     assert asyncio.get_running_loop().time() - began < 1
     assert runs == 0
+
+
+async def test_work_keeps_nothing_of_who_has_asked_for_it() -> None:
+    """The context of kopf's handlers leads to all objects, and a timer keeps its own until it is due."""
+    asked_by = ContextVar("asked_by", default="nobody")
+    seen = list[str]()
+
+    async def work(_: str) -> None:
+        seen.append(asked_by.get())
+
+    queue = WorkQueue(work)
+    asked_by.set("kopf")
+    queue.add("a")
+    await asyncio.sleep(1)
+    assert seen == ["nobody"]
