@@ -56,11 +56,9 @@ class Cache:
     def jobs(self) -> Iterator[Object]:
         return (view.job for view in self._views.values() if view.job is not None)
 
-    def note_job(self, job: Object, *, deleted: bool = False) -> tuple[Key, bool]:
-        """Also returns whether it is news: the watch repeats what this operator has written."""
+    def note_job(self, job: Object, *, deleted: bool = False) -> Key:
         key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
         view, uid = self._views[key], job["metadata"]["uid"]
-        is_news = deleted or view.job is None or _version_of(view.job) != _version_of(job)
         if deleted:
             self._note_gone(uid, _version_of(job))
             if view.job is not None and view.job["metadata"]["uid"] == uid:
@@ -69,7 +67,7 @@ class Cache:
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
             view.job = _slim(job)
-        return key, is_news
+        return key
 
     def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
         """Also returns whether it is news: the watch repeats what was listed or made."""
@@ -128,7 +126,7 @@ class Cache:
     def replace_jobs(self, namespace: str | None, listing: Listing[Object]) -> list[Key]:
         """A fresh listing of `namespace`, None for all: what is not in it exists no more, unless the watch has shown
         something newer. Returns the jobs of which it has shown news; so do the next three."""
-        there = dict.fromkeys(self.note_job(job)[0] for job in listing.items)
+        there = dict.fromkeys(self.note_job(job) for job in listing.items)
         for key, view in self._views.items():
             is_older = view.job is not None and _version_of(view.job) <= int(listing.version)
             if namespace in (None, key.namespace) and key not in there and is_older:

@@ -41,9 +41,8 @@ def register(
 
     @kopf.on.event(GROUP, VERSION, JOBS, registry=registry)
     async def job_event(event: kopf.RawEvent, **_: Any) -> None:
-        key, is_news = cache.note_job(dict(event["object"]), deleted=event["type"] == "DELETED")
-        if is_news:
-            queue.add(key)
+        # also what this operator has written: a decision may be the first of several, and the next is made after it
+        queue.add(cache.note_job(dict(event["object"]), deleted=event["type"] == "DELETED"))
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:

@@ -104,15 +104,6 @@ def test_only_a_heartbeat_or_a_report_is_noted_by_the_way(said: Object, is_noted
     assert cache.note_report(asks) is None
 
 
-def test_what_this_operator_has_written_is_no_news_of_its_job() -> None:
-    cache, written = Cache(), job()
-    assert cache.note_job(job()) == (KEY, True)
-    written["metadata"]["resourceVersion"] = "8"
-    cache.note_job(written)
-    assert cache.note_job(written) == (KEY, False)
-    assert cache.note_job(written, deleted=True) == (KEY, True)
-
-
 def test_a_doubt_and_an_answer_are_news() -> None:
     cache = Cache()
     cache.note_worker(record(0))
