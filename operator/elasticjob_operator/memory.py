@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 from elasticjob.agreed import rendezvous_spec
 from elasticjob.api import ElasticJobSpec
-from elasticjob.objects import Object
 from elasticjob.pods import template_hash
 from elasticjob.reading.waits import Wait
 from elasticjob.rendezvous import Clocks, Spec, State, Worker
@@ -161,7 +160,7 @@ class Memories:
             self._announcer.forget(memory.uid)
             memory = None
         if memory is None:
-            memory = self._known[key] = self._begin(view.job["metadata"], epoch)
+            memory = self._known[key] = self._begin(key, view.job["metadata"]["uid"], epoch)
             if key in self._reflector.listed_jobs:
                 memory.access_at = time.monotonic() + random.uniform(1, 10) * SETTLE_SECONDS
         self._reflector.listed_jobs.discard(key)
@@ -175,11 +174,11 @@ class Memories:
                 await self._reflector.list_all(anew=self._epoch is not None)
                 self._epoch = epoch
 
-    def _begin(self, meta: Object, epoch: int) -> Memory:
+    def _begin(self, key: Key, uid: str, epoch: int) -> Memory:
         kube, now = self._kube, self._leadership.clock.now()
-        rivalry = Rivalry(self._rivals, meta["namespace"])
+        rivalry, are_left = Rivalry(self._rivals, key.namespace), self.leftovers.may_be_of(key)
         return Memory(
-            meta["uid"],
+            uid,
             epoch,
             Clocks(opened=now, formed=now),
             Times(counted=now),
@@ -187,7 +186,7 @@ class Memories:
             status=StatusWriter(kube, self._cache, self._leadership, self._announcer, rivalry),
             grants=Grants(kube, self._announcer, network_policy=self._network_policy),
             pods=WorkerPods(kube, self._cache, self._announcer, self._image, self._pod_slots),
-            gang=Gang(kube, self._workloads, self._announcer, self._image),
+            gang=Gang(kube, self._workloads, self._announcer, self._image, are_left=are_left),
             questions=SidecarQuestions(sidecars.trouble_of),
         )
 

@@ -53,12 +53,15 @@ NO_RIGHT = f"{GANG}, and the operator may not see to it: set the chart's value k
 class Gang:
     """The Workloads of one job, as far as this operator knows; of a job that is admitted by pods it does nothing."""
 
-    def __init__(self, kube: Kube, workloads: Workloads, announcer: Announcer, image: SidecarImage) -> None:
+    def __init__(
+        self, kube: Kube, workloads: Workloads, announcer: Announcer, image: SidecarImage, *, are_left: bool = False
+    ) -> None:
+        """`are_left`: an earlier job of the name was a gang, and may have left some."""
         self._kube, self._workloads, self._announcer, self._image = kube, workloads, announcer, image
         self._shares: tuple[Share, ...] | None = None
         self._changed_at, self._within = -1.0, CHANGED_SECONDS
         self._is_fresh, self._wants_none = False, False
-        self._are_left = False  # Workloads of an earlier job of the name, of which pods run
+        self._are_left = are_left  # Workloads of an earlier job of the name, of which pods run
         self._unseen, self._refused = "", ""  # why the Workloads cannot be seen, or changed
         self._refusals = Refusals()  # by Kueue, of what was asked for
         self._announced: tuple[str, bool] | None = None
@@ -76,7 +79,7 @@ class Gang:
         except FAILURES as error:
             self._unseen = _remedy(error)
             if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
-                self._shares = self._shares or ()
+                self._shares, self._are_left = self._shares or (), False
             return
         self._are_left = True
         with suppress(*FAILURES):  # the next look tries again

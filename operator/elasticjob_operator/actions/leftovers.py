@@ -31,6 +31,10 @@ class Leftovers:
         """The job was a gang, and is going: it may leave some."""
         self._expected.add(key)
 
+    def may_be_of(self, key: Key) -> bool:
+        """Whether an earlier job of this name may have left some."""
+        return key in self._expected or bool(self._unlisted)
+
     async def take_over(self) -> None:
         """Those that were left while no operator led. What cannot be listed is tried again after a while."""
         if not self._unlisted or time.monotonic() < self._look_at:

@@ -88,14 +88,20 @@ class Life:
     """Steps of one job, as the reconciler takes them."""
 
     def __init__(
-        self, server: Kueue, labels: Object | None = None, workloads: Workloads | None = None, **spec: Any
+        self,
+        server: Kueue,
+        labels: Object | None = None,
+        workloads: Workloads | None = None,
+        *,
+        are_left: bool = False,
+        **spec: Any,
     ) -> None:
         self.server = server
         self.body = job(**{"replicas": 4, "minReplicas": 2, "quotaAdmission": "Gang", **spec})
         self.body["metadata"]["labels"] = {QUEUE: "gpus", PRIORITY: "low"} if labels is None else labels
         kube, announcer = server.client(), cast(Any, server.events)
         workloads = workloads or Workloads(kube, by_namespace=False)
-        self.gang = Gang(kube, workloads, announcer, SidecarImage("s", "Never"))
+        self.gang = Gang(kube, workloads, announcer, SidecarImage("s", "Never"), are_left=are_left)
         self.before = ElasticJobStatus()
 
     async def step(
@@ -454,6 +460,36 @@ async def test_a_job_of_the_name_that_wants_none_lets_go_of_it_when_the_pods_hav
     del server.refuses["DELETE workloads"]
     assert await life.step() == Done()
     assert server.took()[-1] == "DELETE digits-0"
+
+
+async def test_a_job_of_the_name_without_a_queue_lets_go_of_it_under_another_operator(server: Kueue) -> None:
+    await Life(server).step()
+    left(server)
+    leftovers, key = Leftovers(server.client(), ()), Key("ml", "digits")
+    assert leftovers.may_be_of(key), "nobody has looked"
+    await leftovers.take_over()
+    assert leftovers.may_be_of(key)
+    assert not leftovers.may_be_of(Key("ml", "another"))
+    life = Life(server, labels={}, quotaAdmission="Pods", are_left=True)
+    life.body["metadata"]["uid"] = "another"
+    assert isinstance(await life.step(), LookAgain)
+    assert server.took() == []
+    del server.objects["pods/digits-0-0"]
+    assert await life.step() == Done()
+    assert server.took() == ["DELETE digits-0"]
+    server.calls.clear()
+    assert await life.step() == Done()
+    assert server.listed == 0
+
+
+@pytest.mark.parametrize("refusal", [NO_KUEUE, NO_ACCESS])
+async def test_what_an_earlier_job_may_have_left_is_looked_for_once_where_it_cannot_be_seen(
+    server: Kueue, refusal: Refusal
+) -> None:
+    server.refuses["GET workloads"] = refusal
+    life = Life(server, labels={}, quotaAdmission="Pods", are_left=True)
+    await life.step()
+    assert await life.step() == Done()
 
 
 async def test_a_workload_of_a_job_that_is_deleted_with_its_own_is_left_to_the_garbage_collector(server: Kueue) -> None:
