@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# All that CI runs. Parts that wait for other programs run one after the other, and print as they go. Beside them, in
-# what they leave of the processors, runs what only computes; its output is shown whole. The first that fails ends all.
+# All that CI runs. Parts that wait for other programs run one after the other, those joined by `+` together, and print
+# as they go. Beside them, in what they leave of the processors, runs what only computes; its output is shown whole. The
+# first that fails ends all.
 set -euo pipefail
 . "$(dirname "$0")/cluster/env.sh"
 
-waits=(unit contract api plane e2e)
+waits=(unit contract api plane+e2e)
 computes=(lint explore-quick simulate-quick)
 TORCH="$(torch_version "$oldest_torch") $(torch_version "$newest_torch")" # `make contract` has one between them, too
 export TORCH
@@ -36,10 +37,19 @@ begin() { # PART COMMAND...
   say "test: $part began"
 }
 
-has_ended() { [ -e "$logs/$1.code" ]; } # PART
+has_ended() { # PART...: all of them, or one that failed
+  local part code all=true
+  for part; do
+    [ -e "$logs/$part.code" ] || { all=false; continue; }
+    read -r code _ < "$logs/$part.code"
+    [ "$code" -eq 0 ] || return 0
+  done
+  $all
+}
 
-ended() { # PART
+ended() { # PART, nothing if it goes on
   local code end seconds
+  [ -e "$logs/$1.code" ] || return 0
   read -r code end < "$logs/$1.code"
   seconds=$((end - $(cat "$logs/$1.began")))
   times+=("$(printf '%5d s  %s' "$seconds" "$1")")
@@ -95,13 +105,18 @@ show_computed() {
 "$here/up.sh" tests
 "$here/tools.sh" kubectl helm apiserver
 
-for part in "${waits[@]}"; do
-  begin "$part" make "$part"
-  until has_ended "$part"; do
+for together in "${waits[@]}"; do
+  IFS=+ read -ra parts <<< "$together"
+  for part in "${parts[@]}"; do
+    begin "$part" make "$part"
+  done
+  until has_ended "${parts[@]}"; do
     compute_on
     sleep 0.5
   done
-  ended "$part"
+  for part in "${parts[@]}"; do
+    ended "$part"
+  done
   show_computed
 done
 while [ -n "$computing" ] || ((${#computes[@]})); do
