@@ -72,10 +72,9 @@ class Gang:
             return
         meta, made_from = job["metadata"], template_hash(spec)
         within = self._within if spec.admitted_as_gang else REFUSED_SECONDS
-        after = max(self._changed_at, time.monotonic() - within)
-        self._is_fresh = False
+        self._is_fresh, key = False, Key(meta["namespace"], meta["name"])
         try:
-            there = await self._workloads.of(Key(meta["namespace"], meta["name"]), after)
+            there = await self._workloads.of(key, self._changed_at, within)
         except FAILURES as error:
             self._unseen = _remedy(error)
             if not spec.admitted_as_gang and isinstance(error, NotFound | Forbidden):
@@ -83,7 +82,7 @@ class Gang:
             return
         self._are_left = True
         with suppress(*FAILURES):  # the next look tries again
-            self._are_left = not await delete_left(self._kube, Key(meta["namespace"], meta["name"]), there)
+            self._are_left = not await delete_left(self._kube, key, there)
         own = (quota.share_of(one, job, made_from) for one in there if is_owned_by(one, meta["uid"]))
         self._shares = tuple(share for share in own if share)
         self._is_fresh, self._unseen = True, ""

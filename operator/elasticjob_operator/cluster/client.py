@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REQUEST_SECONDS = 10.0
+WORKLOADS_SECONDS = 3.0
 ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook unless it was set otherwise, and then names it
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 PAGE = 100  # objects in one answer of a listing: of pods it is a megabyte as it comes, and six as Python reads it
@@ -96,6 +97,14 @@ class Listing(NamedTuple, Generic[T]):
 
 def _as_it_came(body: Object) -> Any:
     return body
+
+
+def _without_templates(workload: Object) -> Object:
+    """They are nearly all of it, and nobody reads them."""
+    for pod_set in workload["spec"].get("podSets") or ():
+        pod_set.pop("template", None)
+    workload["metadata"].pop("managedFields", None)
+    return workload
 
 
 class Kube:
@@ -188,8 +197,10 @@ class Kube:
         return await self._list(f"{CORE}/nodes", read=Node.read)
 
     async def workloads(self, namespace: str | None) -> Listing[Object]:
-        """Kueue's, of all jobs. Raises NotFound where there is no Kueue."""
-        return await self._list(f"{QUEUES}{_inside(namespace)}/workloads", JOB_LABEL)
+        """Kueue's, of all jobs, without their pod templates. Raises NotFound where there is no Kueue, TimeoutError with
+        a page of it that takes long: a step of a job waits for it."""
+        path = f"{QUEUES}{_inside(namespace)}/workloads"
+        return await self._list(path, JOB_LABEL, read=_without_templates, seconds=WORKLOADS_SECONDS)
 
     async def create_pod(self, pod: Object) -> Object:
         path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"
@@ -246,13 +257,21 @@ class Kube:
             return await self.request("POST", path, lease, seconds=seconds)
         return await self.request("PUT", f"{path}/{lease['metadata']['name']}", lease, seconds=seconds)
 
-    async def _list(self, path: str, selector: str = "", *, read: Callable[[Object], T] = _as_it_came) -> Listing[T]:
-        """In pages, all of which show what there was when the first was asked for; each is read before the next."""
+    async def _list(
+        self,
+        path: str,
+        selector: str = "",
+        *,
+        read: Callable[[Object], T] = _as_it_came,
+        seconds: float = REQUEST_SECONDS,
+    ) -> Listing[T]:
+        """In pages, all of which show what there was when the first was asked for; each is read before the next, and
+        comes within `seconds`."""
         query = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
-        answer = await self.request("GET", path, query=query)
+        answer = await self.request("GET", path, query=query, seconds=seconds)
         version, items = answer["metadata"]["resourceVersion"], list(map(read, answer["items"]))
         while after := answer["metadata"].get("continue"):
-            answer = await self.request("GET", path, query={**query, "continue": after})
+            answer = await self.request("GET", path, query={**query, "continue": after}, seconds=seconds)
             items += map(read, answer["items"])
         return Listing(items, version)
 

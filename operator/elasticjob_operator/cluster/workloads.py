@@ -6,14 +6,23 @@ Nobody watches them: kopf would look for them in clusters that have none.
 import asyncio
 import time
 from collections import defaultdict
+from typing import NamedTuple
 
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Key, owner_key
 from elasticjob_operator.cluster.client import FAILURES, Kube
 
-LIST_SECONDS = 3.0  # a step of a job waits for it
+TIMES_AS_LONG = 20.0  # a listing is used, at least, as it took to make: a twentieth of a core at most
 
 Found = defaultdict[Key, list[Object]]
+
+
+class Answer(NamedTuple):
+    """When a listing began, in monotonic seconds, how long it took, and what it found or ended with."""
+
+    began: float
+    took: float
+    found: Found | Exception
 
 
 class Workloads:
@@ -22,26 +31,26 @@ class Workloads:
     def __init__(self, kube: Kube, *, by_namespace: bool) -> None:
         self._kube, self._by_namespace = kube, by_namespace
         self._looking: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._answers: dict[str | None, tuple[float, Found | Exception]] = {}
+        self._answers: dict[str | None, Answer] = {}
 
-    async def of(self, key: Key, after: float) -> list[Object]:
-        """Those with the job's label, by a listing that began later than `after`, in monotonic seconds. Raises
-        FAILURES, also of a listing that was for others."""
+    async def of(self, key: Key, changed_at: float, within: float) -> list[Object]:
+        """Those with the job's label, by a listing that began later than `changed_at`, in monotonic seconds, and not
+        over `within` seconds ago, or over `TIMES_AS_LONG` of those that it took. Raises FAILURES, also of a listing
+        that was for others."""
         namespace = key.namespace if self._by_namespace else None
         async with self._looking[namespace]:
-            began, answer = self._answers.get(namespace, (after, Found(list)))
-            if began <= after:
-                began, answer = time.monotonic(), await self._list(namespace)
-                self._answers[namespace] = began, answer
-        if isinstance(answer, Exception):
-            raise answer
-        return answer.get(key, [])
+            answer, now = self._answers.get(namespace), time.monotonic()
+            if answer is None or not changed_at < answer.began > now - max(within, TIMES_AS_LONG * answer.took):
+                found = await self._list(namespace)
+                answer = self._answers[namespace] = Answer(now, time.monotonic() - now, found)
+        if isinstance(answer.found, Exception):
+            raise answer.found
+        return answer.found.get(key, [])
 
     async def _list(self, namespace: str | None) -> Found | Exception:
         found: Found = defaultdict(list)
         try:
-            async with asyncio.timeout(LIST_SECONDS):
-                listing = await self._kube.workloads(namespace)
+            listing = await self._kube.workloads(namespace)
         except FAILURES as error:
             return error
         for workload in listing.items:

@@ -16,7 +16,7 @@ from elasticjob_operator.actions.gang import CHANGED_SECONDS, HELD_SECONDS, REFU
 from elasticjob_operator.actions.leftovers import LOOK_SECONDS, Leftovers
 from elasticjob_operator.cluster import workloads as workloads_module
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import NotFound
+from elasticjob_operator.cluster.client import Listing, NotFound
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED
@@ -512,19 +512,43 @@ async def test_jobs_that_look_at_about_the_same_time_share_a_listing(server: Kue
     workloads, key = Workloads(server.client(), by_namespace=False), Key("ml", "digits")
     server.calls.clear()
     for namespace in ("ml", "other"):
-        found = await workloads.of(Key(namespace, "digits"), server.now - 2)
+        found = await workloads.of(Key(namespace, "digits"), -1, 2)
         assert len(found) == (namespace == "ml")
     assert server.listed == 1
-    await workloads.of(key, server.now)
+    await workloads.of(key, server.now, 2)
     assert server.listed == 2, "of then is not later than that"
     server.refuses["GET workloads"] = NO_KUEUE
     server.now += 5
     for _ in range(2):
         with pytest.raises(NotFound):
-            await workloads.of(key, server.now - 2)
+            await workloads.of(key, -1, 2)
     assert server.listed == 3, "nor is a failure asked for by each"
     by_namespace = Workloads(server.client(), by_namespace=True)
     server.refuses.clear()
     for namespace in ("ml", "other"):
-        await by_namespace.of(Key(namespace, "digits"), server.now - 2)
+        await by_namespace.of(Key(namespace, "digits"), -1, 2)
     assert server.listed == 5
+
+
+async def test_a_listing_that_took_long_is_used_for_longer(server: Kueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    await Life(server).step()
+    kube, key = server.client(), Key("ml", "digits")
+    workloads, list_all = Workloads(kube, by_namespace=False), kube.workloads
+
+    async def slowly(namespace: str | None) -> Listing[Object]:
+        server.now += 1
+        return await list_all(namespace)
+
+    monkeypatch.setattr(kube, "workloads", slowly)
+    server.calls.clear()
+    began = server.now
+    (found,) = await workloads.of(key, -1, 2)
+    assert "template" not in found["spec"]["podSets"][0], "it is most of a Workload, and nobody reads it"
+    server.now = began + 19.9
+    await workloads.of(key, -1, 2)
+    assert server.listed == 1
+    await workloads.of(key, server.now - 1, 2)
+    assert server.listed == 2, "what was changed since is looked for at once"
+    server.now += 20.1
+    await workloads.of(key, -1, 2)
+    assert server.listed == 3
