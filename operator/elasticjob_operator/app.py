@@ -42,15 +42,14 @@ async def run(options: Options) -> int:
     Raises CertificateError.
     """
     # a renewal waits for no connection that others have
-    kube, lease_kube, watches = await Kube.connect(), await Kube.connect(), WatchTimes()
-    kube.failed = lease_kube.failed = metrics.api_failed
+    kube, lease_kube, watches = await _connect(), await _connect(), WatchTimes()
     metrics.JOBS.each = options.job_metrics
     looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
     collecting = set[asyncio.Task[None]]()
     try:
-        while await _lead_once(options, kube, lease_kube, watches):
+        while await _lead_once(options, lease_kube, watches):
             log.warning("standing by again, with nothing of the term that has ended")
             await asyncio.sleep(AGAIN_SECONDS)
             gc.collect()  # what has ended is full of cycles, and the next term may begin before their turn comes
@@ -74,6 +73,12 @@ async def run(options: Options) -> int:
     return 0
 
 
+async def _connect() -> Kube:
+    kube = await Kube.connect()
+    kube.failed = metrics.api_failed
+    return kube
+
+
 async def _collect() -> None:
     """What a term has left and a timer has held. An operator that stands by makes too little garbage for Python to look
     for it, and one that leads again would have all objects twice."""
@@ -93,15 +98,17 @@ async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[Heal
     return [health_server, metrics_server]
 
 
-async def _lead_once(options: Options, kube: Kube, lease_kube: Kube, watches: WatchTimes) -> bool:
+async def _lead_once(options: Options, lease_kube: Kube, watches: WatchTimes) -> bool:
     """Whether to stand by again: the Lease was lost, and no signal came meanwhile.
 
-    The kubelet would hold back a process that ends at each lost Lease.
+    The kubelet would hold back a process that ends at each lost Lease. A term has its own connections: asyncio keeps the
+    context in which one was opened for as long as it is open, and that of kopf's tasks has all that the term knows.
     """
     stopped = asyncio.Event()
     _stop_at_signals(stopped)
     lease = options.lease_namespace, options.lease_name
     leadership = Leadership(lease_kube, *lease, options.identity, options.lease_seconds)
+    kube = await _connect()
     try:
         await lead(leadership, lambda: _work(options, kube, leadership, watches, stopped))
     except LeaseLost:
@@ -110,6 +117,7 @@ async def _lead_once(options: Options, kube: Kube, lease_kube: Kube, watches: Wa
         _stop_at_signals(stopped)
         metrics.end_term()
         watches.stop()
+        await kube.close()
     return False
 
 

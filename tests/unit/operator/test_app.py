@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob_operator import app, loop_watch, metrics
 from elasticjob_operator.cluster import leader
@@ -74,11 +75,13 @@ async def test_crds_that_come_late_are_waited_for(
 
 
 @asynccontextmanager
-async def operator(api: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator["asyncio.Task[int]"]:
-    """The whole of it, with kopf, beside one job."""
+async def operator(
+    api: RecordingServer, monkeypatch: pytest.MonkeyPatch, url: str = ""
+) -> AsyncIterator["asyncio.Task[int]"]:
+    """The whole of it, with kopf, beside one job; over connections if there is a `url`."""
 
     async def connect() -> Kube:
-        return api.client()
+        return Kube(ApiClient(Configuration(host=url))) if url else api.client()
 
     quick = leader.Times(renew=0.01, request=5.0, lost_after=20.0, duration=25.0)
     monkeypatch.setattr(leader, "times_of", lambda _: quick)
@@ -122,7 +125,8 @@ async def test_nothing_of_a_term_outlives_it(api: RecordingServer, monkeypatch: 
     kinds = ("Cache", "Reconciler", "WorkQueue", "FirstSteps")
     for kind in kinds:
         monkeypatch.setattr(app, kind, noted(getattr(app, kind)))
-    async with operator(api, monkeypatch):
+    # asyncio keeps the context in which a connection was opened
+    async with api.over_http() as url, operator(api, monkeypatch, url):
         for term in (1, 2, 3):
             await until(lambda term=term: len(made) == term * len(kinds), f"term {term}")
             await until(lambda: list(metrics.JOBS.known()) and awaited() == 0, "the job's first step")
