@@ -31,7 +31,6 @@ from elasticjob_operator.reconciler import Reconciler
 
 CRDS_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
-COLLECT_SECONDS = (10.0, 30.0)  # after which the timers of the watches that have ended are gone
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +46,11 @@ async def run(options: Options) -> int:
     looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
     servers = await _serve(options, kube, watches)
-    collecting = set[asyncio.Task[None]]()
     try:
         while await _lead_once(options, lease_kube, watches):
             log.warning("standing by again, with nothing of the term that has ended")
             await asyncio.sleep(AGAIN_SECONDS)
             gc.collect()  # what has ended is full of cycles, and the next term may begin before their turn comes
-            collecting.add(task := asyncio.create_task(_collect(), name="garbage"))
-            task.add_done_callback(collecting.discard)
     except asyncio.CancelledError:
         pass
     except StillWorking:
@@ -63,8 +59,7 @@ async def run(options: Options) -> int:
         log.exception("the watches failed")
         return 1
     finally:
-        for task in (looking, *collecting):
-            task.cancel()
+        looking.cancel()
         for server in servers:
             server.close()
         await kube.close()
@@ -77,14 +72,6 @@ async def _connect() -> Kube:
     kube = await Kube.connect()
     kube.failed = metrics.api_failed
     return kube
-
-
-async def _collect() -> None:
-    """What a term has left and a timer has held. An operator that stands by makes too little garbage for Python to look
-    for it, and one that leads again would have all objects twice."""
-    for seconds in COLLECT_SECONDS:
-        await asyncio.sleep(seconds)
-        gc.collect()
 
 
 async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[HealthServer | MetricsServer]:
@@ -101,8 +88,8 @@ async def _serve(options: Options, kube: Kube, watches: WatchTimes) -> list[Heal
 async def _lead_once(options: Options, lease_kube: Kube, watches: WatchTimes) -> bool:
     """Whether to stand by again: the Lease was lost, and no signal came meanwhile.
 
-    The kubelet would hold back a process that ends at each lost Lease. A term has its own connections: asyncio keeps the
-    context in which one was opened for as long as it is open, and that of kopf's tasks has all that the term knows.
+    The kubelet would hold back a process that ends at each lost Lease. A term has its own connections, as one keeps the
+    context in which it was opened: that of kopf's tasks.
     """
     stopped = asyncio.Event()
     _stop_at_signals(stopped)
@@ -182,12 +169,13 @@ async def _work(
     watches.start()
     install()
     ready = asyncio.Event()
+    given = settings(reflector, watches)
     # kopf takes signals for itself before it is ready, and would forget one that comes while it ends
     listening = asyncio.create_task(_after(ready, _stop_at_signals(stopped)), name="signals")
     try:
         await kopf.operator(
             registry=registry,
-            settings=settings(reflector, watches),
+            settings=given,
             standalone=True,
             ready_flag=ready,
             identity=options.identity,  # type: ignore[arg-type]  # kopf would ask for a user name: a pod has none
@@ -197,6 +185,8 @@ async def _work(
     finally:
         listening.cancel()
         await queue.stop()
+        # a timer keeps its context until it is due, cancelled or not: that of kopf's tasks, which has this
+        del given.reflector
 
 
 async def may_watch_nodes(kube: Kube) -> bool:

@@ -9,6 +9,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,13 +126,17 @@ async def test_nothing_of_a_term_outlives_it(api: RecordingServer, monkeypatch: 
     kinds = ("Cache", "Reconciler", "WorkQueue", "FirstSteps")
     for kind in kinds:
         monkeypatch.setattr(app, kind, noted(getattr(app, kind)))
-    # asyncio keeps the context in which a connection was opened
+    collected: list[int] = []
+    monkeypatch.setattr(app, "gc", SimpleNamespace(collect=lambda: collected.append(gc.collect())))
+    # over connections, as asyncio keeps the context in which one was opened
     async with api.over_http() as url, operator(api, monkeypatch, url):
         for term in (1, 2, 3):
             await until(lambda term=term: len(made) == term * len(kinds), f"term {term}")
             await until(lambda: list(metrics.JOBS.known()) and awaited() == 0, "the job's first step")
             take_lease(api, "two")
-            await until(lambda: are_free(made), f"the memory of term {term} to be free", pause=0.1)
+            await until(lambda: collected, f"the end of term {term}")
+            assert are_free(made)
+            collected.clear()
             take_lease(api, "")
 
 
