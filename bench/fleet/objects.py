@@ -52,8 +52,12 @@ def job_body(job: int, workers: int) -> Object:
     ]
     template = {"spec": {"containers": [container], "volumes": volumes}}
     spec = {"replicas": workers, "minReplicas": 1, "template": template}
-    metadata = {"name": f"job-{job:04}", "namespace": namespace_of(job)}
+    metadata = {"name": name_of(job), "namespace": namespace_of(job)}
     return {"apiVersion": API_VERSION, "kind": "ElasticJob", "metadata": metadata, "spec": spec}
+
+
+def name_of(job: int) -> str:
+    return f"job-{job:04}"
 
 
 def node_name(place: Place, workers: int) -> str:

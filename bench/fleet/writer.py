@@ -5,14 +5,16 @@ import random
 import ssl
 import sys
 import threading
-from collections.abc import Awaitable, Coroutine, Iterable
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rounds.child import serve
 
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
-from elasticjob_sidecar.kubernetes.worker_record import SHORTEST_SHARE
+from elasticjob_sidecar.kubernetes.worker_record import SHORTEST_SHARE, UNREAD_SECONDS
 from elasticjob_sidecar.kubernetes.worker_status import WorkerStatus
 from fleet import objects
 from fleet.objects import Object, Place
@@ -31,6 +33,9 @@ class Record:
     def __init__(self, path: str, place: Place, stored: Object) -> None:
         self.path, self.place = path, place
         self._version, self._heartbeat, self._shown = stored["metadata"]["resourceVersion"], 0, set[str]()
+        self._step: int | None = None
+        self._is_read = asyncio.Event()  # the job's status shows the last report
+        self._is_read.set()
 
     async def write(self, writer: "Writer", status: WorkerStatus) -> None:
         """As a sidecar does."""
@@ -39,6 +44,19 @@ class Record:
         body = {"metadata": {"resourceVersion": self._version}, "status": told}
         stored = await writer.call("PATCH", f"{self.path}/status", body)
         self._version, self._shown = stored["metadata"]["resourceVersion"], set(status.progress.metrics)
+
+    async def report(self, writer: "Writer", step_now: Callable[[], int]) -> None:
+        """As rank 0's sidecar does: not before the job's status shows the last, or has not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(UNREAD_SECONDS):
+                await self._is_read.wait()
+        self._step = step_now()
+        self._is_read.clear()
+        await self.write(writer, objects.trains(0, self._step))
+
+    def shows(self, step: int | None) -> None:
+        if step == self._step:
+            self._is_read.set()
 
 
 class Writer:
@@ -114,16 +132,30 @@ class Writer:
 
     async def _beat(self, workers: int) -> None:
         self._beating = [asyncio.create_task(self._sidecar(record, workers)) for record in self._records]
+        self._beating.append(asyncio.create_task(self._look_on()))
+
+    async def _look_on(self) -> None:
+        """For ever: what the jobs' statuses show of rank 0's reports."""
+        first = {record.place.job: record for record in self._records if not record.place.index}
+        jobs = {(objects.namespace_of(number), objects.name_of(number)): record for number, record in first.items()}
+        while True:
+            async for event in self._api.watch(f"{GROUP}/elasticjobs"):
+                meta, status = event["object"]["metadata"], event["object"].get("status") or {}
+                if record := jobs.get((meta["namespace"], meta["name"])):
+                    record.shows((status.get("progress") or {}).get("step"))
 
     async def _sidecar(self, record: Record, workers: int) -> None:
         """For ever. Rank 0 has news of its script all the time, so it writes as often as any sidecar may."""
         rank = record.place.index
         pace = backstop_seconds(workers) if rank else heartbeat_seconds(workers, None)
-        wait, step = random.uniform(0, pace), 1.0
+        wait, began = random.uniform(0, pace), time.monotonic()
+
+        def step_now() -> int:
+            return 1 + int((time.monotonic() - began) * STEPS_A_SECOND)
+
         while True:
             await asyncio.sleep(wait)
-            step += wait * STEPS_A_SECOND
-            await record.write(self, objects.trains(rank, int(step)))
+            await (record.write(self, objects.trains(rank, step_now())) if rank else record.report(self, step_now))
             wait = pace * random.uniform(SHORTEST_SHARE, 1) if rank else pace
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:

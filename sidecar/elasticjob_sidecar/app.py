@@ -76,7 +76,8 @@ class Sidecar:
         self.driver = Driver(membership, Scripts(config.save_seconds), self.record, self.metrics)
         sized, seen = self.record.job_sized, self.driver.job_seen
         failed, limited = self.metrics.api_failed, self.driver.limited
-        self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited)
+        progressed = self.record.progress_shown
+        self.watch = JobWatch(kube, config.job, config.job_uid, sized, seen, failed, limited, progressed)
         refused = self.metrics.tunnels_refused
         transport = Transport(
             credentials, config.job_uid, lambda code: refused.labels("peer", code.value).inc(), ports.forwarded

@@ -38,10 +38,12 @@ class FaultyKube(Kube):
 
     # --- what a test does
 
-    def set_job(self, rendezvous: Json | None = None, *, uid: str = JOB_UID, replacements: str = "") -> None:
+    def set_job(
+        self, rendezvous: Json | None = None, *, uid: str = JOB_UID, replacements: str = "", **status: Any
+    ) -> None:
         job: Json = {"metadata": {"uid": uid}}
         if rendezvous is not None:
-            job["status"] = {"rendezvous": rendezvous, "replacements": replacements}
+            job["status"] = {"rendezvous": rendezvous, "replacements": replacements, **status}
         self.server.objects["elasticjobs/job"] = job
 
     def patch(self, name: str, body: Json) -> Json:

@@ -41,9 +41,11 @@ class JobWatch:
         seen: Callable[[RendezvousStatus], None],
         failed: Callable[[str, ApiFailure], None],
         limited: Callable[[int | None], None] = lambda _: None,
+        progressed: Callable[[Object], None] = lambda _: None,
     ) -> None:
         self._kube, self._job, self._uid = kube, job, uid
         self._sized, self._seen, self._failed, self._limited = sized, seen, failed, limited
+        self._progressed = progressed
         self._version = ""  # where to watch on from; empty: list first
         self._last = ""  # the job's resourceVersion that was passed on last
         self._call: asyncio.Timeout | None = None  # of the list or watch that is under way
@@ -156,7 +158,9 @@ class JobWatch:
             spec = job.get("spec", {})
             self._sized(spec.get("replicas", 1), spec.get("rendezvous", {}).get("workerLostSeconds"))
             self._limited(spec.get("progressDeadlineSeconds"))
-            self._pass_on_status(job.get("status", {}))
+            status = job.get("status", {})
+            self._progressed(status.get("progress", {}))
+            self._pass_on_status(status)
 
     def _pass_on_status(self, status: Object) -> None:
         try:

@@ -5,7 +5,9 @@ the newest wish: a request replaced before it was written is never written. Each
 resourceVersion that it was made for, so one that lingers in a paused API server cannot undo a later one.
 It never gives up: it tries again at most three seconds apart, for as long as it takes, and says once a minute
 what it waits for. Requests, answers and doubts are written at once, a new rank and what rank 0's script reports within
-seconds; where there is no news nothing is but a heartbeat, and while a round stands that is one every few minutes.
+seconds; where there is no news nothing is but a heartbeat, and while a round stands that is one every few minutes. Once
+rank 0 has reported, its next report waits until the job's status shows that one: an operator of a thousand jobs takes
+longer to show one than a script to make another.
 """
 
 import asyncio
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
 SHORTEST_SHARE = 0.75
+UNREAD_SECONDS = 60.0  # between two reports of which the job's status does not show the first
 WORD_SECONDS = 1.0  # then it is tried anew: a connection that was idle for minutes may be dead
 FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
 
@@ -51,6 +54,7 @@ class WorkerRecord:
         self._heartbeat = 0
         self._job_size = 1
         self._job_worker_lost: int | None = None
+        self._job_progress: Object = {}  # as the job's status shows it
         self._status = WorkerStatus()
         self._written_status = WorkerStatus()  # what the object holds
         self._share = 1.0  # of the time between two heartbeats: those of a thousand workers drift apart
@@ -83,6 +87,11 @@ class WorkerRecord:
         self._job_size, self._job_worker_lost = replicas, worker_lost
         self._wish.set()
 
+    def progress_shown(self, progress: Object) -> None:
+        """The progress in the job's status."""
+        self._job_progress = progress
+        self._wish.set()
+
     def rest(self, quiet: bool, *, challenges: bool) -> None:
         """Whether a round stands, under an operator that challenges: then heartbeats are minutes apart. Else they find
         out soon if somebody has changed or deleted the record that asks for a round; and an operator that writes no
@@ -101,7 +110,14 @@ class WorkerRecord:
         """Seconds between two writes of the status."""
         if self._quiet and not self._status.has_news(self._written_status):
             return backstop_seconds(self._job_size) * self._share
-        return heartbeat_seconds(self._job_size, None if self._challenges else self.named_worker_lost())
+        pace = heartbeat_seconds(self._job_size, None if self._challenges else self.named_worker_lost())
+        return max(pace, UNREAD_SECONDS) if self._quiet and self._is_unread else pace
+
+    @property
+    def _is_unread(self) -> bool:
+        """Whether there is only another report than the last, which the operator has not taken up yet."""
+        written = self._written_status
+        return self._status.only_reports(written) and not written.progress.is_in(self._job_progress)
 
     def report(self, progress: Progress) -> None:
         """What the script reports: rank 0's is the job's, and written within seconds."""

@@ -1,6 +1,6 @@
 """What a sidecar says in the status of its ElasticWorker, and how soon: compared with what the object holds. Pure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elasticjob.api import Stall
 from elasticjob.objects import Object
@@ -16,6 +16,14 @@ class Progress:
     total: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     waits: float | None = None
+
+    def is_in(self, shown: Object) -> bool:
+        """Whether `shown`, the progress in a job's status, is this."""
+        return (self.step, self.total, self.metrics) == (
+            shown.get("step"),
+            shown.get("total"),
+            shown.get("metrics") or {},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,10 @@ class WorkerStatus:
         told = (self.progress, self.connected, self.stepped)
         reported = self.handed[1] == 0 and told != (written.progress, written.connected, written.stepped)
         return reported or (self.stall is not None and self.stall != written.stall)
+
+    def only_reports(self, written: "WorkerStatus") -> bool:
+        """Whether nothing but the script's report is new, once there was one."""
+        return written.progress != Progress() and replace(self, progress=written.progress) == written
 
     def as_object(self, shown: set[str]) -> Object:
         """A merge patch over a status whose metrics have the names `shown`."""

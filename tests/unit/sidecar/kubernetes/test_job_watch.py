@@ -52,6 +52,18 @@ async def test_it_lists_and_then_follows() -> None:
     assert [operation for operation, _ in kube.calls] == ["list", "watch"]
 
 
+async def test_the_progress_that_the_job_shows_is_passed_on() -> None:
+    kube, shown = FaultyKube(), list[Json]()
+    kube.set_job(at(1))
+    nobody = [lambda *_: None] * 4
+    task = asyncio.create_task(JobWatch(kube, "job", JOB_UID, *nobody, shown.append).run())
+    await asyncio.sleep(0.01)
+    kube.set_job(at(1), progress={"step": 5})
+    await asyncio.sleep(0.01)
+    task.cancel()
+    assert shown == [{}, {"step": 5}]
+
+
 async def test_why_the_job_is_not_seen_is_told_until_it_is() -> None:
     kube = FaultyKube()
     watch, rounds = silent_watch(kube)

@@ -300,16 +300,22 @@ async def test_the_heartbeats_of_many_drift_apart() -> None:
     assert last[-1] - last[0] > 30
 
 
-@pytest.mark.parametrize(("rank", "writes"), [(0, range(19, 23)), (1, range(2))])
-async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, writes: range) -> None:
-    """It speaks for the job; what the others report goes with whatever is written."""
+@pytest.mark.parametrize(
+    ("rank", "shown_after", "writes"),
+    [(0, 1, range(19, 23)), (0, 40, range(5, 7)), (0, 1000, range(2, 4)), (1, 1, range(2))],
+)
+async def test_what_scripts_report_is_written_for_rank_0_alone(rank: int, shown_after: int, writes: range) -> None:
+    """It speaks for the job, as often as the job's status shows it; what the others report goes with whatever is
+    written. `shown_after`: half seconds."""
     kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
         record.handed(1, rank)
         for step in range(200):
-            record.report(Progress(step=step))
+            record.report(Progress(step=step, total=200, metrics={"loss": 0.5}))
             await asyncio.sleep(0.5)
+            if step % shown_after == shown_after - 1:
+                record.progress_shown({**status(kube), "summary": "what people read"})
         assert kube.count("status") in writes
 
 
