@@ -3,13 +3,14 @@
 import json
 import time
 from contextlib import nullcontext
+from functools import partial
 
 import click
 from rich.live import Live
 
 from elasticjob_cli.cluster import logs as reading_logs
 from elasticjob_cli.cluster.gather import gather
-from elasticjob_cli.commands.options import Session, complete_job, connected, job_argument
+from elasticjob_cli.commands.options import Session, connected, job_argument
 from elasticjob_cli.errors import CliError
 from elasticjob_cli.output import views
 from elasticjob_cli.output.console import console, group, is_terminal, plain, say, say_line, show, show_json
@@ -22,7 +23,7 @@ WATCH_SECONDS = 2.0
 
 
 @click.command()
-@click.argument("job", required=False, shell_complete=complete_job)
+@partial(job_argument, required=False)
 @click.option("-w", "--watch", is_flag=True, help="Go on showing it, with rank 0's rate of steps, until interrupted.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Without JOB: the jobs of all namespaces.")
 @connected()

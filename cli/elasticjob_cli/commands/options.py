@@ -7,9 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
+from elasticjob.api import GROUP, JOBS
 from elasticjob_cli.cluster import kubeconfig
 from elasticjob_cli.cluster.connection import Cluster, Place
 from elasticjob_cli.cluster.gather import DEFAULT_LEASE
+
+KINDS = ("ej", "elasticjob", JOBS, f"{JOBS}.{GROUP}")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,8 +48,16 @@ def connected(*, output: bool = True) -> Callable[[F], F]:
     return decorate
 
 
-def job_argument(command: F) -> F:
-    return click.argument("job", shell_complete=complete_job)(command)
+def job_argument(command: F, *, required: bool = True) -> F:
+    return click.argument("job", required=required, callback=_job, shell_complete=complete_job)(command)
+
+
+def _job(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A job's name, alone or behind the resource's as kubectl takes it."""
+    kind, slash, name = (value or "").rpartition("/")
+    if slash and (kind.lower() not in KINDS or not name):
+        raise click.BadParameter(f"{value!r} is no ElasticJob: name the job, alone or as elasticjob/NAME")
+    return name or None
 
 
 def complete_job(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

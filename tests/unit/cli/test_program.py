@@ -72,6 +72,8 @@ def test_completion_without_a_cluster_is_silent(tmp_path: Path) -> None:
         (["status", "--watch"], "--watch needs a JOB"),
         (["logs", "a", "-f", "-p"], "--previous and --follow exclude each other"),
         (["why", "a", "--operator", "nobody"], "'nobody' is not NAMESPACE/LEASE"),
+        (["why", "pod/a"], "'pod/a' is no ElasticJob: name the job, alone or as elasticjob/NAME"),
+        (["status", "ej/"], "'ej/' is no ElasticJob"),
         (["scale", "a", "0"], "0 is not in the range x>=1"),
         (["scale", "a", "2", "--timeout", "0"], "0.0 is not in the range x>0"),
     ],
@@ -80,6 +82,13 @@ def test_a_wrong_command_line_is_told(arguments: list[str], sentence: str) -> No
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == Exit.WRONG_COMMAND_LINE
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a", "ej/a", "elasticjob/a", "ElasticJobs/a", "elasticjobs.elasticjob.io/a"])
+@pytest.mark.parametrize("command", ["why", "status"])
+def test_a_job_is_named_as_kubectl_takes_it(command: str, name: str) -> None:
+    with cli.commands[command].make_context(command, [name]) as context:
+        assert context.params["job"] == "a"
 
 
 def test_a_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
