@@ -35,7 +35,7 @@ MUTATIONS = mutations(
             omit("a write whose answer was lost is repeated without a look at the object", "self._took(found)"),
         ),
         "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord.run": (
-            replace("a record that somebody has deleted is not made again", "Missing | Denied", "Denied"),
+            replace("a record that somebody has deleted is not made again", "NotFound | Denied", "Denied"),
             replace(
                 "an answer waits for a request that is refused",
                 "is_word = self._owes_word",
@@ -51,7 +51,7 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._hurry": (
             omit(
                 "an answer waits for another write that hangs",
-                "self._giving_way.reschedule(_now() + WORD_SECONDS)",
+                "self._giving_way.reschedule(_now() + WORD.first)",
                 by="sidecar words",
             ),
         ),
@@ -198,7 +198,7 @@ MUTATIONS = mutations(
                 "while True: ...",
                 by="sidecar lines",
             ),
-            replace("a line that broke is not made anew", "await asyncio.sleep(backoff.next())", "return"),
+            replace("a line that broke is not made anew", "await asyncio.sleep(pauses.next())", "return"),
         ),
         "elasticjob_sidecar.store.lines:Lines._accepted": (
             replace("rank 0 answers no sign", "Line.give_sign", "lambda _: None"),
@@ -253,26 +253,20 @@ MUTATIONS = mutations(
                 "self._end_call(None if calm else random.uniform(*WATCH_SECONDS))",
             ),
         ),
-        "elasticjob_sidecar.kubernetes.job_watch:JobWatch.run": (
-            replace(
-                "an expired watch is not begun with a new list",
-                "except Gone: self._version = ''",
-                "except Gone: pass",
-            ),
-        ),
-        "elasticjob_sidecar.kubernetes.job_watch:JobWatch._listen": (
+        "elasticjob.kube.watch:ListAndWatch.take": (
+            replace("an expired watch is not begun with a new list", "self.version = ''", "pass"),
             omit(
                 "a watch goes on from where the last one began",
-                "self._version = event['object']['metadata']['resourceVersion']",
+                "self.version = event['object']['metadata']['resourceVersion']",
             ),
         ),
         "elasticjob_sidecar.kubernetes.job_watch:JobWatch._pass_on": (
             replace("the status of another job of the same name is passed on", 'metadata["uid"] != self._uid', "False"),
         ),
-        "elasticjob_sidecar.kubernetes.client:BY_STATUS": (
+        "elasticjob.kube.errors:BY_STATUS": (
             omit("410 is taken for a server that is away", "410: Gone"),
             omit("409 is taken for a server that is away", "409: Conflict"),
-            omit("404 is taken for a server that is away", "404: Missing"),
+            omit("404 is taken for a server that is away", "404: NotFound"),
         ),
         "elasticjob_sidecar.kubernetes.client:Kube._send": (
             replace(
@@ -284,8 +278,12 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.kubernetes.client:Kube._answer": (
             replace("a request to the API server has no deadline", "REQUEST_SECONDS", "1e9"),
         ),
-        "elasticjob_sidecar.kubernetes.retry:Backoff.next": (
-            replace("tries come ever more seldom", "min(self._next * 2, LONGEST_SECONDS)", "self._next * 2"),
+        "elasticjob.kube.retry:RetryPolicy.pause": (
+            replace(
+                "tries come ever more seldom",
+                "min(self.first * 2.0 ** min(failures, _DOUBLINGS), self.longest)",
+                "self.first * 2.0 ** min(failures, _DOUBLINGS)",
+            ),
         ),
         "elasticjob_sidecar.store.tunnel:Tunnel.run": (
             replace(

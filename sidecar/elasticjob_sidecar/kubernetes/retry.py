@@ -1,25 +1,14 @@
-"""How long to wait before the next try: growing, never more than three seconds, never in step with others."""
+"""How long the sidecar waits before it tries again: never more than three seconds, never in step with others."""
 
 import random
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.1, 3.0
+from elasticjob.kube.retry import Backoff, RetryPolicy
+
+RETRY = RetryPolicy(0.1, 3.0, jitter=0.5)
 
 
-class Backoff:
-    def __init__(self) -> None:
-        self._next = FIRST_SECONDS
-
-    def reset(self) -> None:
-        self._next = FIRST_SECONDS
-
-    def longest(self) -> float:
-        """Wait the longest time: for a refusal that only somebody else can lift."""
-        self._next = LONGEST_SECONDS
-        return LONGEST_SECONDS
-
-    def next(self) -> float:
-        delay, self._next = self._next, min(self._next * 2, LONGEST_SECONDS)
-        return delay * random.uniform(0.5, 1.0)
+def backoff() -> Backoff:
+    return Backoff(RETRY, lambda: random.uniform(0, 1))
 
 
 class Tries:
@@ -27,7 +16,7 @@ class Tries:
     next."""
 
     def __init__(self) -> None:
-        self.failures, self.conflict, self.backoff = 0, False, Backoff()
+        self.failures, self.conflict, self.backoff = 0, False, backoff()
 
     def over(self) -> None:
         """It was done."""

@@ -35,12 +35,12 @@ async def test_a_request_that_is_not_answered_is_named(silent: SilentServer, ans
         (b"no HTTP at all\r\n\r\n", 0),
     ],
 )
-async def test_each_failure_is_told_with_its_code(silent: SilentServer, answer: bytes, code: int) -> None:
+async def test_each_failure_is_told_with_its_verb_and_code(silent: SilentServer, answer: bytes, code: int) -> None:
     silent.answer = answer
-    kube, told = Kube(ApiClient(Configuration(host=silent.url))), list[int]()
-    kube.failed = told.append
+    kube, told = Kube(ApiClient(Configuration(host=silent.url))), list[tuple[str, int]]()
+    kube.ended = lambda verb, status: told.append((verb, status))
     async with within("the end of a request that fails"):
         with pytest.raises(FAILURES):
             await kube.request("GET", "/api/v1/pods", seconds=0.5)
     await kube.close()
-    assert told == [code]
+    assert told == [("list", code)]

@@ -106,5 +106,5 @@ async def test_a_watch_of_all_namespaces_that_is_refused_is_missed() -> None:
 
 
 async def answered(watches: WatchTimes, url: str, status: int) -> None:
-    answer = SimpleNamespace(url=URL(url), response=SimpleNamespace(status=status))
+    answer = SimpleNamespace(method="GET", url=URL(url), response=SimpleNamespace(status=status))
     await watches._answered(None, None, cast(Any, answer))
