@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 
 from elasticjob.kube.errors import ApiError, Unavailable
-from elasticjob_sidecar.kubernetes.client import Kube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from simulation.api_server import merge
 from simulation.clients import token
 from simulation.network import Session

@@ -15,8 +15,8 @@ from math import ceil
 from typing import Protocol
 
 from elasticjob.api import Member, Members, RendezvousPhase, RendezvousStatus
+from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.retry import backoff
 from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.refusal import Refused

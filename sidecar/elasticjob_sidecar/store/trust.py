@@ -13,10 +13,10 @@ from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob.certificates import der_of
 from elasticjob.kube.errors import ApiError
 from elasticjob.objects import Object
+from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
+from elasticjob_sidecar.api_server.remedies import explained
+from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.client import REFUSALS, KubeApi
-from elasticjob_sidecar.kubernetes.remedies import explained
-from elasticjob_sidecar.kubernetes.retry import backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.store.transport import Transport

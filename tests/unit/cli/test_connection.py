@@ -139,7 +139,8 @@ def test_the_place_may_be_said_before_the_command_as_to_kubectl(
 
 
 async def test_the_api_server_is_told_who_asks() -> None:
-    async with SilentServer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as server:
-        cluster = Cluster(client.ApiClient(client.Configuration(host=server.url)), "ml")
-        await asyncio.to_thread(cluster.job, "digits")
+    async with SilentServer(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}") as server:
+        api = client.ApiClient(client.Configuration(host=server.url))
+        await asyncio.to_thread(Cluster(api, "ml").job, "digits")
+        api.rest_client.pool_manager.clear()
     assert f"User-Agent: {user_agent('cli')}\r\n" in server.heard

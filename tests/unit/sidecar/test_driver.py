@@ -9,10 +9,10 @@ import pytest
 
 from elasticjob.api import Cause, Member, Members, ProcessState, RendezvousPhase, RendezvousStatus
 from elasticjob.kube.errors import Unavailable
+from elasticjob_sidecar.api_server.identity import Identity
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
-from elasticjob_sidecar.kubernetes.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts

@@ -15,7 +15,7 @@ import pytest
 from elasticjob.api import TROUBLE_PATH
 from elasticjob.kube.errors import Denied
 from elasticjob_sidecar import app, sockets
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_torch import wire

@@ -27,7 +27,7 @@ from elasticjob.api import Member
 from elasticjob.kube.errors import Denied, Unavailable
 from elasticjob.kube.retry import Backoff
 from elasticjob.members import Members
-from elasticjob_sidecar.kubernetes.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name

@@ -9,8 +9,8 @@ import pytest
 
 from elasticjob.api import RendezvousStatus
 from elasticjob.kube.errors import Denied, Gone, Unavailable
-from elasticjob_sidecar.kubernetes import job_watch
-from elasticjob_sidecar.kubernetes.job_watch import JobWatch
+from elasticjob_sidecar.api_server import job_watch
+from elasticjob_sidecar.api_server.job_watch import JobWatch
 from support.faulty_kube import JOB_UID, FaultyKube, Json
 
 pytestmark = pytest.mark.looptime

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from elasticjob.kube.errors import Conflict, Denied, Gone, NotFound, Unavailable, Untrusted
 from elasticjob.kube.names import user_agent
+from elasticjob_sidecar.api_server import in_cluster
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.config import ConfigError
-from elasticjob_sidecar.kubernetes import in_cluster
-from elasticjob_sidecar.kubernetes.client import Kube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from support.canned_server import ADDRESS, CannedServer, write_authority
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'

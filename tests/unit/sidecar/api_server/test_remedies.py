@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from elasticjob.kube.errors import BY_STATUS, ApiError, Conflict, Unavailable
-from elasticjob_sidecar.kubernetes.client import Kube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
-from elasticjob_sidecar.kubernetes.remedies import explained
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
+from elasticjob_sidecar.api_server.remedies import explained
 from support.faulty_kube import FaultyKube
 from support.records import record_of, running
 

@@ -10,8 +10,8 @@ import pytest
 
 from elasticjob.api import Cause, RequestType, WorkerRequest
 from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
-from elasticjob_sidecar.kubernetes.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.worker_status import Progress
 from support.faulty_kube import FaultyKube, Json
 from support.records import ME, record_of, running
 

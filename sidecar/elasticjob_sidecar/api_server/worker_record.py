@@ -23,12 +23,12 @@ from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound, Unavail
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
-from elasticjob_sidecar.kubernetes.client import REFUSALS, KubeApi
-from elasticjob_sidecar.kubernetes.identity import Identity, asking
-from elasticjob_sidecar.kubernetes.remedies import explained
-from elasticjob_sidecar.kubernetes.requests import in_words
-from elasticjob_sidecar.kubernetes.retry import Tries
-from elasticjob_sidecar.kubernetes.worker_status import Progress, WorkerStatus
+from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
+from elasticjob_sidecar.api_server.identity import Identity, asking
+from elasticjob_sidecar.api_server.remedies import explained
+from elasticjob_sidecar.api_server.requests import in_words
+from elasticjob_sidecar.api_server.retry import Tries
+from elasticjob_sidecar.api_server.worker_status import Progress, WorkerStatus
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)

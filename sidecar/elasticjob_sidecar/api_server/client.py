@@ -18,7 +18,7 @@ from elasticjob.kube.errors import ApiError, Denied, NoConnection, NotFound, Una
 from elasticjob.kube.names import field_manager, user_agent
 from elasticjob.kube.paths import JOBS, WORKERS, WRITES
 from elasticjob.objects import Object
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster, Token
+from elasticjob_sidecar.api_server.in_cluster import InCluster, Token
 from elasticjob_sidecar.sockets import keep_alive
 
 CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel

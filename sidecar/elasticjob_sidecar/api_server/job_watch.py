@@ -20,9 +20,9 @@ from elasticjob.kube.watch import ListAndWatch
 from elasticjob.members import Members, replacement_runs
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
-from elasticjob_sidecar.kubernetes.client import REFUSALS, REQUEST_SECONDS, KubeApi
-from elasticjob_sidecar.kubernetes.remedies import explained
-from elasticjob_sidecar.kubernetes.retry import backoff
+from elasticjob_sidecar.api_server.client import REFUSALS, REQUEST_SECONDS, KubeApi
+from elasticjob_sidecar.api_server.remedies import explained
+from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.errors import Denied, Unavailable
-from elasticjob_sidecar.kubernetes import client as calls
-from elasticjob_sidecar.kubernetes.client import Kube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.api_server import client as calls
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from support.silent_server import SilentServer
 from support.waiting import within
 
