@@ -9,8 +9,8 @@ from elasticjob.terms import RequestType
 from elasticjob_operator.objects.access import render_access
 from elasticjob_operator.objects.budget import render_budget
 from elasticjob_operator.objects.pods import SidecarImage, render_pod
-from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.worker_status import Progress, WorkerStatus
+from elasticjob_sidecar.api_server.identity import Identity
+from elasticjob_sidecar.api_server.worker_status import Progress, WorkerStatus
 from support import kubelet
 
 Object = dict[str, Any]

@@ -14,8 +14,8 @@ from typing import Any
 from rounds.child import serve
 
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
-from elasticjob_sidecar.kubernetes.worker_record import SHORTEST_SHARE, UNREAD_SECONDS
-from elasticjob_sidecar.kubernetes.worker_status import WorkerStatus
+from elasticjob_sidecar.api_server.worker_record import SHORTEST_SHARE, UNREAD_SECONDS
+from elasticjob_sidecar.api_server.worker_status import WorkerStatus
 from fleet import objects
 from fleet.objects import Object, Place
 from support.api_client import ApiClient

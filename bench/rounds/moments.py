@@ -75,8 +75,8 @@ class Moments:
 
 
 def note_sidecar(moments: Moments) -> None:
+    from elasticjob_sidecar.api_server.client import Kube
     from elasticjob_sidecar.driver import Driver
-    from elasticjob_sidecar.kubernetes.client import Kube
 
     def joins(_: Any, __: str, body: dict[str, Any]) -> bool:
         return (body["spec"].get("request") or {}).get("type") == "Join"

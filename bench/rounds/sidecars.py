@@ -8,10 +8,10 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
-from elasticjob_sidecar.kubernetes.client import Kube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from rounds.child import serve
 from rounds.moments import Moments, note_sidecar
 from support.pod_life import new_credentials

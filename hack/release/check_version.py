@@ -1,6 +1,6 @@
 """Check that all files that name the version agree: what a release would otherwise get wrong.
 
-python hack/release/check_version.py           each pyproject.toml, Chart.yaml's version and appVersion
+python hack/release/check_version.py           each pyproject.toml, __version__, Chart.yaml's version and appVersion
 python hack/release/check_version.py v0.2.0    and the tag, and CHANGELOG.md, which must have notes for it
 """
 
@@ -15,6 +15,8 @@ from changelog import ChangelogError, check_ready
 from project import ROOT, projects
 
 TAG = re.compile(r"v(\d+\.\d+\.\d+)")
+MODULE = Path("core/elasticjob/__init__.py")
+VERSION = re.compile(r'^__version__ = "(.*)"$', re.MULTILINE)
 
 
 def versions(root: Path) -> Iterator[tuple[str, str]]:
@@ -25,6 +27,8 @@ def versions(root: Path) -> Iterator[tuple[str, str]]:
         for requirement in project.get("dependencies", []):
             if ours := re.fullmatch(r"elasticjob[\w-]* *==(.*)", requirement):
                 yield f"{name}: project.dependencies, '{requirement}'", ours[1]
+    named = VERSION.search((root / MODULE).read_text())
+    yield f"{MODULE}: __version__", named[1] if named else "missing"
     chart = yaml.safe_load((root / "charts" / "elasticjob" / "Chart.yaml").read_text())
     for key in ("version", "appVersion"):
         yield f"charts/elasticjob/Chart.yaml: {key}", str(chart[key])

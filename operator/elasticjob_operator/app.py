@@ -10,9 +10,11 @@ from collections.abc import Callable
 import kopf
 
 from elasticjob.health import HealthServer
+from elasticjob.kube.errors import Forbidden
+from elasticjob.kube.paths import NODES
 from elasticjob_operator import certificate, health, metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube
+from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.handlers import register, settings
 from elasticjob_operator.cluster.leader import Leadership, LeaseLost, StillWorking, lead
@@ -24,7 +26,6 @@ from elasticjob_operator.first_steps import FirstSteps
 from elasticjob_operator.job.figures import figures_of
 from elasticjob_operator.loop_watch import watch_loop
 from elasticjob_operator.metrics_server import MetricsServer
-from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.options import Options
 from elasticjob_operator.reconciler import Reconciler
@@ -42,6 +43,7 @@ async def run(options: Options) -> int:
     """
     # a renewal waits for no connection that others have
     kube, lease_kube, watches = await _connect(), await _connect(), WatchTimes()
+    watches.ended = metrics.api_request_ended
     metrics.JOBS.each = options.job_metrics
     looking = asyncio.create_task(watch_loop(metrics.Stall().note), name="event loop")
     metrics.WATCH_SILENT.set_function(lambda: watches.silence()[0])
@@ -70,7 +72,7 @@ async def run(options: Options) -> int:
 
 async def _connect() -> Kube:
     kube = await Kube.connect()
-    kube.failed = metrics.api_failed
+    kube.ended = metrics.api_request_ended
     return kube
 
 
@@ -193,7 +195,7 @@ async def may_watch_nodes(kube: Kube) -> bool:
     """kopf would end for want of the right. An API server that does not answer is asked again."""
     while True:
         try:
-            await kube.request("GET", f"{CORE}/nodes", query={"limit": "1"})
+            await kube.request("GET", NODES.all(), query={"limit": "1"})
             return True
         except Forbidden as error:
             log.warning("no drain or label of a node will be seen, see --watch-nodes: %s", error)

@@ -23,7 +23,11 @@ RECONCILE_SECONDS = Histogram(PREFIX + "reconcile_seconds", "Seconds of one step
 QUEUE_DEPTH = Gauge(PREFIX + "queue_depth", "Jobs for which a step is due or under way.")
 JOBS_AWAITING_STEP = Gauge(PREFIX + "jobs_awaiting_first_step", "Jobs that have had no step yet in this term.")
 STATUS_CONFLICTS = Counter(PREFIX + "status_conflicts", "Status writes that met a newer object.")
-API_ERRORS = Counter(PREFIX + "api_errors", "Requests that the API server refused, by code; 0: no answer.", ["code"])
+API_REQUESTS = Counter(
+    PREFIX + "api_requests",
+    "Requests to the API server, watches too, by verb and by the code of the answer; 0: no answer.",
+    ["verb", "code"],
+)
 LEADER = Gauge(PREFIX + "leader", "1 while this operator leads.")
 NAMESPACES_LEFT = Gauge(
     PREFIX + "left_namespaces", "Namespaces that this operator leaves to another installation, as both look after them."
@@ -191,6 +195,6 @@ def count(observations: Iterable[Observation]) -> None:
             one.inc(value)
 
 
-def api_failed(code: int) -> None:
-    """A request was refused with `code`; 0: it was not answered."""
-    API_ERRORS.labels(str(code)).inc()
+def api_request_ended(verb: str, code: int) -> None:
+    """A request was answered with `code`; 0: it was not answered."""
+    API_REQUESTS.labels(verb, str(code)).inc()

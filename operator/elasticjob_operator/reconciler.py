@@ -16,11 +16,12 @@ from pydantic import ValidationError
 from elasticjob import logs
 from elasticjob.agreed import state_of
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.kube.errors import Terminating
 from elasticjob.objects import Object
 from elasticjob.rendezvous import decide, pods_to_create, pods_to_delete, roster_of
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Kube, Terminating
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector

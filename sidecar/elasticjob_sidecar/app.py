@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticjob.api import FORWARDED_PORTS, HEALTH_PORT, STORE_PORT, TRAINER_API_PORT, TUNNEL_PORT, Member
+from elasticjob_sidecar.api_server.client import Kube, KubeApi
+from elasticjob_sidecar.api_server.identity import Identity
+from elasticjob_sidecar.api_server.in_cluster import InCluster
+from elasticjob_sidecar.api_server.job_watch import JobWatch
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
 from elasticjob_sidecar.incarnation import new_incarnation
-from elasticjob_sidecar.kubernetes.client import Kube, KubeApi
-from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
-from elasticjob_sidecar.kubernetes.job_watch import JobWatch
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics

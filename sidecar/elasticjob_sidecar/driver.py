@@ -11,8 +11,8 @@ from typing import Any
 
 from elasticjob import logs
 from elasticjob.api import Cause, ProcessState, RendezvousStatus, RequestType, WorkerRequest
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
-from elasticjob_sidecar.kubernetes.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Handed, Limits, Torchrun
 from elasticjob_sidecar.membership.modes import Mode

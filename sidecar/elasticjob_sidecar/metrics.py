@@ -10,7 +10,7 @@ from prometheus_client import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
-from elasticjob_sidecar.kubernetes.client import ApiFailure
+from elasticjob.kube.errors import ApiError
 
 PREFIX = "elasticjob_sidecar_"
 STEP_BUCKETS = (0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
@@ -64,7 +64,7 @@ class Metrics:
             registry=registry,
         )
 
-    def api_failed(self, operation: str, failure: ApiFailure) -> None:
+    def api_failed(self, operation: str, failure: ApiError) -> None:
         self.api_errors.labels(operation, str(failure.status)).inc()
 
     def text(self) -> bytes:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from elasticjob.api import API_VERSION
+from elasticjob.kube.errors import ApiError
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import ApiError, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector

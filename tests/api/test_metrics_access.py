@@ -8,9 +8,10 @@ import pytest
 from kubernetes.aio.client import ApiClient, Configuration
 
 from api import chart
+from elasticjob.kube.errors import Forbidden
 from elasticjob_operator import certificate, health
 from elasticjob_operator.cluster import reviews
-from elasticjob_operator.cluster.client import Forbidden, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.reviews import Reviews, Verdict
 from elasticjob_operator.metrics_server import MetricsServer
 from support import ControlPlane, waiting

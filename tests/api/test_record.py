@@ -13,8 +13,8 @@ from api.operators import GROUP, JOBS, Operators, new_job
 from api.pods import pod_client
 from elasticjob.api import Cause, RequestType, WorkerRequest
 from elasticjob.reading import Pod
-from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.identity import Identity
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from support import ControlPlane
 from support.control_plane import Refused
 from support.pod_life import new_credentials

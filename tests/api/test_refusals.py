@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api.operators import JOBS, Leader, Operators, job_body, new_job
+from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
 from elasticjob_operator.job import refusals as refusals_module
 from elasticjob_operator.objects.pods import SIDECAR_RESOURCES, SIDECAR_SECURITY
@@ -116,7 +117,7 @@ def events(plane: ControlPlane, name: str) -> list[Object]:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals_module, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(refusals_module, "RETRY", RetryPolicy(0.0, 0.0))
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob.api import API_VERSION
+from elasticjob.kube.errors import Forbidden
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Forbidden, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.cluster.reflector import Reflector
@@ -128,7 +129,7 @@ async def test_a_failed_jobs_pods_are_ended_and_stay(operated: OperatedJob) -> N
 
 async def test_a_pod_that_may_not_be_ended_is_deleted(operated: OperatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: Any) -> None:
-        raise Forbidden(403, "pods may not be patched")
+        raise Forbidden("pods may not be patched", 403)
 
     monkeypatch.setattr(operated.kube, "set_deadline", refuse)
     await fail(operated)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 FILES = Path(__file__).parents[2] / "charts" / "elasticjob" / "files"
 TRIED = Path(__file__).with_name("alerts.yaml")
 # what has a series only after something that this test does not do
-RARE = ("api_errors", "refused", "jobs_ended")
+RARE = ("sidecar_api_errors", "api_requests_total{code", "refused", "jobs_ended")
 
 
 def panels() -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from typing import Any, cast
 from kubernetes.aio.client import ApiClient, Configuration
 
 from elasticjob_operator.cluster.client import Kube as OperatorKube
-from elasticjob_sidecar.kubernetes.client import Kube as SidecarKube
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.api_server.client import Kube as SidecarKube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from simulation.network import Network, Session
 
 SERVER = "https://api"

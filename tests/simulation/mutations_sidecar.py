@@ -20,10 +20,10 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.machine:Membership.attached": (
             omit("who was replaced by a newer trainer is connected again", "raise superseded()"),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._said_before": (
+        "elasticjob_sidecar.api_server.worker_record:WorkerRecord._said_before": (
             omit("the success of a pod of the same name is taken for this one's", "not self._me.owns(found)"),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._write_request": (
+        "elasticjob_sidecar.api_server.worker_record:WorkerRecord._write_request": (
             replace(
                 "a request that changed while it was written counts as written",
                 "self._granted = wish",
@@ -31,11 +31,11 @@ MUTATIONS = mutations(
             ),
             replace("requests put off heartbeats", "min(put_off, self._last_beat + self._pace)", "_now()"),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._guarded": (
+        "elasticjob_sidecar.api_server.worker_record:WorkerRecord._guarded": (
             omit("a write whose answer was lost is repeated without a look at the object", "self._took(found)"),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord.run": (
-            replace("a record that somebody has deleted is not made again", "Missing | Denied", "Denied"),
+        "elasticjob_sidecar.api_server.worker_record:WorkerRecord.run": (
+            replace("a record that somebody has deleted is not made again", "NotFound | Denied", "Denied"),
             replace(
                 "an answer waits for a request that is refused",
                 "is_word = self._owes_word",
@@ -48,20 +48,20 @@ MUTATIONS = mutations(
                 by="sidecar words",
             ),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._hurry": (
+        "elasticjob_sidecar.api_server.worker_record:WorkerRecord._hurry": (
             omit(
                 "an answer waits for another write that hangs",
-                "self._giving_way.reschedule(_now() + WORD_SECONDS)",
+                "self._giving_way.reschedule(_now() + WORD.first)",
                 by="sidecar words",
             ),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord._establish": (
+        "elasticjob_sidecar.api_server.worker_record:WorkerRecord._establish": (
             omit(
                 "what an earlier sidecar doubted stays in its record",
                 "self._written_status = replace(self._written_status, doubts=doubts, answer=answer)",
             ),
         ),
-        "elasticjob_sidecar.kubernetes.worker_record:WorkerRecord.rest": (
+        "elasticjob_sidecar.api_server.worker_record:WorkerRecord.rest": (
             omit("all beat when a round ends", "self._last_sign = self._last_beat = _now()"),
         ),
         "elasticjob_sidecar.trainer_api.routes:TrainerApi._follow": (
@@ -146,7 +146,7 @@ MUTATIONS = mutations(
         "elasticjob_torch.agent.course:Course.has_ended": (
             omit("an agent that was replaced in its round trains on", "self._events.superseded"),
         ),
-        "elasticjob_sidecar.kubernetes.identity:Identity.is_of": (
+        "elasticjob_sidecar.api_server.identity:Identity.is_of": (
             omit("a record that lost its labels or owner stays so", "marked"),
         ),
         "elasticjob_sidecar.store.trust:_certificates": (
@@ -198,7 +198,7 @@ MUTATIONS = mutations(
                 "while True: ...",
                 by="sidecar lines",
             ),
-            replace("a line that broke is not made anew", "await asyncio.sleep(backoff.next())", "return"),
+            replace("a line that broke is not made anew", "await asyncio.sleep(pauses.next())", "return"),
         ),
         "elasticjob_sidecar.store.lines:Lines._accepted": (
             replace("rank 0 answers no sign", "Line.give_sign", "lambda _: None"),
@@ -247,45 +247,43 @@ MUTATIONS = mutations(
         "elasticjob_sidecar.membership.silences:Silences.doubted": (
             omit("who has finished is doubted", "all(member not in members for members in finished)", by="unit"),
         ),
-        "elasticjob_sidecar.kubernetes.job_watch:JobWatch.calm": (
+        "elasticjob_sidecar.api_server.job_watch:JobWatch.calm": (
             omit(
                 "a long watch stays long when nobody else would notice its silence",
                 "self._end_call(None if calm else random.uniform(*WATCH_SECONDS))",
             ),
         ),
-        "elasticjob_sidecar.kubernetes.job_watch:JobWatch.run": (
-            replace(
-                "an expired watch is not begun with a new list",
-                "except Gone: self._version = ''",
-                "except Gone: pass",
-            ),
-        ),
-        "elasticjob_sidecar.kubernetes.job_watch:JobWatch._listen": (
+        "elasticjob.kube.watch:ListAndWatch.take": (
+            replace("an expired watch is not begun with a new list", "self.version = ''", "pass", by="core watch"),
             omit(
                 "a watch goes on from where the last one began",
-                "self._version = event['object']['metadata']['resourceVersion']",
+                "self.version = event['object']['metadata']['resourceVersion']",
             ),
         ),
-        "elasticjob_sidecar.kubernetes.job_watch:JobWatch._pass_on": (
+        "elasticjob_sidecar.api_server.job_watch:JobWatch._pass_on": (
             replace("the status of another job of the same name is passed on", 'metadata["uid"] != self._uid', "False"),
         ),
-        "elasticjob_sidecar.kubernetes.client:BY_STATUS": (
-            omit("410 is taken for a server that is away", "410: Gone"),
-            omit("409 is taken for a server that is away", "409: Conflict"),
-            omit("404 is taken for a server that is away", "404: Missing"),
+        "elasticjob.kube.errors:BY_STATUS": (
+            omit("410 is taken for another refusal", "410: Gone", by="core errors"),
+            omit("409 is taken for another refusal", "409: Conflict", by="core errors"),
+            omit("404 is taken for another refusal", "404: NotFound", by="core errors"),
         ),
-        "elasticjob_sidecar.kubernetes.client:Kube._send": (
+        "elasticjob_sidecar.api_server.client:Kube._send": (
             replace(
                 "a watch that has fallen silent is listened to for ever",
                 "aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)",
                 "aiohttp.ClientTimeout(total=None if seconds > REQUEST_SECONDS else seconds)",
             ),
         ),
-        "elasticjob_sidecar.kubernetes.client:Kube._answer": (
+        "elasticjob_sidecar.api_server.client:Kube._answer": (
             replace("a request to the API server has no deadline", "REQUEST_SECONDS", "1e9"),
         ),
-        "elasticjob_sidecar.kubernetes.retry:Backoff.next": (
-            replace("tries come ever more seldom", "min(self._next * 2, LONGEST_SECONDS)", "self._next * 2"),
+        "elasticjob.kube.retry:RetryPolicy.pause": (
+            replace(
+                "tries come ever more seldom",
+                "min(self.first * 2.0 ** min(failures, _DOUBLINGS), self.longest)",
+                "self.first * 2.0 ** min(failures, _DOUBLINGS)",
+            ),
         ),
         "elasticjob_sidecar.store.tunnel:Tunnel.run": (
             replace(

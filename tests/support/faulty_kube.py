@@ -8,8 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Kube, Unreachable
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob.kube.errors import ApiError, Unavailable
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from simulation.api_server import merge
 from simulation.clients import token
 from simulation.network import Session
@@ -30,7 +31,7 @@ class FaultyKube(Kube):
         self.workers = Objects(self.server.store, "default", "elasticworkers")
         self.calls: list[tuple[str, Json | None]] = []
         self.times: list[float] = []
-        self.fail: defaultdict[str, list[ApiFailure]] = defaultdict(list)
+        self.fail: defaultdict[str, list[ApiError]] = defaultdict(list)
         self.lose: defaultdict[str, int] = defaultdict(int)
         self.away = False
         self.open = asyncio.Event()
@@ -76,13 +77,13 @@ class FaultyKube(Kube):
         self.times.append(asyncio.get_running_loop().time())
         await self.open.wait()
         if self.away:
-            raise Unreachable("the API server did not answer in time")
+            raise Unavailable("the API server did not answer in time")
         if self.fail[operation]:
             raise self.fail[operation].pop(0)
         response = await super()._send(method, url, seconds, body, kind)
         if self.lose[operation]:
             self.lose[operation] -= 1
-            raise Unreachable("the connection to the API server broke off")
+            raise Unavailable("the connection to the API server broke off")
         return response
 
 

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.identity import Identity
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from support.faulty_kube import FaultyKube
 
 ME = Identity(

@@ -1,4 +1,5 @@
-"""An API server that falls silent: it says `answer` to each request, and then nothing more."""
+"""An API server that falls silent: it says `answer` to each request, and then nothing more. `heard`: the last one's
+first line and headers."""
 
 import asyncio
 import contextlib
@@ -6,7 +7,7 @@ import contextlib
 
 class SilentServer:
     def __init__(self, answer: bytes = b"") -> None:
-        self.answer = answer
+        self.answer, self.heard = answer, ""
         self._server: asyncio.Server
 
     async def __aenter__(self) -> "SilentServer":
@@ -27,7 +28,7 @@ class SilentServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            await reader.readuntil(b"\r\n\r\n")
+            self.heard = (await reader.readuntil(b"\r\n\r\n")).decode()
             writer.write(self.answer)
             await reader.read()  # until the client gives up
         writer.close()

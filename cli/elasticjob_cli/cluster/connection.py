@@ -13,6 +13,8 @@ import yaml
 from kubernetes import client, config
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob.kube.errors import Unavailable, kind_of
+from elasticjob.kube.names import field_manager, user_agent
 from elasticjob.objects import Object
 from elasticjob.text import printable
 from elasticjob_cli.cluster import kubeconfig
@@ -23,7 +25,9 @@ STREAM_SECONDS = (10.0, 300.0)  # to connect; without a line, after which a log 
 PAGE = 500
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 OTHER_SHAPE = (ValueError, TypeError, KeyError, AttributeError)  # what reading a body of another shape raises
-MERGE = "application/merge-patch+json"
+PART = "cli"
+OWNER = field_manager(PART)
+PATCHED = {"_content_type": "application/merge-patch+json", "field_manager": OWNER}
 
 
 class ApiError(CliError):
@@ -40,8 +44,8 @@ class NoAnswer(CliError):
 
 def may_pass(error: CliError) -> bool:
     """Whether the same question may be answered a moment later, as while an API server is started again."""
-    refused = isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
-    return refused or isinstance(error, NoAnswer)
+    away = isinstance(error, ApiError) and issubclass(kind_of(error.status), Unavailable)
+    return away or isinstance(error, NoAnswer)
 
 
 class Place(NamedTuple):
@@ -58,6 +62,7 @@ class Cluster:
 
     def __init__(self, api: client.ApiClient, namespace: str) -> None:
         self.namespace, self.now = namespace, datetime.now(UTC)
+        api.user_agent = user_agent(PART)
         self._core, self._custom = client.CoreV1Api(api), client.CustomObjectsApi(api)
         self._leases, self._reviews = client.CoordinationV1Api(api), client.AuthorizationV1Api(api)
 
@@ -95,18 +100,18 @@ class Cluster:
         return self._all(self._custom.list_namespaced_custom_object, GROUP, VERSION, self.namespace, JOBS)
 
     def create_job(self, job: Object, *, dry_run: bool = False) -> Object:
-        tried = {"dry_run": "All"} if dry_run else {}
+        given = {"field_validation": "Strict", "field_manager": OWNER} | ({"dry_run": "All"} if dry_run else {})
         create = self._custom.create_namespaced_custom_object
-        return self._ask(create, GROUP, VERSION, self.namespace, JOBS, job, field_validation="Strict", **tried)
+        return self._ask(create, GROUP, VERSION, self.namespace, JOBS, job, **given)
 
     def patch_job(self, name: str, patch: Object) -> Object:
         change = self._custom.patch_namespaced_custom_object
-        return self._ask(change, GROUP, VERSION, self.namespace, JOBS, name, patch, _content_type=MERGE)
+        return self._ask(change, GROUP, VERSION, self.namespace, JOBS, name, patch, **PATCHED)
 
     def scale_job(self, name: str, replicas: int) -> None:
         change = self._custom.patch_namespaced_custom_object_scale
         patch = {"spec": {"replicas": replicas}}
-        self._ask(change, GROUP, VERSION, self.namespace, JOBS, name, patch, _content_type=MERGE)
+        self._ask(change, GROUP, VERSION, self.namespace, JOBS, name, patch, **PATCHED)
 
     # what belongs to them
 

@@ -5,30 +5,22 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, NotFound, Terminating
+from elasticjob.kube.paths import WORKLOAD_PRIORITIES, WORKLOADS
 from elasticjob.objects import Object, is_owned_by
 from elasticjob.pods import template_hash
 from elasticjob.reading.waits import Reason
 from elasticjob.rendezvous import State, Worker
 from elasticjob_operator.actions.leftovers import delete_left
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import (
-    FAILURES,
-    ApiError,
-    Busy,
-    Conflict,
-    Forbidden,
-    Kube,
-    NotFound,
-    Terminating,
-)
+from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job import quota
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED, Allowance, Need, Plan, Share, There
-from elasticjob_operator.job.refusals import LONGEST_SECONDS, Answer, Refusals
+from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.objects.paths import QUEUES
 from elasticjob_operator.objects.pods import SidecarImage
 from elasticjob_operator.objects.workloads import (
     LEAST,
@@ -46,7 +38,9 @@ ASK = (0, 0)  # what is asked for is one to the refusals
 GANG = "spec.quotaAdmission is Gang"
 LOST = "QuotaLost"
 REFUSED = "Kueue has refused the last Workload: "
-NO_KUEUE = f"{GANG}, and the cluster has no Kueue that serves {QUEUES[6:]}: install it, or leave the field out"
+NO_KUEUE = (
+    f"{GANG}, and the cluster has no Kueue that serves {WORKLOADS.api_version}: install it, or leave the field out"
+)
 NO_RIGHT = f"{GANG}, and the operator may not see to it: set the chart's value kueue.gang"
 
 
@@ -111,7 +105,7 @@ class Gang:
         if self._refusals.first is None or self._is_refused():
             return ""
         asks = any(share.waits for share in self._shares or ())
-        return f"{REFUSED}{self._refusals.first[1]}" + ("" if asks else f"; it asks again within {LONGEST_SECONDS:g} s")
+        return f"{REFUSED}{self._refusals.first[1]}" + ("" if asks else f"; it asks again within {RETRY.longest:g} s")
 
     def _is_refused(self) -> bool:
         return any(share.refused for share in self._shares or ())
@@ -186,7 +180,7 @@ class Gang:
             except Conflict as error:
                 name = body["metadata"]["name"]
                 why = f"there is a Workload {name} that is not this job's: delete it, or wait until it is gone"
-                raise ApiError(409, why) from error
+                raise ApiError(why, 409) from error
 
     async def _patch(self, path: str, body: Object) -> None:
         """One that is gone, or another by now, is no error: the next look tells."""
@@ -197,10 +191,10 @@ class Gang:
         if not ask.priority_class:
             return None
         try:
-            found = await self._kube.request("GET", f"{QUEUES}/workloadpriorityclasses/{ask.priority_class}")
+            found = await self._kube.request("GET", WORKLOAD_PRIORITIES.one(ask.priority_class))
         except NotFound as error:
             why = f"there is no WorkloadPriorityClass {ask.priority_class}: make it, or change the job's label"
-            raise ApiError(404, why) from error
+            raise ApiError(why, 404) from error
         return int(found["value"])
 
     def _announce(self, report: Report) -> None:

@@ -5,14 +5,15 @@ import time
 from dataclasses import replace
 
 from elasticjob.api import API_VERSION, JOB_LABEL, ElasticJobSpec
+from elasticjob.kube.errors import ApiError, Busy, Conflict, NotFound, Terminating
+from elasticjob.kube.paths import SERVICE_ACCOUNTS
 from elasticjob.objects import Object, is_owned_by
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Kube, NotFound, Terminating
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from elasticjob_operator.objects.access import change_of, render_access
 from elasticjob_operator.objects.budget import BUDGET, render_budget
-from elasticjob_operator.objects.paths import CORE
 from elasticjob_operator.objects.pods import access_name, service_account
 
 SOON_SECONDS = 1.0  # until it is tried again: what is on its way
@@ -132,7 +133,7 @@ class Grants:
     async def _pull_secrets(self, namespace: str) -> list[Object]:
         """Those of the account that pods have when they name none."""
         try:
-            account = await self._kube.request("GET", f"{CORE}/namespaces/{namespace}/serviceaccounts/default")
+            account = await self._kube.request("GET", SERVICE_ACCOUNTS.one("default", namespace))
         except NotFound:
             return []
         found: list[Object] = account.get("imagePullSecrets") or []

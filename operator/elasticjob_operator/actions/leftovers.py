@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from math import inf
 
+from elasticjob.kube.errors import Forbidden, NotFound
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.cache import Key, owner_key
-from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube, NotFound
+from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.objects.pods import selector
 from elasticjob_operator.objects.workloads import LEAST, collection
 

@@ -4,9 +4,10 @@ import logging
 import time
 
 from elasticjob.api import JOB_LEFT, ElasticJobStatus, LeaseIdentity
+from elasticjob.kube.errors import Conflict
 from elasticjob_operator import metrics
 from elasticjob_operator.cluster.cache import Cache
-from elasticjob_operator.cluster.client import Conflict, Kube
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.cluster.leader import Leadership
 from elasticjob_operator.job.outcome import Agreed, Retry, Unchanged, Written

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TypeVar, cast
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.kube.errors import ApiError, Busy, Conflict, Forbidden, Invalid, NotFound, Terminating
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name, template_hash
 from elasticjob.reading import Pod
@@ -18,7 +19,7 @@ from elasticjob.rendezvous.model import PodKey
 from elasticjob.text import printable
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import ApiError, Busy, Conflict, Forbidden, Invalid, Kube, NotFound, Terminating
+from elasticjob_operator.cluster.client import Kube
 from elasticjob_operator.cluster.events import Announcer
 from elasticjob_operator.job.cleanup import DEADLINE_SECONDS
 from elasticjob_operator.job.observe import is_made_for, nodes_of_indices

@@ -2,8 +2,7 @@
 
 import json
 import logging
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
@@ -12,11 +11,12 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from elasticjob.api import API_VERSION, JOB_LABEL, JOBS, WORKERS
+from elasticjob.api import API_VERSION, JOB_LABEL
+from elasticjob.kube.errors import ApiError, Busy, Conflict, Invalid, NotFound, Terminating, error_of
+from elasticjob.kube.names import field_manager, user_agent
+from elasticjob.kube.paths import JOBS, LEASES, NODES, POD_TEMPLATES, PODS, WORKERS, WORKLOADS, WRITES, verb_of
 from elasticjob.objects import Object
 from elasticjob.reading import Node, Pod, Record
-from elasticjob.text import printable
-from elasticjob_operator.objects.paths import COORDINATION, CORE, CUSTOM, QUEUES
 
 log = logging.getLogger(__name__)
 
@@ -25,67 +25,13 @@ T = TypeVar("T")
 REQUEST_SECONDS = 10.0
 WORKLOADS_SECONDS = 3.0
 ADMISSION_SECONDS = 15.0  # the API server waits 10 for a webhook unless it was set otherwise, and then names it
+PART = "operator"
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 PAGE = 100  # objects in one answer of a listing: of pods it is a megabyte as it comes, and six as Python reads it
 
 
-class ApiError(Exception):
-    """The API server refused a request.
-
-    ApiError
-     + Conflict   409: the object has changed, or exists already
-     + NotFound   404
-     + Invalid    400, 422: asking again without a change is of no use
-     + Forbidden  403, or what else a webhook or policy answers: rights, quotas and rules, which may change
-         + Terminating  the namespace is being deleted: nothing can be made in it any more
-     + Busy       429, 503, 504: the server cannot answer now
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Conflict(ApiError):
-    pass
-
-
-class NotFound(ApiError):
-    pass
-
-
-class Invalid(ApiError):
-    pass
-
-
-class Forbidden(ApiError):
-    pass
-
-
-class Terminating(Forbidden):
-    pass
-
-
-class Busy(ApiError):
-    pass
-
-
 # whatever a request can end with but an answer; a TimeoutError is an OSError
 FAILURES = (ApiError, OSError, aiohttp.ClientError)
-
-KINDS: Mapping[int, type[ApiError]] = {
-    400: Invalid,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    422: Invalid,
-    429: Busy,
-    503: Busy,
-    504: Busy,
-}
-TERMINATING = "NamespaceTerminating"
-# the refusals of an admission webhook, which choose the status, and of a ValidatingAdmissionPolicy, which have 422
-DENIED = re.compile(r"^admission webhook .* denied the request|ValidatingAdmissionPolicy '.*' denied request: ")
 
 
 class Listing(NamedTuple, Generic[T]):
@@ -112,7 +58,8 @@ class Kube:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self.failed: Callable[[int], None] = lambda _: None  # told the code of each refusal, 0 where no answer came
+        client.user_agent = user_agent(PART)
+        self.ended: Callable[[str, int], None] = lambda _, __: None  # told each request's verb and code, 0: no answer
 
     @classmethod
     async def connect(cls) -> Self:
@@ -136,7 +83,8 @@ class Kube:
         seconds: float = REQUEST_SECONDS,
     ) -> Object:
         """One request; returns the answer's JSON, within `seconds`. Raises FAILURES."""
-        url = f"{path}?{urlencode(query)}" if query else path
+        asked = dict(query or ()) | ({"fieldManager": field_manager(PART)} if method in WRITES else {})
+        url, verb = f"{path}?{urlencode(asked)}" if asked else path, verb_of(method, path, asked)
         parts = await self._client.param_serialize(
             method,
             url,
@@ -149,73 +97,73 @@ class Kube:
             response = await self._client.call_api(*parts, _request_timeout=seconds)
             text = await response.read()
         except TimeoutError:
-            self.failed(0)
+            self.ended(verb, 0)
             message = f"{method} {path}: no answer from the API server within {seconds:g} s"
             raise TimeoutError(message) from None
         except (OSError, aiohttp.ClientError):
-            self.failed(0)
+            self.ended(verb, 0)
             raise
+        self.ended(verb, response.status)
         if response.status >= 400:
-            self.failed(response.status)
-            raise error_of(response.status, message_of(text), causes_of(text))
+            raise error_of(response.status, text)
         answer: Object = json.loads(text)
         return answer
 
     async def unserved(self) -> set[str]:
         """The kinds of this project that the API server does not serve: their CRDs are not there, or not yet."""
         try:
-            served = await self.request("GET", CUSTOM)
+            served = await self.request("GET", JOBS.root)
         except NotFound:
-            return {JOBS, WORKERS}
-        return {JOBS, WORKERS} - {resource["name"] for resource in served["resources"]}
+            return {JOBS.plural, WORKERS.plural}
+        return {JOBS.plural, WORKERS.plural} - {resource["name"] for resource in served["resources"]}
 
     async def job(self, namespace: str, name: str) -> Object:
-        return await self.request("GET", f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}")
+        return await self.request("GET", JOBS.one(name, namespace))
 
     async def replace_job_status(self, job: Object, status: Object) -> Object:
         """Writes `status` if the job is still the one that `job` was read as. Raises Conflict otherwise."""
         meta = job["metadata"]
-        path = f"{CUSTOM}/namespaces/{meta['namespace']}/{JOBS}/{meta['name']}/status"
+        path = JOBS.one(meta["name"], meta["namespace"], "status")
         return await self.request(
             "PUT", path, {**job, "apiVersion": API_VERSION, "kind": "ElasticJob", "status": status}
         )
 
     async def delete_job(self, namespace: str, name: str, uid: str) -> None:
-        await self.delete(f"{CUSTOM}/namespaces/{namespace}/{JOBS}/{name}", uid)
+        await self.delete(JOBS.one(name, namespace), uid)
 
     async def jobs(self, namespace: str | None) -> Listing[Object]:
         """In one namespace, or in all where none is named; so do the next two."""
-        return await self._list(f"{CUSTOM}{_inside(namespace)}/{JOBS}")
+        return await self._list(JOBS.all(namespace))
 
     async def pods(self, namespace: str | None, selector: str) -> Listing[Pod]:
-        return await self._list(f"{CORE}{_inside(namespace)}/pods", selector, read=Pod.read)
+        return await self._list(PODS.all(namespace), selector, read=Pod.read)
 
     async def workers(self, namespace: str | None, selector: str) -> Listing[Record]:
-        return await self._list(f"{CUSTOM}{_inside(namespace)}/{WORKERS}", selector, read=Record.read)
+        return await self._list(WORKERS.all(namespace), selector, read=Record.read)
 
     async def nodes(self) -> Listing[Node]:
-        return await self._list(f"{CORE}/nodes", read=Node.read)
+        return await self._list(NODES.all(), read=Node.read)
 
     async def workloads(self, namespace: str | None) -> Listing[Object]:
         """Kueue's, of all jobs, without their pod templates. Raises NotFound where there is no Kueue, TimeoutError with
         a page of it that takes long: a step of a job waits for it."""
-        path = f"{QUEUES}{_inside(namespace)}/workloads"
+        path = WORKLOADS.all(namespace)
         return await self._list(path, JOB_LABEL, read=_without_templates, seconds=WORKLOADS_SECONDS)
 
     async def create_pod(self, pod: Object) -> Object:
-        path = f"{CORE}/namespaces/{pod['metadata']['namespace']}/pods"
+        path = PODS.all(pod["metadata"]["namespace"])
         return await self.request("POST", path, pod, seconds=ADMISSION_SECONDS)
 
     async def set_deadline(self, pod: Pod, seconds: int) -> Object | None:
         """The pod may run for `seconds` from its start; None when exactly this one is there no more."""
-        path = f"{CORE}/namespaces/{pod.namespace}/pods/{pod.name}"
+        path = PODS.one(pod.name, pod.namespace)
         patch = {"metadata": {"uid": pod.uid}, "spec": {"activeDeadlineSeconds": seconds}}
         with suppress(NotFound, Conflict):
             return await self.request("PATCH", path, patch)
         return None
 
     async def pod(self, namespace: str, name: str) -> Object:
-        return await self.request("GET", f"{CORE}/namespaces/{namespace}/pods/{name}")
+        return await self.request("GET", PODS.one(name, namespace))
 
     async def try_template(self, namespace: str, template: Object) -> str | None:
         """What is wrong with the form of pod template `template`, an unknown field included. Raises Busy,
@@ -227,7 +175,7 @@ class Kube:
         body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "tried"}, "template": template}
         query = {"dryRun": "All", "fieldValidation": "Strict"}
         try:
-            await self.request("POST", f"{CORE}/namespaces/{namespace}/podtemplates", body, query, ADMISSION_SECONDS)
+            await self.request("POST", POD_TEMPLATES.all(namespace), body, query, ADMISSION_SECONDS)
         except Invalid as error:
             return str(error)
         except (Busy, Terminating):
@@ -238,7 +186,7 @@ class Kube:
         return None
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        await self.delete(f"{CORE}/namespaces/{namespace}/pods/{name}", uid)
+        await self.delete(PODS.one(name, namespace), uid)
 
     async def delete(self, path: str, uid: str) -> None:
         """Deletes exactly the object at `path` with `uid`; one that is gone, or another by now, is no error."""
@@ -247,15 +195,15 @@ class Kube:
             await self.request("DELETE", path, options)
 
     async def lease(self, namespace: str, name: str, seconds: float) -> Object:
-        path = f"{COORDINATION}/namespaces/{namespace}/leases/{name}"
+        path = LEASES.one(name, namespace)
         return await self.request("GET", path, seconds=seconds)
 
     async def write_lease(self, lease: Object, seconds: float) -> Object:
         """Creates or replaces a Lease; its resourceVersion guards it. Raises Conflict."""
-        path = f"{COORDINATION}/namespaces/{lease['metadata']['namespace']}/leases"
-        if "resourceVersion" not in lease["metadata"]:
-            return await self.request("POST", path, lease, seconds=seconds)
-        return await self.request("PUT", f"{path}/{lease['metadata']['name']}", lease, seconds=seconds)
+        meta = lease["metadata"]
+        if "resourceVersion" not in meta:
+            return await self.request("POST", LEASES.all(meta["namespace"]), lease, seconds=seconds)
+        return await self.request("PUT", LEASES.one(meta["name"], meta["namespace"]), lease, seconds=seconds)
 
     async def _list(
         self,
@@ -274,30 +222,3 @@ class Kube:
             answer = await self.request("GET", path, query={**query, "continue": after}, seconds=seconds)
             items += map(read, answer["items"])
         return Listing(items, version)
-
-
-def _inside(namespace: str | None) -> str:
-    return f"/namespaces/{namespace}" if namespace else ""
-
-
-def error_of(status: int, message: str, causes: Collection[str] = ()) -> ApiError:
-    if TERMINATING in causes:
-        return Terminating(status, message)
-    kind = Forbidden if DENIED.search(message) else KINDS.get(status, ApiError)
-    return kind(status, message)
-
-
-def causes_of(text: bytes) -> frozenset[str]:
-    """The words by which an answer of the API server names the causes of a refusal; of anything else none."""
-    try:
-        return frozenset(str(cause["reason"]) for cause in json.loads(text)["details"]["causes"])
-    except (ValueError, KeyError, TypeError):
-        return frozenset()
-
-
-def message_of(text: bytes) -> str:
-    """The sentence in an answer of the API server, which may be a webhook's; the beginning of anything else."""
-    try:
-        return printable(str(json.loads(text)["message"]))
-    except (ValueError, KeyError, TypeError):
-        return printable(text[:256].decode(errors="replace"))

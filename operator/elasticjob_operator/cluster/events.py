@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from elasticjob.api import API_VERSION, CAUSE_ANNOTATION
+from elasticjob.kube.errors import Terminating
+from elasticjob.kube.paths import EVENTS
 from elasticjob.objects import Object
 from elasticjob.text import printable
-from elasticjob_operator.cluster.client import Kube, Terminating
-from elasticjob_operator.objects.paths import CORE
+from elasticjob_operator.cluster.client import Kube
 
 COMPONENT = "elasticjob-operator"
 LONGEST_MESSAGE = 1024
@@ -89,7 +90,7 @@ class Announcer:
         if before is not None:
             await asyncio.wait({before})
         try:
-            await self._kube.request("POST", f"{CORE}/namespaces/{event['metadata']['namespace']}/events", event)
+            await self._kube.request("POST", EVENTS.all(event["metadata"]["namespace"]), event)
         except Terminating:  # there is nobody left to read it
             log.debug("the event %r was not posted, as its namespace is being deleted", event["message"])
         except Exception as error:

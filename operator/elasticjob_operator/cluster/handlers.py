@@ -5,12 +5,13 @@ handler and runs those of two objects at the same time, so retries and order are
 """
 
 from collections.abc import Iterator
-from itertools import chain, repeat
+from itertools import count
 from typing import Any
 
 import kopf
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob.kube.retry import RetryPolicy
 from elasticjob.reading import Node
 from elasticjob_operator.cluster.cache import Cache, Key
 from elasticjob_operator.cluster.reflector import Reflector, Settings
@@ -21,7 +22,7 @@ from elasticjob_operator.job.pace import SOON_SECONDS
 # The API server ends a watch after so long, a bookmark before; one that says nothing for longer has fallen silent. A
 # worker that is asked alone has longer: a silent watch must not look like a silent worker.
 WATCH_SECONDS, SILENT_SECONDS = 10, 12
-LONGEST_BACKOFF_SECONDS = 10.0
+RETRY = RetryPolicy(1.0, 5.0)  # of a watch that cannot begin
 IDLE_SECONDS = 0.2  # for which kopf keeps an object's last event as it came, up to 60 KiB of a pod
 
 
@@ -66,7 +67,7 @@ class Backoffs:
     """Seconds between tries of a request. There is no last one, since with it a watch ends and none takes its place."""
 
     def __iter__(self) -> Iterator[float]:
-        return chain((1.0, 1.0, 2.0, 3.0, 5.0), repeat(LONGEST_BACKOFF_SECONDS))
+        return map(RETRY.pause, count())
 
 
 class NoDiffs(kopf.DiffBaseStorage):

@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from elasticjob.api import LeaseIdentity
+from elasticjob.kube.errors import Conflict, NotFound
 from elasticjob.objects import Object
-from elasticjob_operator.cluster.client import FAILURES, Conflict, Kube, NotFound
+from elasticjob_operator.cluster.client import FAILURES, Kube
 
 DURATION_SECONDS, SHORTEST_SECONDS, LONGEST_SECONDS = 10, 5, 60  # without a renewal, until another may lead
 LOST_SHARE = 0.8  # of it, after which the leader itself stops, so that two never lead

@@ -17,16 +17,17 @@ import kopf
 from kopf._cogs.clients import errors, watching
 
 from elasticjob.api import JOB_LABEL, JOBS, WORKERS
+from elasticjob.kube.errors import ApiError, Forbidden, Gone, NotFound, kind_of
+from elasticjob.kube.watch import ListAndWatch
+from elasticjob.objects import Object
 from elasticjob.text import printable
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import FAILURES, Forbidden, Kube, NotFound
+from elasticjob_operator.cluster.client import FAILURES, Kube
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from elasticjob_operator.job.pace import report_seconds
 
 NODES, PODS = "nodes", "pods"
 AGAIN_SECONDS, GONE_SECONDS = 1.0, 10.0
-EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
-EXPIRED = 410
 REMEDY = "make it again and its role binding, as helm upgrade does, or leave it out of --namespaces"
 
 Source = tuple[str, str | None]  # the plural of a kind, and a namespace, None for all
@@ -132,9 +133,9 @@ async def _continuous_watch(
 ) -> AsyncIterator[Any]:
     """In the place of kopf's generator of that name, which begins one anew when it ends."""
     source = (resource.plural, namespace)
-    where = f"{resource.plural} in {namespace}" if namespace else resource.plural
+    where, at = f"{resource.plural} in {namespace}" if namespace else resource.plural, ListAndWatch()
     try:
-        version = await settings.reflector.begin(source)
+        at.listed(await settings.reflector.begin(source))
     except (Forbidden, NotFound) as error:
         if namespace is not None:  # no fault of the process, which another start would mend
             settings.watches.unwanted(resource.get_url(namespace=namespace))
@@ -148,36 +149,30 @@ async def _continuous_watch(
     yield watching.Bookmark.LISTED
     try:
         while not operator_pause_waiter.done():
-            ended = None
             stream = watching.watch_objs(
                 settings=settings,
                 resource=resource,
                 namespace=namespace,
-                since=version,
+                since=at.version,
                 operator_pause_waiter=operator_pause_waiter,
             )
             # else its timer, if it is due, cancels whatever this task does next
             async with aclosing(cast(AsyncGenerator[Any, None], stream)):
                 async for event in stream:
-                    if event["type"] == "ERROR":
-                        ended = event["object"]
-                        break
-                    if event["type"] in EVENTS:
-                        version = event["object"]["metadata"]["resourceVersion"]
-                        if not settings.reflector.took(resource.plural, event):
-                            yield event
-            if ended is not None:
-                await _has_ended(where, ended)
-                return
+                    if at.take(cast(Object, event)) and not settings.reflector.took(resource.plural, event):
+                        yield event
+    except ApiError as error:
+        await _has_ended(where, error)
     except errors.APIError as error:
-        await _has_ended(where, {"code": error.status, "message": error.message})
+        message = printable(error.message or "")
+        told = f"the API server answered {error.status}: {message}"
+        await _has_ended(where, kind_of(error.status, message)(told, error.status))
 
 
-async def _has_ended(where: str, status: Any) -> None:
-    """The API server has ended a watch, with a `Status`."""
-    if status.get("code") != EXPIRED:  # that is what becomes of one that was away for minutes
-        what = f"{status.get('code')}: {printable(status.get('message') or '')}"
-        log.warning("the watch of %s has ended (%s), and begins anew with a listing", where, what)
+async def _has_ended(where: str, error: ApiError) -> None:
+    """The API server has ended a watch, or has refused to begin it."""
+    if not isinstance(error, Gone):  # that is what becomes of one that was away for minutes
+        log.warning("the watch of %s has ended (%s), and begins anew with a listing", where, error)
         await asyncio.sleep(AGAIN_SECONDS)
 
 

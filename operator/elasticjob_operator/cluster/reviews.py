@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable
 from enum import Enum, auto
 
+from elasticjob.kube.paths import ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
 from elasticjob.objects import Object
 from elasticjob_operator.cluster.client import Kube
 
 METRICS_PATH = "/metrics"
-TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 GRANTED_SECONDS = 60.0  # a right that is taken away ends so much later
 REFUSED_SECONDS = 10.0  # one that was given begins so much later
@@ -80,8 +79,8 @@ class Reviews:
         log.warning("%s asks for the metrics and may not get %s", user["username"], METRICS_PATH)
         return Verdict.FORBIDDEN
 
-    async def _create(self, path: str, kind: str, spec: Object) -> Object:
+    async def _create(self, resource: Resource, kind: str, spec: Object) -> Object:
         """The status of a review."""
-        body = {"apiVersion": f"{path.split('/')[2]}/v1", "kind": kind, "spec": spec}
-        status: Object = (await self._kube.request("POST", path, body, seconds=REQUEST_SECONDS))["status"]
+        body = {"apiVersion": resource.api_version, "kind": kind, "spec": spec}
+        status: Object = (await self._kube.request("POST", resource.all(), body, seconds=REQUEST_SECONDS))["status"]
         return status

@@ -12,8 +12,11 @@ import aiohttp
 import kopf
 
 from elasticjob.api import JOBS, WORKERS
+from elasticjob.kube.names import user_agent
+from elasticjob.kube.paths import verb_of
+from elasticjob_operator.cluster.client import PART
 
-# kopf comes back after a silence of 12 s, and after a refusal within 10 s and the request's time
+# kopf comes back after a silence of 12 s, and after a refusal within 5 s and the request's time
 SILENT_SECONDS = 90.0
 WATCHED = (JOBS, "pods", WORKERS)
 
@@ -23,6 +26,7 @@ class WatchTimes:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
+        self.ended: Callable[[str, int], None] = lambda _, __: None  # told each request's verb and code, 0: no answer
         self._began: dict[str, float] | None = None
 
     def start(self) -> None:
@@ -61,9 +65,10 @@ class WatchTimes:
         """What kopf makes of `login`, and listened to."""
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(self._answered)
+        trace.on_request_exception.append(self._failed)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=login.as_ssl_context()),
-            headers=login.as_http_headers(),
+            headers={**login.as_http_headers(), "User-Agent": user_agent(PART)},
             trust_env=login.trust_env,
             proxy=login.proxy_url,
             trace_configs=[trace],
@@ -78,9 +83,13 @@ class WatchTimes:
 
     async def _answered(self, _: Any, __: Any, answer: aiohttp.TraceRequestEndParams) -> None:
         path, status = answer.url.path, answer.response.status
+        self.ended(verb_of(answer.method, path, answer.url.query), status)
         if "watch" not in answer.url.query:
             return
         if status == 200:
             self.begins(path)
         elif status in (403, 404) and "/namespaces/" in path:  # of a namespace that was deleted
             self.unwanted(path)
+
+    async def _failed(self, _: Any, __: Any, failure: aiohttp.TraceRequestExceptionParams) -> None:
+        self.ended(verb_of(failure.method, failure.url.path, failure.url.query), 0)

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-LONGEST_RETRY_SECONDS = 3.0
+from elasticjob.kube.retry import RetryPolicy
+
+RETRY = RetryPolicy(0.05, 3.0)
 LONGEST_REST_SECONDS = 0.2
-FIRST_RETRY_SECONDS = 0.05
 
 K = TypeVar("K", bound=Hashable)
 
@@ -92,7 +93,7 @@ class WorkQueue(Generic[K]):
         try:
             return await self._work(key), False
         except Exception as error:
-            delay = min(FIRST_RETRY_SECONDS * 2**failures, LONGEST_RETRY_SECONDS)
+            delay = RETRY.pause(failures)
             what = str(error) or type(error).__name__
             log.warning("%s: %s; again in %.2g s", key, what, delay, exc_info=failures == 3)
             return delay, True

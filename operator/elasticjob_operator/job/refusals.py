@@ -8,10 +8,11 @@ ResourceQuota until it has ended or is gone, so once one has, it is asked again 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from elasticjob.kube.retry import RetryPolicy
 from elasticjob.rendezvous.model import PodKey
 from elasticjob_operator.job.outcome import Done, Retry
 
-FIRST_SECONDS, LONGEST_SECONDS = 10.0, 160.0
+RETRY = RetryPolicy(10.0, 160.0)
 # by so many doublings sooner than the first time, as what has become free is counted a moment after a pod is gone
 FREED_TRIES = -3
 
@@ -64,9 +65,9 @@ class Refusals:
         self._taken |= {pod_key: one.why for pod_key, one in answers.items() if one.taken}
         if refused:
             self._refused |= refused
-            self._again_at = now + min(FIRST_SECONDS * 2**self._tries, LONGEST_SECONDS)
+            self._again_at = now + RETRY.pause(self._tries)
             self._tries += 1
         if freed:
             return Retry(0.0)
-        waits = ([self._again_at - now] if self._refused else []) + ([FIRST_SECONDS] if self._taken else [])
+        waits = ([self._again_at - now] if self._refused else []) + ([RETRY.first] if self._taken else [])
         return Retry(min(waits)) if waits else Done()

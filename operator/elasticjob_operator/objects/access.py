@@ -6,8 +6,8 @@ A role cannot say that a worker keeps no other record than its own: the chart's 
 from collections.abc import Iterator, Sequence
 
 from elasticjob.api import GROUP, JOB_LABEL, JOBS, TUNNEL_PORT, WORKERS, ElasticJobSpec
+from elasticjob.kube.paths import NETWORK_POLICIES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from elasticjob.objects import Object
-from elasticjob_operator.objects.paths import CORE, NETWORKING, RBAC
 from elasticjob_operator.objects.pods import access_name, owner_reference, service_account
 
 
@@ -29,7 +29,7 @@ def render_access(
     }
     if account == role:
         yield (
-            f"{CORE}/namespaces/{namespace}/serviceaccounts",
+            SERVICE_ACCOUNTS.all(namespace),
             {
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
@@ -39,7 +39,7 @@ def render_access(
             | ({"imagePullSecrets": list(pull_secrets)} if pull_secrets else {}),
         )
     yield (
-        f"{RBAC}/namespaces/{namespace}/roles",
+        ROLES.all(namespace),
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "Role",
@@ -52,7 +52,7 @@ def render_access(
         },
     )
     yield (
-        f"{RBAC}/namespaces/{namespace}/rolebindings",
+        ROLE_BINDINGS.all(namespace),
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
@@ -62,7 +62,7 @@ def render_access(
         },
     )
     if network_policy:
-        yield f"{NETWORKING}/namespaces/{namespace}/networkpolicies", _network_policy(meta, name)
+        yield NETWORK_POLICIES.all(namespace), _network_policy(meta, name)
 
 
 def change_of(found: Object, wanted: Object) -> Object | None:

@@ -2,8 +2,8 @@
 
 from elasticjob.api import JOB_LABEL
 from elasticjob.fields import MAX_REPLICAS
+from elasticjob.kube.paths import BUDGETS
 from elasticjob.objects import Object
-from elasticjob_operator.objects.paths import POLICY
 from elasticjob_operator.objects.pods import access_name, owner_reference
 
 BUDGET = "PodDisruptionBudget"
@@ -16,7 +16,7 @@ def render_budget(job: Object, *, is_open: bool) -> tuple[str, Object]:
     Pods that are not ready may go at any time: nothing of the training is in them.
     """
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-    return f"{POLICY}/namespaces/{namespace}/poddisruptionbudgets", {
+    return BUDGETS.all(namespace), {
         "apiVersion": "policy/v1",
         "kind": BUDGET,
         "metadata": {

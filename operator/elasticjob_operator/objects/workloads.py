@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from elasticjob.api import GROUP, JOB_LABEL, ElasticJobSpec
+from elasticjob.kube.paths import WORKLOADS
 from elasticjob.objects import Object
 from elasticjob.pods import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TEMPLATE_HASH, template_hash
-from elasticjob_operator.objects.paths import QUEUES, QUEUES_GROUP, QUEUES_VERSION
 from elasticjob_operator.objects.pods import SidecarImage, owner_reference, render_pod
 
 POD_SET = "workers"
@@ -53,7 +53,7 @@ def workload_name(job: str, number: int) -> str:
 
 
 def collection(namespace: str) -> str:
-    return f"{QUEUES}/namespaces/{namespace}/workloads"
+    return WORKLOADS.all(namespace)
 
 
 def render_workload(
@@ -67,10 +67,10 @@ def render_workload(
         pod_set["minCount"] = ask.least
     body: Object = {"queueName": ask.queue, "podSets": [pod_set]}
     if priority is not None:
-        reference = {"group": QUEUES_GROUP, "kind": "WorkloadPriorityClass", "name": ask.priority_class}
+        reference = {"group": WORKLOADS.group, "kind": "WorkloadPriorityClass", "name": ask.priority_class}
         body |= {"priority": priority, "priorityClassRef": reference}
     return {
-        "apiVersion": f"{QUEUES_GROUP}/{QUEUES_VERSION}",
+        "apiVersion": WORKLOADS.api_version,
         "kind": "Workload",
         "metadata": {
             "name": workload_name(meta["name"], number),

@@ -15,8 +15,8 @@ from math import ceil
 from typing import Protocol
 
 from elasticjob.api import Member, Members, RendezvousPhase, RendezvousStatus
+from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.refusal import Refused
@@ -131,7 +131,7 @@ class Lines:
     async def _call(self, round: "_Round") -> None:
         """Hold the line to rank 0, until cancelled. It is made anew as long as the round stands."""
         group, times = round.group, round.times
-        backoff, trouble_log = Backoff(), TroubleLog(log)
+        pauses, trouble_log = backoff(), TroubleLog(log)
         await asyncio.sleep(random.uniform(times.earliest, times.latest))
         while not round.silences.over:
             try:
@@ -139,13 +139,13 @@ class Lines:
             except (Refused, OSError, TimeoutError) as error:
                 self._say(trouble_log, f"no line to rank 0's sidecar: {error}")
             else:
-                backoff.reset()
+                pauses.reset()
                 trouble_log.over("the line to rank 0's sidecar stands again")
                 line = round.add(group.members[0], connection, lambda _: None)
                 await line.talk(times.sign, ceil(times.doubt / times.sign))  # then a new one is the better try
                 if not round.silences.over:  # else it may have gone with the round
                     self._say(trouble_log, "the line to rank 0's sidecar broke, or is silent")
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(pauses.next())
 
     def _say(self, trouble_log: TroubleLog, sentence: str) -> None:
         """At the end of a training pods end one after the other, before the status says that the job is complete."""

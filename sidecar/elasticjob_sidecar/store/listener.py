@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
 from elasticjob.connection_slots import ConnectionSlot, ConnectionSlots
+from elasticjob.kube.retry import Backoff, RetryPolicy
 from elasticjob_sidecar.store.connection import Connection, secure
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ HANDSHAKE_SECONDS = 5.0
 WAITING = 1024  # in the kernel: all members of a round come at once
 HELLO_BYTES = 4096  # a member's first record has a few hundred
 KERNEL_BYTES, MEMBER_KERNEL_BYTES = 8192, 256 * 1024  # for what is not read yet; the kernel's memory is the container's
-FIRST_PAUSE_SECONDS, PAUSE_SECONDS = 0.02, 1.0  # before a hello that came in part is looked at again
+HELLO = RetryPolicy(0.02, 1.0)  # how soon one that came in part is looked at again
 NO_FILES_SECONDS = 1.0
 
 TLS_RECORD = b"\x16\x03"
@@ -41,7 +42,7 @@ class Caller:
     async def hello(self) -> bytes:
         """The TLS record that it begins with, which stays to be read. Raises ConnectionError."""
         assert self._connection is not None
-        pause = FIRST_PAUSE_SECONDS
+        pauses = Backoff(HELLO)
         while True:
             await _readable(self._connection)
             seen = self._connection.recv(HELLO_BYTES, socket.MSG_PEEK)
@@ -54,8 +55,7 @@ class Caller:
                 raise ConnectionError(f"its first record is longer than {HELLO_BYTES} bytes")
             if len(seen) >= max(length, 6):
                 return seen[:length]
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_SECONDS)
+            await asyncio.sleep(pauses.next())
 
     def take(self) -> socket.socket:
         assert self._connection is not None

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 
 from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
 from elasticjob.certificates import der_of
+from elasticjob.kube.errors import ApiError
 from elasticjob.objects import Object
+from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
+from elasticjob_sidecar.api_server.remedies import explained
+from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.client import REFUSALS, ApiFailure, KubeApi
-from elasticjob_sidecar.kubernetes.remedies import explained
-from elasticjob_sidecar.kubernetes.retry import Backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.store.transport import Transport
@@ -32,7 +33,7 @@ class RoundTrust:
         job: str,
         driver: Driver,
         transport: Transport,
-        failed: Callable[[str, ApiFailure], None],
+        failed: Callable[[str, ApiError], None],
         pod_of: Callable[[int], str],
     ) -> None:
         """`pod_of` names the one pod of an index that counts."""
@@ -46,7 +47,7 @@ class RoundTrust:
     async def run(self) -> None:
         """Follow the job's rounds, for ever."""
         round = 0  # the one whose members are trusted
-        backoff, trouble_log = Backoff(), TroubleLog(log)
+        pauses, trouble_log = backoff(), TroubleLog(log)
         while True:
             next_change, served = self._driver.next_change, self._served()
             if served is None:
@@ -57,7 +58,7 @@ class RoundTrust:
             elif served.round != round:
                 try:
                     missing, self.refused = await self._trust(served), False
-                except ApiFailure as failure:
+                except ApiError as failure:
                     self._failed("list", failure)
                     missing, self.refused = explained(failure, self._job), isinstance(failure, REFUSALS)
                 except OSError as error:  # the key is handed to TLS in a file, and there may be no more
@@ -65,11 +66,11 @@ class RoundTrust:
                 if missing:
                     self.trouble = f"not all members of round {served.round} can be let in to its store: {missing}"
                     trouble_log.warn(self.trouble)
-                    await self._pause(backoff.next(), served.round)
+                    await self._pause(pauses.next(), served.round)
                     continue
                 round = served.round
                 self._is_well()
-                backoff.reset()
+                pauses.reset()
                 trouble_log.over(f"all members of round {round} can be let in to its store")
             await next_change.wait()
 
@@ -89,7 +90,7 @@ class RoundTrust:
         forming = now.job is not None and now.job.phase is RendezvousPhase.FORMING
         if forming and now.mode is Mode.JOINING and now.me.index == 0 and not self._looked:
             self._looked = True
-            with contextlib.suppress(ApiFailure):  # it is asked again when the round is there
+            with contextlib.suppress(ApiError):  # it is asked again when the round is there
                 await self._learn([])
 
     async def _learn(self, indices: list[int]) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 
 from elasticjob.api import Member
+from elasticjob.kube.retry import Backoff, RetryPolicy
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.log_limits import LimitedLog
 from elasticjob_sidecar.membership.refusal import Code, Refused
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 HOLD_SECONDS = 3.0  # rank 0 lets a caller wait for the store: less than the caller's own deadline
 MARGIN_SECONDS = 1.0  # by which the trainer's connection is kept longer than its way to the store may take
-FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
+RETRY = RetryPolicy(0.02, 0.2)
 DIAL_SECONDS = 2.0
 CONNECTIONS = 1024  # of this pod's processes to the store; each is one at rank 0 as well
 
@@ -96,14 +97,13 @@ class Tunnel:
         raise Refused(Code.STORE_TIMEOUT, f"the store of round {round} did not answer within {patience:g} s: {why[0]}")
 
     async def _until_it_serves(self, round: int, why: list[str]) -> None:
-        pause = FIRST_RETRY_SECONDS
+        pauses = Backoff(RETRY)
         while True:
             try:
                 connection = await self._connect(round)
             except (Refused, OSError, TimeoutError) as error:
                 why[:] = [str(error) or "rank 0's sidecar does not answer"]
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, RETRY_SECONDS)
+                await asyncio.sleep(pauses.next())
             else:
                 self._drop_spare()
                 self._spare = round, connection  # for the trainer, which connects next

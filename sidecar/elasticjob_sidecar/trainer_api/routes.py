@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from elasticjob.api import Cause, ProcessState
 from elasticjob.text import plain
+from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.worker_status import Progress
 from elasticjob_sidecar.membership.model import Limits, Torchrun
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import script_view_of

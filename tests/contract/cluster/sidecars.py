@@ -10,9 +10,9 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.app import Ports, run
 from elasticjob_sidecar.config import Config
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from support.pod_life import new_credentials
 from support.programs import die_with_parent
 

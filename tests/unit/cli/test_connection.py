@@ -1,5 +1,6 @@
 """Which cluster is asked, by kubeconfigs on paper: the one that kubectl would ask."""
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -7,13 +8,15 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from kubernetes import config
+from kubernetes import client, config
 
+from elasticjob.kube.names import user_agent
 from elasticjob_cli import completion
 from elasticjob_cli.app import cli
 from elasticjob_cli.cluster import connection
 from elasticjob_cli.cluster.connection import Cluster, Place
 from elasticjob_cli.errors import CliError, Exit
+from support.silent_server import SilentServer
 
 
 @pytest.fixture
@@ -133,3 +136,11 @@ def test_the_place_may_be_said_before_the_command_as_to_kubectl(
     monkeypatch.setattr(Cluster, "connect", connect)
     assert CliRunner().invoke(cli, ["--context", "c", *words]).stderr == "error: no cluster\n"
     assert places == [Place(None, "c", namespace)]
+
+
+async def test_the_api_server_is_told_who_asks() -> None:
+    async with SilentServer(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}") as server:
+        api = client.ApiClient(client.Configuration(host=server.url))
+        await asyncio.to_thread(Cluster(api, "ml").job, "digits")
+        api.rest_client.pool_manager.clear()
+    assert f"User-Agent: {user_agent('cli')}\r\n" in server.heard

@@ -10,13 +10,14 @@ import pytest
 from prometheus_client import REGISTRY
 
 from elasticjob.api import ElasticJobStatus
+from elasticjob.kube.errors import Conflict, NotFound
 from elasticjob.reading import Node, Pod, Record
 from elasticjob_operator import memory
 from elasticjob_operator.actions import status_writer
 from elasticjob_operator.actions.grants import SOON_SECONDS
 from elasticjob_operator.actions.leftovers import LOOK_SECONDS
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Conflict, Listing, NotFound
+from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry
 from elasticjob_operator.objects.pods import SidecarImage
@@ -73,7 +74,7 @@ class RecordedJob:
     async def replace_job_status(self, body: Object, status: Object) -> Object:
         if self.conflicts:
             self.conflicts -= 1
-            raise Conflict(409, "the object has been modified")
+            raise Conflict("the object has been modified", 409)
         self.done.append("status")
         self.body = deepcopy(body) | {"status": status}
         self.body["metadata"]["resourceVersion"] += "0"
@@ -84,7 +85,7 @@ class RecordedJob:
         if body is None:
             if of_budget and self.budget:
                 return deepcopy(self.budget)
-            raise NotFound(404, path)
+            raise NotFound(path, 404)
         self.done.append(body["kind"])
         if of_budget:
             self.budget = body | {"metadata": body["metadata"] | {"uid": "b"}}
@@ -215,7 +216,7 @@ async def test_a_job_may_be_deleted_while_its_template_is_tried(monkeypatch: pyt
         made._cache.note_job(recorded.body, deleted=True)
 
     async def not_found(*_: Any) -> None:
-        raise NotFound(404, "no such job")
+        raise NotFound("no such job", 404)
 
     monkeypatch.setattr(recorded, "try_template", deleted_meanwhile)
     monkeypatch.setattr(recorded, "replace_job_status", not_found)
@@ -535,7 +536,7 @@ async def test_no_pod_of_a_gang_is_made_while_its_quota_is_not_known() -> None:
     body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
     recorded = RecordedJob(body)
     failed = pod(1, phase="Failed")
-    recorded.there, recorded.unseen = [pod(0, phase="Running"), failed], Conflict(500, "conversion webhook failed")
+    recorded.there, recorded.unseen = [pod(0, phase="Running"), failed], Conflict("conversion webhook failed", 500)
     await reconciler(recorded).reconcile(KEY)
     assert "announce WorkerLost" in recorded.done
     assert "pod" not in recorded.done

@@ -26,6 +26,7 @@ def checkout(tmp_path: Path) -> Path:
         "cli/pyproject.toml": PYPROJECT.format(
             name="elasticjob-cli", version="0.2.0", dependencies='"click>=8", "elasticjob==0.2.0"'
         ),
+        "core/elasticjob/__init__.py": '__version__ = "0.2.0"\n',
         CHART: 'name: elasticjob\nversion: 0.2.0\nappVersion: "0.2.0"\n',
         "CHANGELOG.md": CHANGELOG,
     }
@@ -57,6 +58,12 @@ def test_a_release_that_agrees_passes(monkeypatch: pytest.MonkeyPatch, checkout:
 @pytest.mark.parametrize(
     ("file", "told", "wrong", "says"),
     [
+        (
+            "core/elasticjob/__init__.py",
+            '"0.2.0"',
+            '"0.1.0"',
+            "core/elasticjob/__init__.py: __version__ is 0.1.0; it must be 0.2.0",
+        ),
         ("pyproject.toml", '"0.2.0"', '"0.3.0"', "pyproject.toml: project.version is 0.3.0; it must be 0.2.0"),
         (
             "cli/pyproject.toml",

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from elasticjob.api import Cause, Member, Members, ProcessState, RendezvousPhase, RendezvousStatus
+from elasticjob.kube.errors import Unavailable
+from elasticjob_sidecar.api_server.identity import Identity
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.client import Unreachable
-from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
-from elasticjob_sidecar.kubernetes.worker_status import Progress
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.refusal import Code, Refused
 from elasticjob_sidecar.membership.scripts import Scripts
@@ -70,7 +70,7 @@ async def test_a_word_behind_a_close_is_recorded_before_it_is_answered(end: str)
 async def test_a_word_that_a_newer_trainer_took_back_is_not_told_as_recorded() -> None:
     kube = FaultyKube()
     async with in_round(kube) as driver:
-        kube.fail["patch_worker"] = [Unreachable("away")] * 3
+        kube.fail["patch_worker"] = [Unavailable("away")] * 3
         finishing = asyncio.create_task(driver.finish("t", 1, 60.0))
         await asyncio.sleep(0)
         driver.detach("t", 1)

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from elasticjob.api import TROUBLE_PATH
+from elasticjob.kube.errors import Denied
 from elasticjob_sidecar import app, sockets
-from elasticjob_sidecar.kubernetes.client import Denied
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.store import tunnel
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_torch import wire

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.kube.errors import NotFound
 from elasticjob.rendezvous import Clocks, PodState, State, Worker
 from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.actions import gang as gang_module
@@ -16,7 +17,7 @@ from elasticjob_operator.actions.gang import CHANGED_SECONDS, HELD_SECONDS, REFU
 from elasticjob_operator.actions.leftovers import LOOK_SECONDS, Leftovers
 from elasticjob_operator.cluster import workloads as workloads_module
 from elasticjob_operator.cluster.cache import Key
-from elasticjob_operator.cluster.client import Listing, NotFound
+from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.workloads import Workloads
 from elasticjob_operator.job.outcome import Done, LookAgain
 from elasticjob_operator.job.quota import UNLIMITED

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from elasticjob.api import ElasticJobSpec
+from elasticjob.kube.errors import ApiError
 from elasticjob_operator.actions import grants as grants_module
 from elasticjob_operator.actions.grants import REFUSED_SECONDS, SOON_SECONDS, WITHOUT_BUDGET, Grants
-from elasticjob_operator.cluster.client import ApiError
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.outcome import Done, LookAgain, Retry
 from simulation.validity import Refusal

@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus, LeaseIdentity, Progress
+from elasticjob.kube.errors import Conflict
 from elasticjob.rendezvous import Decision, State
 from elasticjob.terms import RendezvousPhase
 from elasticjob_operator.actions import status_writer as module
 from elasticjob_operator.actions.status_writer import StatusWriter
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Conflict
 from elasticjob_operator.job.outcome import Deferred, Outcome, Retry, Unchanged, Written
 from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.rivals import Rivalry, Rivals
@@ -49,7 +49,7 @@ class Operator:
 
     async def replace_job_status(self, body: Object, status: Object) -> Object:
         if self.conflicts:
-            raise Conflict(409, "the object has been modified")
+            raise Conflict("the object has been modified", 409)
         self.written.append(ElasticJobStatus.parse(status))
         return body
 

@@ -48,7 +48,7 @@ def test_no_refusal_ends_a_watch() -> None:
     backoffs = settings_of().networking.error_backoffs
     for _ in range(2):
         found = list(islice(backoffs, 10_000))
-        assert (len(found), max(found)) == (10_000, 10)
+        assert (len(found), max(found)) == (10_000, 5)
 
 
 class SeenWatches(WatchTimes):

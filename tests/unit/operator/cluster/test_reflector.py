@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 from kopf._cogs.clients import errors, watching
 
+from elasticjob.kube.errors import Forbidden
 from elasticjob.reading import Node, Pod, Record
 from elasticjob_operator.cluster import reflector as module
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import Forbidden, Listing
+from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.cluster.reflector import Reflector
 from elasticjob_operator.cluster.watch_times import WatchTimes
 from support.operator_objects import Object, job, pod, record
@@ -33,7 +34,7 @@ class Lists:
     async def _list(self, kind: str, read: Any, namespace: str | None) -> Listing[Any]:
         self.asked[kind] += 1
         if namespace in self.denied:
-            raise Forbidden(403, f"{kind} is forbidden")
+            raise Forbidden(f"{kind} is forbidden", 403)
         return Listing([read(one) for one in self.there[kind]], self.version)
 
     async def jobs(self, namespace: str | None) -> Listing[Object]:

@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
+import kopf
 from yarl import URL
 
+from elasticjob.kube.names import user_agent
 from elasticjob_operator.cluster.watch_times import SILENT_SECONDS, WatchTimes
 
 
@@ -106,5 +108,21 @@ async def test_a_watch_of_all_namespaces_that_is_refused_is_missed() -> None:
 
 
 async def answered(watches: WatchTimes, url: str, status: int) -> None:
-    answer = SimpleNamespace(url=URL(url), response=SimpleNamespace(status=status))
+    answer = SimpleNamespace(method="GET", url=URL(url), response=SimpleNamespace(status=status))
     await watches._answered(None, None, cast(Any, answer))
+
+
+async def test_each_request_of_kopf_is_counted_by_verb_and_code() -> None:
+    watches, told = WatchTimes(Clock()), list[tuple[str, int]]()
+    watches.ended = lambda verb, code: told.append((verb, code))
+    await answered(watches, f"{ALL[0]}?watch=true", 200)
+    await answered(watches, "/apis/elasticjob.io/v1alpha1", 404)
+    failure = SimpleNamespace(method="GET", url=URL(f"{ALL[0]}?watch=true"))
+    await watches._failed(None, None, cast(Any, failure))
+    assert told == [("watch", 200), ("get", 404), ("watch", 0)]
+
+
+async def test_kopfs_requests_name_this_operator() -> None:
+    session = WatchTimes().session(kopf.ConnectionInfo(server="http://api"))
+    assert session.aiohttp_session.headers["User-Agent"] == user_agent("operator")
+    await session.aiohttp_session.close()

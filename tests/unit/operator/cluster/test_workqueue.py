@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from elasticjob_operator.cluster import workqueue
-from elasticjob_operator.cluster.workqueue import LONGEST_RETRY_SECONDS, WorkQueue
+from elasticjob_operator.cluster.workqueue import RETRY, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -106,7 +106,7 @@ async def test_failing_work_is_tried_again_at_most_three_seconds_apart() -> None
     await asyncio.sleep(60)
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert gaps[0] < 0.1
-    assert max(gaps) == pytest.approx(LONGEST_RETRY_SECONDS, abs=0.1)
+    assert max(gaps) == pytest.approx(RETRY.longest, abs=0.1)
     await queue.stop()
     assert len(queue) == 0
 

@@ -1,6 +1,7 @@
 """Pods that the cluster refuses: when they are tried again, what is told, and what is no refusal."""
 
 import asyncio
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -8,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from elasticjob.api import ElasticJobSpec, ElasticJobStatus
+from elasticjob.kube.errors import ApiError, Busy, Forbidden, Invalid, Unavailable, error_of
 from elasticjob_operator.actions import template_check
 from elasticjob_operator.actions.slots import Slots
 from elasticjob_operator.actions.template_check import TemplateCheck
 from elasticjob_operator.actions.worker_pods import WorkerPods
 from elasticjob_operator.cluster.cache import Cache, Key
-from elasticjob_operator.cluster.client import ApiError, Busy, Forbidden, Invalid, error_of
 from elasticjob_operator.job.outcome import Done, LookAgain, Outcome, Retry
-from elasticjob_operator.job.refusals import FIRST_SECONDS, Answer, Refusals
+from elasticjob_operator.job.refusals import RETRY, Answer, Refusals
 from elasticjob_operator.objects.pods import SidecarImage
 from simulation.validity import Refusal
 from support.operator_objects import Object, job, pod, sidecar
@@ -88,7 +89,7 @@ class TestRefusals:
 
     def test_a_name_that_is_taken_is_tried_each_time_and_told_if_there_are_words_for_it(self) -> None:
         refusals = Refusals()
-        assert self.answered(refusals, [0], Answer(taken=True), 0) == Retry(FIRST_SECONDS)
+        assert self.answered(refusals, [0], Answer(taken=True), 0) == Retry(RETRY.first)
         assert refusals.first is None
         self.answered(refusals, [0], Answer(taken=True, why="there is a pod"), 1)
         assert refusals.first == (0, "there is a pod")
@@ -207,7 +208,7 @@ class TestWorkerPods:
 
     async def test_a_conflict_over_something_else_is_no_name(self) -> None:
         pods = self.pods(refusal(409, "Operation cannot be fulfilled on resourcequotas"))
-        assert await self.create(pods, 0) == Retry(FIRST_SECONDS)
+        assert await self.create(pods, 0) == Retry(RETRY.first)
         assert pods.refusal is None
 
 
@@ -218,14 +219,14 @@ class TestWorkerPods:
         (418, 'admission webhook "w.example.com" denied the request without explanation', Forbidden),
         (422, "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", Forbidden),
         (422, 'Pod "a" is invalid: spec.containers: Required value', Invalid),
-        (500, 'Internal error occurred: failed calling webhook "w.example.com"', ApiError),
+        (500, 'Internal error occurred: failed calling webhook "w.example.com"', Unavailable),
         (503, "apiserver is shutting down", Busy),
     ],
 )
 def test_what_an_admission_plugin_denies_is_forbidden_whatever_its_status(
     status: int, message: str, kind: type[ApiError]
 ) -> None:
-    assert type(error_of(status, message)) is kind
+    assert type(error_of(status, json.dumps({"message": message}).encode())) is kind
 
 
 @pytest.mark.looptime

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from elasticjob.api import Member
+from elasticjob.kube.errors import Denied, Unavailable
+from elasticjob.kube.retry import Backoff
 from elasticjob.members import Members
-from elasticjob_sidecar.kubernetes.client import Denied, Unreachable
-from elasticjob_sidecar.kubernetes.retry import Backoff
-from elasticjob_sidecar.kubernetes.worker_status import Progress
+from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.store import transport
 from elasticjob_sidecar.store.credentials import Credentials, CredentialsError, CredentialsMaker, server_name
@@ -269,7 +269,7 @@ async def test_of_newcomers_only_it_asks_by_their_indices(pair: TwoSidecars) -> 
 
 
 async def test_certificates_are_asked_for_again_until_all_are_there(pair: TwoSidecars) -> None:
-    pair.kube.fail["list workers"] = [Unreachable("away")] * 2  # before the round is there, and after
+    pair.kube.fail["list workers"] = [Unavailable("away")] * 2  # before the round is there, and after
     await pair.form()
     zero, one = pair.workers
     labels = pair.kube.workers["job-1-0"]["metadata"]["labels"]
@@ -317,7 +317,7 @@ async def test_a_sidecar_whose_requests_are_refused_while_a_round_stands_is_not_
 
 async def test_an_api_server_that_is_away_is_told_and_makes_no_pod_unready(pair: TwoSidecars) -> None:
     zero = pair.workers[0].sidecar
-    pair.kube.fail["list workers"] = [Unreachable("no route to host")] * 999
+    pair.kube.fail["list workers"] = [Unavailable("no route to host")] * 999
     await pair.form()
     await until(lambda: zero.trust.trouble)
     assert "no route to host" in zero._trouble()
@@ -348,7 +348,7 @@ async def test_the_next_round_does_not_wait_for_the_trouble_of_this_one(
     pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
-    pair.kube.fail["list workers"] = [Unreachable("away")]
+    pair.kube.fail["list workers"] = [Unavailable("away")]
     zero, one = pair.workers
     pair.job("Formed", 1, zero, one)
     await until(lambda: pair.kube.count("list workers") == 1)
@@ -361,7 +361,7 @@ async def test_what_rings_meanwhile_does_not_end_the_pause_before_the_next_try(
     pair: TwoSidecars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Backoff, "next", lambda _: 60.0)
-    pair.kube.fail["list workers"] = [Unreachable("away")]
+    pair.kube.fail["list workers"] = [Unavailable("away")]
     zero, one = pair.workers
     for waiting in range(20):
         pair.job("Formed", 1, zero, one, waiting=waiting)

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from elasticjob.api import Member, RendezvousPhase, RendezvousStatus
+from elasticjob_sidecar.api_server.identity import Identity
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.driver import Driver
-from elasticjob_sidecar.kubernetes.identity import Identity
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.view import view_of

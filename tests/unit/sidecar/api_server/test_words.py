@@ -9,9 +9,9 @@ import itertools
 import pytest
 
 from elasticjob.api import Cause, Member, Members, RequestType, Stall, WorkerRequest
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Unreachable
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
-from elasticjob_sidecar.kubernetes.worker_status import Progress
+from elasticjob.kube.errors import ApiError, Conflict, Denied, Unavailable
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.worker_status import Progress
 from support.faulty_kube import FaultyKube, Json
 from support.records import record_of, running
 
@@ -61,7 +61,7 @@ async def test_an_answer_waits_for_nothing_where_the_record_was_newer_than_known
     kube = FaultyKube()
     async with running(record := challenged(kube)):
         await record.written()
-        kube.fail["status"] = [Unreachable("no answer")]
+        kube.fail["status"] = [Unavailable("no answer")]
         record.doubt(TWO)
         await asyncio.sleep(0.3)
         record.doubt(Members(()))
@@ -96,8 +96,8 @@ async def test_an_answer_is_written_at_once_and_once() -> None:
         await at_once(kube, answer=8)
 
 
-@pytest.mark.parametrize("refusal", [Unreachable("away"), Denied("forbidden", 403)], ids=["away", "denied"])
-async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: ApiFailure) -> None:
+@pytest.mark.parametrize("refusal", [Unavailable("away"), Denied("forbidden", 403)], ids=["away", "denied"])
+async def test_an_answer_does_not_wait_for_a_request_that_is_refused(refusal: ApiError) -> None:
     kube = FaultyKube()
     record = challenged(kube)
     async with running(record):
@@ -114,7 +114,7 @@ async def test_an_answer_that_does_not_arrive_is_given_again() -> None:
     record = challenged(kube)
     async with running(record):
         await record.written()
-        kube.fail["status"] = [Unreachable("away")]
+        kube.fail["status"] = [Unavailable("away")]
         kube.lose["status"] = 1
         record.answer(7)
         await asyncio.sleep(1)
@@ -220,7 +220,7 @@ async def test_how_long_an_answer_is_waited_for_has_nothing_to_do_with_other_wri
     record = challenged(kube)
     async with running(record):
         await record.written()
-        kube.fail["replace"] = [Unreachable("away")] * 5
+        kube.fail["replace"] = [Unavailable("away")] * 5
         record.want(JOIN)
         await asyncio.sleep(1)
         kube.open.clear()

@@ -21,14 +21,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from elasticjob.api import Members, Stall, WorkerRequest
+from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound, Unavailable
+from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
-from elasticjob_sidecar.kubernetes.client import REFUSALS, ApiFailure, Conflict, Denied, KubeApi, Missing, Unreachable
-from elasticjob_sidecar.kubernetes.identity import Identity, asking
-from elasticjob_sidecar.kubernetes.remedies import explained
-from elasticjob_sidecar.kubernetes.requests import in_words
-from elasticjob_sidecar.kubernetes.retry import Tries
-from elasticjob_sidecar.kubernetes.worker_status import Progress, WorkerStatus
+from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
+from elasticjob_sidecar.api_server.identity import Identity, asking
+from elasticjob_sidecar.api_server.remedies import explained
+from elasticjob_sidecar.api_server.requests import in_words
+from elasticjob_sidecar.api_server.retry import Tries
+from elasticjob_sidecar.api_server.worker_status import Progress, WorkerStatus
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
@@ -36,12 +38,13 @@ log = logging.getLogger(__name__)
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
 SHORTEST_SHARE = 0.75
 UNREAD_SECONDS = 60.0  # between two reports of which the job's status does not show the first
-WORD_SECONDS = 1.0  # then it is tried anew: a connection that was idle for minutes may be dead
+# seconds that a word may take; then it is tried anew: a connection that was idle for minutes may be dead
+WORD = RetryPolicy(1.0, 8.0)
 FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
 
 
 class WorkerRecord:
-    def __init__(self, kube: KubeApi, me: Identity, failed: Callable[[str, ApiFailure], None]) -> None:
+    def __init__(self, kube: KubeApi, me: Identity, failed: Callable[[str, ApiError], None]) -> None:
         self._kube, self._me, self._failed = kube, me, failed
         self.recall: Callable[[WorkerRequest | None], None] = lambda _: None  # hears what an earlier incarnation asked
         self._request: WorkerRequest | None = None
@@ -179,7 +182,7 @@ class WorkerRecord:
         self._wish.set()
         self._new_word.set()
         if self._giving_way is not None and self._giving_way.when() is None:
-            self._giving_way.reschedule(_now() + WORD_SECONDS)
+            self._giving_way.reschedule(_now() + WORD.first)
 
     @property
     def _owes_word(self) -> bool:
@@ -201,20 +204,20 @@ class WorkerRecord:
             tries = words if is_word else others
             try:
                 if is_word:  # somebody waits for it, and counts the seconds
-                    async with asyncio.timeout(WORD_SECONDS * 2 ** min(words.failures, 3)):
+                    async with asyncio.timeout(WORD.pause(words.failures)):
                         await (self._beat() if self._ours else self._establish())
                 elif (write := self._due()) is not None:
                     await self._give_way(write())
                 else:
                     await self._idle(max(self._seconds_left, CLOCK_TICK))
                     continue
-            except (ApiFailure, TimeoutError) as error:
-                failure = error if isinstance(error, ApiFailure) else Unreachable("no answer, and a word is awaited")
+            except (ApiError, TimeoutError) as error:
+                failure = error if isinstance(error, ApiError) else Unavailable("no answer, and a word is awaited")
                 self._failed("write", failure)
                 tries.failures += 1
-                if isinstance(failure, Missing | Denied):  # perhaps refused because somebody has changed it
+                if isinstance(failure, NotFound | Denied):  # perhaps refused because somebody has changed it
                     self._ours = False
-                if tries.failures > FAILURES_NOT_LOGGED or not isinstance(failure, Missing | Conflict):
+                if tries.failures > FAILURES_NOT_LOGGED or not isinstance(failure, NotFound | Conflict):
                     why = explained(failure, self._me.job)
                     self.trouble = f"its ElasticWorker cannot be written: {why}"
                     self.refused = isinstance(failure, REFUSALS)
@@ -273,7 +276,7 @@ class WorkerRecord:
         """
         try:
             found = await self._kube.get_worker(self._me.pod_name)
-        except Missing:
+        except NotFound:
             wish = self._wishes
             self._took(await self._kube.create_worker(self._me.created(self._request)))
             self._wrote(WorkerStatus())

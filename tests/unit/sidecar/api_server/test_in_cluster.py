@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from elasticjob.kube.errors import Conflict, Denied, Gone, NotFound, Unavailable, Untrusted
+from elasticjob.kube.names import user_agent
+from elasticjob_sidecar.api_server import in_cluster
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from elasticjob_sidecar.config import ConfigError
-from elasticjob_sidecar.kubernetes import in_cluster
-from elasticjob_sidecar.kubernetes.client import Conflict, Denied, Gone, Kube, Missing, Unreachable, Untrusted
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from support.canned_server import ADDRESS, CannedServer, write_authority
 
 EVENT = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}\n'
+OWNED = {"fieldManager": "elasticjob-sidecar"}
 WORKERS = "/apis/elasticjob.io/v1alpha1/namespaces/here/elasticworkers"
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/here/elasticjobs"
 
@@ -70,16 +73,16 @@ async def test_the_calls_as_the_api_server_sees_them(kube: Kube, server: CannedS
     said = [(one.method, one.path, one.query, one.headers.get("Content-Type")) for one in server.asked]
     assert said == [
         ("GET", f"{WORKERS}/job-0", {}, None),
-        ("POST", WORKERS, {}, "application/json"),
-        ("PUT", f"{WORKERS}/job-0", {}, "application/json"),
-        ("PATCH", f"{WORKERS}/job-0", {}, "application/merge-patch+json"),
-        ("PATCH", f"{WORKERS}/job-0/status", {}, "application/merge-patch+json"),
+        ("POST", WORKERS, OWNED, "application/json"),
+        ("PUT", f"{WORKERS}/job-0", OWNED, "application/json"),
+        ("PATCH", f"{WORKERS}/job-0", OWNED, "application/merge-patch+json"),
+        ("PATCH", f"{WORKERS}/job-0/status", OWNED, "application/merge-patch+json"),
         ("GET", WORKERS, {"labelSelector": "elasticjob.io/job=job,elasticjob.io/index in (3,5)"}, None),
         ("GET", JOBS, {"fieldSelector": "metadata.name=job"}, None),
     ]
     assert [json.loads(one.body) for one in server.asked[1:4]] == [body] * 3
     assert {one.headers["Authorization"] for one in server.asked} == {"Bearer first"}
-    assert {one.headers["User-Agent"] for one in server.asked} == {"elasticjob-sidecar"}
+    assert {one.headers["User-Agent"] for one in server.asked} == {user_agent("sidecar")}
 
 
 async def test_a_watch_as_the_api_server_sees_it(kube: Kube, server: CannedServer) -> None:
@@ -105,8 +108,8 @@ async def test_one_connection_serves_all_requests(kube: Kube, server: CannedServ
 
 @pytest.mark.parametrize(
     ("status", "failure"),
-    [(400, Denied), (401, Denied), (403, Denied), (404, Missing), (409, Conflict), (410, Gone), (422, Denied)]
-    + [(status, Unreachable) for status in (302, 429, 500, 503)],
+    [(400, Denied), (401, Denied), (403, Denied), (404, NotFound), (409, Conflict), (410, Gone), (422, Denied)]
+    + [(status, Unavailable) for status in (302, 429, 500, 503)],
 )
 async def test_an_answer_that_is_a_failure(kube: Kube, server: CannedServer, status: int, failure: type) -> None:
     server.answers.append(web.json_response({"message": "for a reason"}, status=status, headers={"Location": "/"}))
@@ -118,21 +121,20 @@ async def test_an_answer_that_is_a_failure(kube: Kube, server: CannedServer, sta
 
 async def test_a_failure_in_other_words_than_json(kube: Kube, server: CannedServer) -> None:
     server.answers.append(web.Response(status=502, text="a proxy says no"))
-    with pytest.raises(Unreachable, match="the API server answered 502: a proxy says no"):
+    with pytest.raises(Unavailable, match="the API server answered 502: a proxy says no"):
         await kube.get_worker("job-0")
 
 
 async def test_an_answer_that_is_no_json(kube: Kube, server: CannedServer) -> None:
     server.answers.append(web.Response(text="<html>"))
-    with pytest.raises(Unreachable, match="the API server does not answer: "):
+    with pytest.raises(Unavailable, match="the API server does not answer: "):
         await kube.get_worker("job-0")
 
 
-async def test_an_event_that_is_a_failure(kube: Kube, server: CannedServer) -> None:
+async def test_an_event_that_is_a_failure_comes_as_others(kube: Kube, server: CannedServer) -> None:
     event = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
     server.answers.append(web.Response(body=json.dumps(event).encode() + b"\n"))
-    with pytest.raises(Gone, match="the API server answered 410: too old resource version"):
-        await watched(kube)
+    assert [one async for one in kube.watch_job("job", "7", 33, lambda: None)] == [event]
 
 
 async def test_an_api_server_of_another_authority(server: CannedServer, place: InCluster, tmp_path: Path) -> None:

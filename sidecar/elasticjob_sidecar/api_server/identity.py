@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from elasticjob.api import API_VERSION, INDEX_LABEL, JOB_LABEL, WorkerRequest
 from elasticjob.objects import Object
-from elasticjob_sidecar.kubernetes.requests import replacing
+from elasticjob_sidecar.api_server.requests import replacing
 
 # The API server forgets who manages which field, and keeps no more account of it, which is two fifths of what a write
 # costs it. A record is written by its sidecar alone. In a write of the status it has no effect.

@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from elasticjob_sidecar.kubernetes.client import BY_STATUS, ApiFailure, Conflict, Kube, Unreachable
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
-from elasticjob_sidecar.kubernetes.remedies import explained
+from elasticjob.kube.errors import BY_STATUS, ApiError, Conflict, Unavailable
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
+from elasticjob_sidecar.api_server.remedies import explained
 from support.faulty_kube import FaultyKube
 from support.records import record_of, running
 
@@ -74,7 +75,7 @@ REFUSALS: dict[str, tuple[int, str, str]] = {
 @pytest.mark.parametrize(("status", "words", "remedy"), REFUSALS.values(), ids=REFUSALS)
 async def test_each_refusal_of_a_record_is_told_with_its_remedy(status: int, words: str, remedy: str) -> None:
     kube = FaultyKube()
-    failure = BY_STATUS.get(status, Unreachable)(f"the API server answered {status}: {words}", status)
+    failure = BY_STATUS.get(status, Unavailable)(f"the API server answered {status}: {words}", status)
     kube.fail["create"] = [failure] * 99
     record = record_of(kube)
     async with running(record):
@@ -153,7 +154,7 @@ async def test_no_connection_names_the_address(tmp_path: Path) -> None:
 async def _failure_of(server: InCluster) -> str:
     kube = Kube("default", server)
     try:
-        with pytest.raises(ApiFailure) as refused:
+        with pytest.raises(ApiError) as refused:
             await kube.get_worker("job-0-0")
     finally:
         await kube.close()

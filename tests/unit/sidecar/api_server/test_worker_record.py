@@ -9,9 +9,9 @@ from copy import deepcopy
 import pytest
 
 from elasticjob.api import Cause, RequestType, WorkerRequest
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Denied, Missing
-from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
-from elasticjob_sidecar.kubernetes.worker_status import Progress
+from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound
+from elasticjob_sidecar.api_server.worker_record import WorkerRecord
+from elasticjob_sidecar.api_server.worker_status import Progress
 from support.faulty_kube import FaultyKube, Json
 from support.records import ME, record_of, running
 
@@ -165,7 +165,7 @@ async def test_a_write_that_lingers_in_the_api_server_cannot_undo_a_later_one() 
     record = record_of(kube)
     async with running(record):
         await record.written()
-        kube.fail["replace"] = [ApiFailure("no answer: it lingers")]
+        kube.fail["replace"] = [ApiError("no answer: it lingers")]
         record.want(JOIN)
         await asyncio.sleep(0.01)
         lingering = next(body for operation, body in kube.calls if operation == "replace" and body)
@@ -375,7 +375,7 @@ async def test_a_refusal_is_told_once_and_tried_again(caplog: pytest.LogCaptureF
     caplog.set_level(logging.INFO)
     kube = FaultyKube()
     kube.fail["get"] = [Denied("the API server answered 403: elasticworkers is forbidden", 403)] * 5
-    failures: list[ApiFailure] = []
+    failures: list[ApiError] = []
     record = WorkerRecord(kube, ME, lambda _, failure: failures.append(failure))
     async with running(record):
         await record.written()
@@ -388,7 +388,7 @@ async def test_a_refusal_is_told_once_and_tried_again(caplog: pytest.LogCaptureF
 
 async def test_a_record_that_stays_missing_is_told(caplog: pytest.LogCaptureFixture) -> None:
     kube = FaultyKube()
-    kube.fail["create"] = [Missing("the API server answered 404: no such kind")] * 9
+    kube.fail["create"] = [NotFound("the API server answered 404: no such kind")] * 9
     async with running(record_of(kube)):
         await asyncio.sleep(20)
     assert [entry.message for entry in caplog.records] == [

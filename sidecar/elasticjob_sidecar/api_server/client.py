@@ -1,13 +1,4 @@
-"""The few calls that the sidecar makes to the Kubernetes API, and their failures as one tree.
-
-    ApiFailure              `str()` is one sentence
-    |-- Unreachable         no answer, or 429 or 5xx: nobody knows whether a write was made; try again
-    |   |-- NoConnection    to its address
-    |   `-- Untrusted       who answers at its address does not prove to be the API server
-    |-- Denied              401, 403, 400, 422: somebody has to mend something; try again, slowly
-    |-- Missing             404
-    |-- Conflict            409: the object is newer than we thought, or exists already
-    `-- Gone                410: this resourceVersion is too old to watch from
+"""The few calls that the sidecar makes to the Kubernetes API; all fail as an `ApiError`.
 
 Even the smallest part of a Kubernetes library would cost each worker 13 MiB, for eight calls.
 """
@@ -22,10 +13,12 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from elasticjob.api import GROUP, INDEX_LABEL, JOB_LABEL, JOBS, VERSION, WORKERS
+from elasticjob.api import INDEX_LABEL, JOB_LABEL
+from elasticjob.kube.errors import ApiError, Denied, NoConnection, NotFound, Unavailable, Untrusted, error_of
+from elasticjob.kube.names import field_manager, user_agent
+from elasticjob.kube.paths import JOBS, WORKERS, WRITES
 from elasticjob.objects import Object
-from elasticjob.text import printable
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster, Token
+from elasticjob_sidecar.api_server.in_cluster import InCluster, Token
 from elasticjob_sidecar.sockets import keep_alive
 
 CONNECT_SECONDS = 3.0  # a connection tried for longer would be tried ever more seldom by the kernel
@@ -34,6 +27,8 @@ IDLE_SECONDS = 75.0  # the pace of heartbeats among 3600 workers; the API server
 EVENT_BYTES = 2 * 1024 * 1024  # no object is larger
 LATE = f"the API server did not answer within {REQUEST_SECONDS:g} s"
 
+PART = "sidecar"
+OWNER = urlencode({"fieldManager": field_manager(PART)})
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 # of OpenSSL, X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED
@@ -42,42 +37,8 @@ TIME_ERRORS = frozenset({9, 10})
 T = TypeVar("T")
 
 
-class ApiFailure(Exception):
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Unreachable(ApiFailure): ...
-
-
-class NoConnection(Unreachable): ...
-
-
-class Untrusted(Unreachable):
-    def __init__(self, message: str, *, speaks_of_time: bool) -> None:
-        super().__init__(message)
-        self.speaks_of_time = speaks_of_time
-
-
-class Denied(ApiFailure): ...
-
-
-class Missing(ApiFailure): ...
-
-
-class Conflict(ApiFailure): ...
-
-
-class Gone(ApiFailure): ...
-
-
-REFUSALS = (Denied, Missing, Untrusted)  # which meet this sidecar; an API server that is away meets all of them
-
-
-BY_STATUS: dict[int, type[ApiFailure]] = {
-    400: Denied, 401: Denied, 403: Denied, 404: Missing, 409: Conflict, 410: Gone, 422: Denied,
-}  # fmt: skip
+# which meet this sidecar; an API server that is away meets all of them
+REFUSALS = (Denied, NotFound, Untrusted)
 
 
 class KubeApi(Protocol):
@@ -101,8 +62,7 @@ class Kube:
     def __init__(self, namespace: str, server: InCluster, http: aiohttp.ClientSession | None = None) -> None:
         """Raises ConfigError."""
         self._token, self._server = Token(server.token), server.url
-        base = f"{server.url}/apis/{GROUP}/{VERSION}/namespaces/{namespace}"
-        self._workers, self._jobs = f"{base}/{WORKERS}", f"{base}/{JOBS}"
+        self._workers, self._jobs = server.url + WORKERS.all(namespace), server.url + JOBS.all(namespace)
         self._http = _session(server) if http is None else http
 
     async def close(self) -> None:
@@ -138,7 +98,7 @@ class Kube:
     async def watch_job(
         self, name: str, resource_version: str, seconds: int, opened: Callable[[], None]
     ) -> AsyncIterator[Object]:
-        """Events of one job after `resource_version`, bookmarks too, until the server ends the stream."""
+        """Events of one job after `resource_version`, bookmarks and errors too, until the server ends the stream."""
         asked = {
             "fieldSelector": f"metadata.name={name}",
             "resourceVersion": resource_version,
@@ -154,10 +114,7 @@ class Kube:
                 raise self._failure(response.status, await self._answered(_soon(response.read())))
             opened()
             while line := await self._answered(response.content.readline(), silent):
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    raise self._failure(event["object"].get("code", 500), json.dumps(event["object"]).encode())
-                yield event
+                yield json.loads(line)
         finally:
             response.close()
 
@@ -165,6 +122,8 @@ class Kube:
         return await self._answered(self._answer(method, url, body, kind))
 
     async def _answer(self, method: str, url: str, body: Object | None, kind: str) -> Object:
+        if method in WRITES:
+            url = f"{url}?{OWNER}"
         async with await self._send(method, url, REQUEST_SECONDS, body, kind) as response:
             read = await response.read()
         if not 200 <= response.status < 300:
@@ -189,21 +148,17 @@ class Kube:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _unreachable(error, late, self._server) from None
 
-    def _failure(self, status: int, body: bytes) -> ApiFailure:
+    def _failure(self, status: int, body: bytes) -> ApiError:
         if status == 401:
             self._token.refused()
-        try:
-            message = printable(str(json.loads(body)["message"]))
-        except (ValueError, KeyError, TypeError):
-            message = printable(body[:256].decode(errors="replace"))
-        return BY_STATUS.get(status, Unreachable)(f"the API server answered {status}: {message}", status)
+        return error_of(status, body, f"the API server answered {status}: ")
 
 
 def _session(server: InCluster) -> aiohttp.ClientSession:
     # trust_env: else a thread looks for a .netrc before each request, and a proxy may be put in between
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=server.tls(), socket_factory=_socket, keepalive_timeout=IDLE_SECONDS),
-        headers={"Accept": JSON, "User-Agent": "elasticjob-sidecar"},
+        headers={"Accept": JSON, "User-Agent": user_agent(PART)},
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=EVENT_BYTES,
         trust_env=False,
@@ -223,18 +178,18 @@ async def _soon(call: Awaitable[T]) -> T:
         return await call
 
 
-def _unreachable(error: Exception, late: str, server: str) -> Unreachable:
+def _unreachable(error: Exception, late: str, server: str) -> Unavailable:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return NoConnection(f"no connection to the API server at {server} within {CONNECT_SECONDS:g} s")
     if isinstance(error, TimeoutError):
-        return Unreachable(late)
+        return Unavailable(late)
     if isinstance(error, aiohttp.ClientPayloadError):
-        return Unreachable("the connection to the API server broke off")
+        return Unavailable("the connection to the API server broke off")
     if isinstance(error, aiohttp.ClientSSLError):
         return _untrusted(error, server)
     if isinstance(error, aiohttp.ClientConnectorError):
         return NoConnection(f"no connection to the API server at {server}: {error.strerror or error}")
-    return Unreachable(f"the API server does not answer: {str(error) or type(error).__name__}")
+    return Unavailable(f"the API server does not answer: {str(error) or type(error).__name__}")
 
 
 def _untrusted(error: aiohttp.ClientSSLError, server: str) -> Untrusted:

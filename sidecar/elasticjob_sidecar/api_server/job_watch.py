@@ -14,12 +14,15 @@ from collections.abc import Awaitable, Callable
 from pydantic import ValidationError
 
 from elasticjob.api import RendezvousStatus
+from elasticjob.kube.errors import ApiError, Denied, Gone
+from elasticjob.kube.retry import Backoff, RetryPolicy
+from elasticjob.kube.watch import ListAndWatch
 from elasticjob.members import Members, replacement_runs
 from elasticjob.objects import Object
 from elasticjob.pods import pod_name
-from elasticjob_sidecar.kubernetes.client import REFUSALS, REQUEST_SECONDS, ApiFailure, Denied, Gone, KubeApi
-from elasticjob_sidecar.kubernetes.remedies import explained
-from elasticjob_sidecar.kubernetes.retry import Backoff
+from elasticjob_sidecar.api_server.client import REFUSALS, REQUEST_SECONDS, KubeApi
+from elasticjob_sidecar.api_server.remedies import explained
+from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.log_limits import TroubleLog
 
 log = logging.getLogger(__name__)
@@ -27,7 +30,7 @@ log = logging.getLogger(__name__)
 # With REQUEST_SECONDS less than the default rejoinSeconds, for which the others wait for a worker that was not told.
 WATCH_SECONDS = (56, 64)
 CALM_WATCH_SECONDS = (280, 320)
-HURRY_SECONDS = 1.0
+HURRY = RetryPolicy(1.0, REQUEST_SECONDS)  # the API server may only be slow
 SHORT_SECONDS = 1.0  # a watch that ends sooner is not tried again at once
 
 
@@ -39,18 +42,18 @@ class JobWatch:
         uid: str,
         sized: Callable[[int, int | None], None],
         seen: Callable[[RendezvousStatus], None],
-        failed: Callable[[str, ApiFailure], None],
+        failed: Callable[[str, ApiError], None],
         limited: Callable[[int | None], None] = lambda _: None,
         progressed: Callable[[Object], None] = lambda _: None,
     ) -> None:
         self._kube, self._job, self._uid = kube, job, uid
         self._sized, self._seen, self._failed, self._limited = sized, seen, failed, limited
         self._progressed = progressed
-        self._version = ""  # where to watch on from; empty: list first
+        self._at = ListAndWatch()
         self._last = ""  # the job's resourceVersion that was passed on last
         self._call: asyncio.Timeout | None = None  # of the list or watch that is under way
         self._grace = 0.0  # seconds that it has left when it is to be made anew
-        self._hurry: float | None = None  # seconds that the next list may take, until one has succeeded
+        self._hurry: Backoff | None = None  # the seconds that the next list may take, until one has succeeded
         self._calm = False
         self._replacements = Members()
         self._failure = self._unfit = ""  # why it cannot be watched, and what is wrong with what was seen
@@ -68,7 +71,8 @@ class JobWatch:
     def again(self) -> None:
         """List anew, now: the watch may have fallen silent, and the other idle connections with it."""
         if self._hurry is None:
-            self._hurry, self._version = HURRY_SECONDS, ""
+            self._hurry = Backoff(HURRY)
+            self._at.fell_silent()
             self._end_call(self._grace)
 
     def calm(self, calm: bool) -> None:
@@ -84,38 +88,39 @@ class JobWatch:
 
     async def run(self) -> None:
         """Watch, for ever."""
-        loop, backoff, trouble_log = asyncio.get_running_loop(), Backoff(), TroubleLog(log)
+        loop, pauses, trouble_log = asyncio.get_running_loop(), backoff(), TroubleLog(log)
         while True:
             began = loop.time()
             try:
                 await self._follow(lambda: self._watched(trouble_log))
-            except Gone:
-                self._version = ""
             except TimeoutError:
                 log.info("ElasticJob %s is listed anew, as nothing was heard of it", self._job)
-                self._version = ""
-            except ApiFailure as failure:
-                self._failed("watch", failure)
-                why = explained(failure, self._job)
-                self._failure = f"its ElasticJob cannot be watched: {why}"
-                self.refused = isinstance(failure, REFUSALS)
-                trouble_log.warn(f"cannot watch ElasticJob {self._job}: {why}")
+                self._at.fell_silent()
+            except ApiError as failure:
+                self._at.failed(failure)
+                if not isinstance(failure, Gone):  # that is what becomes of a watch that was away for minutes
+                    self._not_watched(failure, trouble_log)
                 if isinstance(failure, Denied):
-                    backoff.longest()
+                    pauses.longest()
             if loop.time() - began >= SHORT_SECONDS:
-                backoff.reset()
-            await asyncio.sleep(backoff.next())
+                pauses.reset()
+            await asyncio.sleep(pauses.next())
+
+    def _not_watched(self, failure: ApiError, trouble_log: TroubleLog) -> None:
+        self._failed("watch", failure)
+        why = explained(failure, self._job)
+        self._failure = f"its ElasticJob cannot be watched: {why}"
+        self.refused = isinstance(failure, REFUSALS)
+        trouble_log.warn(f"cannot watch ElasticJob {self._job}: {why}")
 
     def _watched(self, trouble_log: TroubleLog) -> None:
         self._failure, self.refused = "", False
         trouble_log.over(f"ElasticJob {self._job} is watched again")
 
     async def _follow(self, opened: Callable[[], None]) -> None:
-        if not self._version:
-            seconds = self._hurry
-            if seconds is not None:  # the API server may only be slow
-                self._hurry = min(2 * seconds, REQUEST_SECONDS)
-            await self._until_asked(self._list(), seconds, HURRY_SECONDS)
+        if not self._at.version:
+            seconds = None if self._hurry is None else self._hurry.next()
+            await self._until_asked(self._list(), seconds, HURRY.first)
             self._hurry = None
         await self._until_asked(self._listen(opened), None, 0.0)
 
@@ -130,8 +135,8 @@ class JobWatch:
 
     async def _listen(self, opened: Callable[[], None]) -> None:
         seconds = random.randint(*(CALM_WATCH_SECONDS if self._calm else WATCH_SECONDS))
-        async for event in self._kube.watch_job(self._job, self._version, seconds, opened):
-            self._version = event["object"]["metadata"]["resourceVersion"]
+        async for event in self._kube.watch_job(self._job, self._at.version, seconds, opened):
+            self._at.take(event)
             match event["type"]:
                 case "ADDED" | "MODIFIED":
                     self._pass_on(event["object"])
@@ -146,7 +151,7 @@ class JobWatch:
             log.warning(self._unfit)
         for job in listed["items"]:
             self._pass_on(job)
-        self._version = listed["metadata"]["resourceVersion"]
+        self._at.listed(listed["metadata"]["resourceVersion"])
 
     def _pass_on(self, job: Object) -> None:
         metadata = job["metadata"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from elasticjob.api import GROUP, WORKERS
-from elasticjob_sidecar.kubernetes.client import ApiFailure, Conflict, Missing, NoConnection, Untrusted
+from elasticjob.kube.errors import ApiError, Conflict, NoConnection, NotFound, Untrusted
 
 RECORDS = f"{WORKERS}.{GROUP}"
 # how the API server begins a refusal; without the name one cause has one sentence, whichever worker meets it
@@ -43,14 +43,14 @@ REFUSALS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], str]], ...
 )
 
 
-def explained(failure: ApiFailure, job: str) -> str:
+def explained(failure: ApiError, job: str) -> str:
     """The failure, and what to change for this job's sidecar."""
     told = NAMED.sub("", str(failure))
     remedy = _remedy(failure, told, job)
     return f"{told}; {remedy}" if remedy else told
 
 
-def _remedy(failure: ApiFailure, told: str, job: str) -> str:
+def _remedy(failure: ApiError, told: str, job: str) -> str:
     if isinstance(failure, Untrusted):
         return f"{CLOCKS}, and {AUTHORITY}" if failure.speaks_of_time else AUTHORITY
     if isinstance(failure, NoConnection):
@@ -65,6 +65,6 @@ def _remedy(failure: ApiFailure, told: str, job: str) -> str:
     for pattern, remedy in REFUSALS:
         if found := pattern.search(told):
             return remedy(found, job)
-    if isinstance(failure, Missing) or failure.status in (400, 422):
+    if isinstance(failure, NotFound) or failure.status in (400, 422):
         return f"see that the CRD {RECORDS} is there, and that of this version of the operator"
     return ""

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from elasticjob_sidecar.kubernetes import client as calls
-from elasticjob_sidecar.kubernetes.client import Denied, Kube, Unreachable
-from elasticjob_sidecar.kubernetes.in_cluster import InCluster
+from elasticjob.kube.errors import Denied, Unavailable
+from elasticjob_sidecar.api_server import client as calls
+from elasticjob_sidecar.api_server.client import Kube
+from elasticjob_sidecar.api_server.in_cluster import InCluster
 from support.silent_server import SilentServer
 from support.waiting import within
 
@@ -61,18 +62,18 @@ async def watched(kube: Kube, seconds: int = 0) -> None:
 
 async def test_a_request_that_is_not_answered(kube: Kube) -> None:
     async with within("the end of a request that is not answered"):
-        with pytest.raises(Unreachable, match="the API server did not answer within"):
+        with pytest.raises(Unavailable, match="the API server did not answer within"):
             await kube.get_worker("job-0-0")
 
 
 async def test_a_watch_that_is_not_opened(kube: Kube) -> None:
-    with pytest.raises(Unreachable, match="the API server did not answer within"):
+    with pytest.raises(Unavailable, match="the API server did not answer within"):
         await watched(kube)
 
 
 async def test_a_watch_that_falls_silent(patient: Kube, silent: SilentServer) -> None:
     silent.answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(EVENT), EVENT)
-    with pytest.raises(Unreachable, match="the API server did not end a watch of 0 s in time"):
+    with pytest.raises(Unavailable, match="the API server did not end a watch of 0 s in time"):
         await watched(patient)
 
 
@@ -84,7 +85,7 @@ async def test_an_event_as_large_as_an_object_can_be(patient: Kube, silent: Sile
 
 async def test_a_refusal_of_a_watch_whose_reason_does_not_come(kube: Kube, silent: SilentServer) -> None:
     silent.answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{"
-    with pytest.raises(Unreachable, match="the API server did not answer within"):
+    with pytest.raises(Unavailable, match="the API server did not answer within"):
         await watched(kube, seconds=3600)
 
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from elasticjob.api import RendezvousStatus
-from elasticjob_sidecar.kubernetes import job_watch
-from elasticjob_sidecar.kubernetes.client import Denied, Gone, Unreachable
-from elasticjob_sidecar.kubernetes.job_watch import JobWatch
+from elasticjob.kube.errors import Denied, Gone, Unavailable
+from elasticjob_sidecar.api_server import job_watch
+from elasticjob_sidecar.api_server.job_watch import JobWatch
 from support.faulty_kube import JOB_UID, FaultyKube, Json
 
 pytestmark = pytest.mark.looptime
@@ -358,7 +358,7 @@ async def test_a_status_that_makes_no_sense_is_passed_over(
 
 async def test_troubles_are_counted_by_operation() -> None:
     kube = FaultyKube()
-    kube.fail["list"] = [Unreachable("away"), Unreachable("away")]
+    kube.fail["list"] = [Unavailable("away"), Unavailable("away")]
     failed: list[str] = []
     task = asyncio.create_task(
         JobWatch(

@@ -1,0 +1,1 @@
+"""The API server as all parts use it: paths, errors, retries, watches. The transports are the parts' own."""
