@@ -13,6 +13,7 @@ from elasticjob_torch.wire import MAX_JSON_INTEGER
 
 CRDS = Path(__file__).parents[1] / "crds"
 Schema = dict[str, Any]
+POD_TEMPLATE = "spec.template"  # whose fields are Kubernetes' own
 
 
 def sections() -> dict[str, str]:
@@ -39,6 +40,8 @@ def fields(kind: str, part: str) -> Iterator[tuple[str, Schema]]:
 
 
 def within(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    if path == POD_TEMPLATE:
+        return
     for name, field in schema.get("properties", {}).items():
         yield f"{path}.{name}", field
         yield from within(f"{path}.{name}", field)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from elasticjob.admission import POD_TEMPLATE
+from elasticjob.admission import HAS_TRAINER
 from elasticjob.failure_policy import PodFailurePolicy
 from elasticjob.fields import (
     MAX_INT32,
@@ -121,7 +121,10 @@ class SizesSpec(Model):
 
 
 def _is_a_size(of: str) -> str:
-    return f"has(self.sizes.step) ? {of} % self.sizes.step == 0 : {of} in self.sizes.allowed"
+    """In CEL: whether a round may have that size, as far as sizes is itself as its own rule and bounds ask."""
+    by_step = f"self.sizes.step < 1 || {of} % self.sizes.step == 0"
+    either = f"has(self.sizes.step) ? {by_step} : {of} in self.sizes.allowed"
+    return f"has(self.sizes.step) == has(self.sizes.allowed) || ({either})"
 
 
 _SHARED = (
@@ -220,6 +223,7 @@ class ElasticJobSpec(Model):
                 "hangPolicy Restart needs progressDeadlineSeconds: without it no training is taken to hang",
                 ".hangPolicy",
             ),
+            HAS_TRAINER,
         )
     )
 
@@ -341,7 +345,6 @@ class ElasticJobSpec(Model):
     host_network: HostNetworkSpec | None = None
     template: Annotated[dict[str, Any], BeforeValidator(without_nulls)] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
-        json_schema_extra=POD_TEMPLATE,
     )
 
     @property

@@ -10,7 +10,8 @@ from support import ControlPlane
 from support.control_plane import Refused
 
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
-POD = {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}], "hostPID": True}
+TRAINER = {"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}
+POD = {"containers": [TRAINER, {"name": "main", "image": "train:1"}], "hostPID": True}
 
 CHANGES = pytest.mark.parametrize(
     ("field", "value"),
@@ -18,11 +19,12 @@ CHANGES = pytest.mark.parametrize(
         ("template", {"metadata": {"labels": {"a": "b"}}}),
         ("template", {"spec": {"hostPID": None, "hostIPC": True}}),
         ("template", {"spec": {"containers": [{"name": "trainer", "image": "train:1", "args": ["torchrun", "a"]}]}}),
+        ("template", {"spec": {"containers": [TRAINER]}}),
         ("nprocPerNode", 2),
         ("trainerContainer", "main"),
         ("quotaAdmission", "Gang"),
     ],
-    ids=["label", "name of a field", "name of a container's field", "nprocPerNode", "trainerContainer", "quota"],
+    ids=["label", "name of a field", "name of a container's field", "a container", "nprocPerNode", "trainerContainer", "quota"],
 )
 
 
