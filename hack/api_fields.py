@@ -4,6 +4,7 @@ What a field is for is written in `elasticjob.api`, and reaches the CRDs by hack
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,14 @@ def table(kind: str, part: str) -> str:
 
 def fields(kind: str, part: str) -> Iterator[tuple[str, Schema]]:
     """Path and schema of each field, such as `spec.rendezvous.saveSeconds`; `[]` stands for a list's items."""
+    return within(part, parts_of(kind)[part])
+
+
+@cache  # it takes seconds to read
+def parts_of(kind: str) -> Schema:
     (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
-    return within(part, version["schema"]["openAPIV3Schema"]["properties"][part])
+    parts: Schema = version["schema"]["openAPIV3Schema"]["properties"]
+    return parts
 
 
 def within(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:

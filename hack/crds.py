@@ -95,7 +95,7 @@ def _one_of(schema: Schema) -> Schema:
 
 
 def with_pod_template(template: Schema) -> Schema:
-    """`template`, the field of the job's spec, with the fields of Kubernetes' pod template and what is asked of them."""
+    """`template`, the field of a job's spec, with the fields of Kubernetes' pod template and what is asked of them."""
     found: Schema = json.loads(POD_TEMPLATE.read_text())
     pod = found["properties"]["spec"]
     pod["properties"]["containers"] |= CONTAINERS

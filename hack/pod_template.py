@@ -3,8 +3,8 @@
     python hack/pod_template.py            writes it
     python hack/pod_template.py --check    fails when it differs from what the API server says
 
-It starts the API server of `hack/cluster/tools.sh apiserver` and needs no network. hack/crds.py puts the schema into the
-CRD of the jobs.
+It starts the API server of `hack/cluster/tools.sh apiserver`, and needs no network and PYTHONPATH=tests. hack/crds.py
+puts the schema into the CRD of the jobs.
 """
 
 import argparse
@@ -29,7 +29,10 @@ INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 # "500m". Only the values of a map are so: of a field without a type CEL does not see that it was left out.
 A_QUANTITY: Schema = {
     "x-kubernetes-preserve-unknown-fields": True,
-    **{"minProperties": 1, "maxProperties": 0, "minItems": 1, "maxItems": 0},
+    "minProperties": 1,
+    "maxProperties": 0,
+    "minItems": 1,
+    "maxItems": 0,
 }
 # what no template has. Of the metadata there stay labels and annotations, and what tools write beside them.
 LEFT_OUT = {

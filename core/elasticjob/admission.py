@@ -44,7 +44,7 @@ TRANSITIONS = (
     *(_unchanged(field, "true", "", optional=True) for field in ("restartedAt", "activeDeadlineSeconds")),
 )
 
-# Beside Kubernetes' own schema of a pod template, which hack/crds.py takes; values the operator has the API server judge.
+# Beside Kubernetes' own schema of a pod template, which hack/crds.py takes. The operator has the API server judge values.
 CONTAINERS: dict[str, Any] = {"minItems": 1, "maxItems": 128}
 POD = validations(
     rule(

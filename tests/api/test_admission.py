@@ -24,7 +24,15 @@ CHANGES = pytest.mark.parametrize(
         ("trainerContainer", "main"),
         ("quotaAdmission", "Gang"),
     ],
-    ids=["label", "name of a field", "name of a container's field", "a container", "nprocPerNode", "trainerContainer", "quota"],
+    ids=[
+        "label",
+        "name of a field",
+        "name of a container's field",
+        "a container",
+        "nprocPerNode",
+        "trainerContainer",
+        "quota",
+    ],
 )
 
 

@@ -15,7 +15,7 @@ from support import ControlPlane
 from support.waiting import run
 
 sys.path.append(str(Path(__file__).parents[2] / "hack"))
-import pod_template  # noqa: E402
+import pod_template
 
 TRAINER = {"name": "trainer", "image": "train:1", "command": ["torchrun", "train.py"]}
 POD = "spec.template.spec"
@@ -206,7 +206,9 @@ def test_another_manager_adds_a_variable_without_a_conflict(with_crds: ControlPl
 
 def test_the_schema_is_that_of_the_api_server(with_crds: ControlPlane) -> None:
     if f"1.{with_crds.minor_version}" != pod_template.KUBERNETES:
-        pytest.skip(f"the schema is of Kubernetes {pod_template.KUBERNETES}, the API server of 1.{with_crds.minor_version}")
+        pytest.skip(
+            f"the schema is of Kubernetes {pod_template.KUBERNETES}, the API server of 1.{with_crds.minor_version}"
+        )
     assert pod_template.text_of(with_crds) == pod_template.FILE.read_text()
 
 

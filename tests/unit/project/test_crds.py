@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ NOT_STRUCTURAL = {"$ref", "$defs", "anyOf", "title", "const", "exclusiveMinimum"
 Schema = dict[str, Any]
 
 
+@cache  # it takes seconds to read
 def schema_of(path: Path) -> Schema:
     schema: Schema = yaml.safe_load(path.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
