@@ -41,10 +41,11 @@ TRANSITIONS = (
     *map(_while_without_pods, (*MADE_FROM, "quotaAdmission")),
     _while_without_pods("hostNetwork", optional=True),
     _unchanged("replicas", "true", ""),
+    _unchanged("managedBy", "false", "managedBy can never be changed: make a new job", optional=True),
     *(_unchanged(field, "true", "", optional=True) for field in ("restartedAt", "activeDeadlineSeconds")),
 )
 
-# Beside Kubernetes' own schema of a pod template, which hack/crds.py takes. The operator has the API server judge values.
+# Beside Kubernetes' own schema of a pod template, which hack/crds.py takes. The operator has values judged.
 CONTAINERS: dict[str, Any] = {"minItems": 1, "maxItems": 128}
 POD = validations(
     rule(

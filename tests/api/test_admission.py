@@ -169,6 +169,26 @@ def test_it_can_be_changed_while_it_is_invalid(jobs: Jobs, field: str, value: An
     jobs.change(name, **{field: value})
 
 
+MANAGERS = [None, "elasticjob.io/elasticjob-controller", "kueue.x-k8s.io/multikueue"]
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_who_manages_a_job_stays(jobs: Jobs, manager: str | None, suspend: bool) -> None:
+    name = jobs.make(managedBy=manager, suspend=suspend)
+    jobs.change(name, managedBy=manager, suspend=not suspend)
+    for other in MANAGERS:
+        if other != manager:
+            refusal = jobs.refusal(name, managedBy=other)
+            assert refusal.names("spec.managedBy", "managedBy can never be changed: make a new job")
+
+
+def test_a_manager_has_a_domain_and_a_name(jobs: Jobs) -> None:
+    for manager in ("", "me", "me/", "/me", "A/b", "a/" + "b" * 62):
+        with pytest.raises(Refused, check=lambda refused: refused.names("spec.managedBy")):
+            jobs.make(managedBy=manager)
+
+
 def test_warm_restart_is_automatic_and_can_be_changed_at_any_time(jobs: Jobs) -> None:
     """It counts for the next pods: those that run are as good as they were."""
     name = jobs.make()
