@@ -266,8 +266,8 @@ class ElasticJobSpec(Model):
     managed_by: Annotated[str, Field(min_length=1, max_length=63, pattern=MANAGER)] | None = Field(
         None,
         description="Which controller looks after the job. Without it, and with elasticjob.io/elasticjob-controller, "
-        "the operator does; with any other value, such as kueue.x-k8s.io/multikueue, it leaves the job alone: it makes no "
-        "pods, writes no status and no events. It can never be changed.",
+        "the operator does; with any other value, such as kueue.x-k8s.io/multikueue, it leaves the job alone: it makes "
+        "no pods, writes no status and no events. It can never be changed.",
     )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
     restarted_at: Time | None = Field(

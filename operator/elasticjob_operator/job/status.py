@@ -40,6 +40,8 @@ def status_of(report: Report) -> ElasticJobStatus:
         spares=state.spares,
         selector=selector(report.job["metadata"]["name"]),
         starting=_starts(report),
+        start_time=report.before.start_time or (report.active and report.active.since),
+        completion_time=report.before.completion_time or (report.now if state.outcome is Outcome.COMPLETE else None),
         active=report.active,
         restarts=state.restarts,
         term=report.term,
