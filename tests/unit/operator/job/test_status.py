@@ -14,6 +14,7 @@ from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import Allowance
+from support.operator_objects import JOB_UID
 from support.statuses import CLOCKS, FORMED, NOW, status
 
 
@@ -76,7 +77,7 @@ def test_a_formed_round_is_running_and_rendezvoused() -> None:
     found = status(FORMED)
     assert (found.phase, found.rendezvous.world_size, found.term) == ("Running", 2, 5)
     assert condition(found, "Rendezvoused").status == "True"
-    assert found.selector == "elasticjob.io/job=digits"
+    assert found.selector == f"elasticjob.io/job=digits,elasticjob.io/job-uid={JOB_UID}"
 
 
 @pytest.mark.parametrize(
