@@ -4,6 +4,7 @@ What a field is for is written in `elasticjob.api`, and reaches the CRDs by hack
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from elasticjob_torch.wire import MAX_JSON_INTEGER
 
 CRDS = Path(__file__).parents[1] / "crds"
 Schema = dict[str, Any]
+POD_TEMPLATE = "spec.template"  # whose fields are Kubernetes' own
 
 
 def sections() -> dict[str, str]:
@@ -34,11 +36,19 @@ def table(kind: str, part: str) -> str:
 
 def fields(kind: str, part: str) -> Iterator[tuple[str, Schema]]:
     """Path and schema of each field, such as `spec.rendezvous.saveSeconds`; `[]` stands for a list's items."""
+    return within(part, parts_of(kind)[part])
+
+
+@cache  # it takes seconds to read
+def parts_of(kind: str) -> Schema:
     (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
-    return within(part, version["schema"]["openAPIV3Schema"]["properties"][part])
+    parts: Schema = version["schema"]["openAPIV3Schema"]["properties"]
+    return parts
 
 
 def within(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    if path == POD_TEMPLATE:
+        return
     for name, field in schema.get("properties", {}).items():
         yield f"{path}.{name}", field
         yield from within(f"{path}.{name}", field)

@@ -5,6 +5,7 @@
 
 pydantic speaks JSON Schema, the API server wants a structural schema: references are inlined, titles,
 nulls and null defaults dropped, integers get a format by their bounds, an integer or a string becomes int-or-string.
+The schema of the pod template is Kubernetes' own: hack/pod_template.py has fetched it.
 """
 
 import argparse
@@ -15,11 +16,13 @@ from typing import Any
 
 import yaml
 
+from elasticjob.admission import CONTAINERS, POD
 from elasticjob.api import GROUP, VERSION, ElasticJob, ElasticWorker
 from elasticjob.fields import MAX_INT32
 from elasticjob.schema import Model
 
 Schema = dict[str, Any]
+POD_TEMPLATE = Path(__file__).with_name("pod_template.json")
 DROPPED = {"title", "$defs", "additionalProperties"}
 
 JOB_COLUMNS = [
@@ -91,6 +94,14 @@ def _one_of(schema: Schema) -> Schema:
     return {**kind, **around}
 
 
+def with_pod_template(template: Schema) -> Schema:
+    """`template`, the field of a job's spec, with the fields of Kubernetes' pod template and what is asked of them."""
+    found: Schema = json.loads(POD_TEMPLATE.read_text())
+    pod = found["properties"]["spec"]
+    pod["properties"]["containers"] |= CONTAINERS
+    return {**found, "description": template["description"], "properties": {**found["properties"], "spec": pod | POD}}
+
+
 def without_defaults(schema: Schema) -> Schema:
     """A status says what was seen; what was not seen must not be filled in."""
     result = {key: value for key, value in schema.items() if key != "default"}
@@ -116,6 +127,8 @@ def definition(
     body = structural(schema, schema.get("$defs", {}))
     body["required"] = ["spec"]
     body["properties"]["status"] = without_defaults(body["properties"]["status"])
+    if template := body["properties"]["spec"]["properties"].get("template"):
+        body["properties"]["spec"]["properties"]["template"] = with_pod_template(template)
     if any("metadata" in one["rule"] for one in body.get("x-kubernetes-validations", ())):
         body["properties"] = {"metadata": NAMED, **body["properties"]}
     kind = model.__name__

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from elasticjob.schema import FORBIDDEN
+from elasticjob.schema import FORBIDDEN, rule, validations
 
 MADE_FROM = ("template", "nprocPerNode", "trainerContainer")  # what running pods keep
 
@@ -36,32 +36,28 @@ def _while_without_pods(field: str, *, optional: bool = False) -> dict[str, str]
     return _unchanged(field, NO_PODS, f"{condition}: set spec.suspend to true first", optional=optional)
 
 
-def _strings(description: str) -> dict[str, Any]:
-    return {"type": "object", "description": description, "additionalProperties": {"type": "string"}}
-
-
 # for the root of the schema, which alone sees the status beside the spec
 TRANSITIONS = (
     *map(_while_without_pods, (*MADE_FROM, "quotaAdmission")),
     _while_without_pods("hostNetwork", optional=True),
     _unchanged("replicas", "true", ""),
+    _unchanged("managedBy", "false", "managedBy can never be changed: make a new job", optional=True),
     *(_unchanged(field, "true", "", optional=True) for field in ("restartedAt", "activeDeadlineSeconds")),
 )
 
-# The schema says of the pods' spec only that it is there: the operator has the API server judge it. If its fields were
-# named here, CEL would compare them one by one, and take a field that has got another name for unchanged.
-POD_TEMPLATE: dict[str, Any] = {
-    "properties": {
-        "metadata": {
-            "type": "object",
-            "description": "Labels and annotations of the pods.",
-            "properties": {
-                "labels": _strings("Labels of the pods."),
-                "annotations": _strings("Annotations of the pods."),
-            },
-            "x-kubernetes-preserve-unknown-fields": True,
-        }
-    },
-    "required": ["spec"],
-    "x-kubernetes-preserve-unknown-fields": True,
-}
+# Beside Kubernetes' own schema of a pod template, which hack/crds.py takes. The operator has values judged.
+CONTAINERS: dict[str, Any] = {"minItems": 1, "maxItems": 128}
+POD = validations(
+    rule(
+        "!has(self.restartPolicy) || self.restartPolicy == 'OnFailure'",
+        "restartPolicy must be OnFailure or left out: a failed trainer restarts in its pod",
+        ".restartPolicy",
+    )
+)
+HAS_TRAINER = rule(
+    "!has(self.template.spec) || !has(self.template.spec.containers) || "
+    "self.template.spec.containers.exists(one, has(one.name) && one.name == self.trainerContainer)",
+    "'no container is named %s, as spec.trainerContainer says: name one so, or set that'"
+    ".format([self.trainerContainer])",
+    ".template.spec.containers",
+)

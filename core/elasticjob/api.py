@@ -96,7 +96,7 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 JOBS, WORKERS = "elasticjobs", "elasticworkers"
 
-JOB_LABEL = f"{GROUP}/job"
+JOB_LABEL, JOB_UID_LABEL = f"{GROUP}/job", f"{GROUP}/job-uid"
 INDEX_LABEL = f"{GROUP}/index"
 CAUSE_ANNOTATION = f"{GROUP}/cause"  # of an event: why, in one word of those that metrics count by
 JOB_LEFT = "JobLeft"  # the reason of an event: another installation goes on with the job

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from typing import Any
 
 from elasticjob.spec import ElasticJobSpec
 
@@ -68,7 +69,18 @@ def pod_key_of(job: str, pod: str) -> tuple[int, int] | None:
 
 
 def template_hash(spec: ElasticJobSpec) -> str:
-    """The hash of what running pods keep, and what so may change only while there are none."""
-    made_from = [spec.template, spec.nproc_per_node, spec.trainer_container]
+    """The hash of what running pods keep, and what so may change only while there are none.
+
+    As for the API server, a list of objects in another order is no change: it lets a running job have that.
+    """
+    made_from = [_in_one_order(spec.template), spec.nproc_per_node, spec.trainer_container]
     made_from += [spec.host_network.dump()] if spec.host_network else []
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _in_one_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _in_one_order(field) for name, field in value.items()}
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return sorted(map(_in_one_order, value), key=lambda one: json.dumps(one, sort_keys=True))
+    return value

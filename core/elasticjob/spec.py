@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from elasticjob.admission import POD_TEMPLATE
+from elasticjob.admission import HAS_TRAINER
 from elasticjob.failure_policy import PodFailurePolicy
 from elasticjob.fields import (
     MAX_INT32,
@@ -23,6 +23,7 @@ from elasticjob.fields import (
 )
 from elasticjob.objects import without_nulls
 from elasticjob.schema import Model, rule, validations
+from elasticjob.sizes import SizesSpec, is_a_size
 from elasticjob.timing import RendezvousSpec
 
 DRAIN_TAINTS = (
@@ -37,6 +38,10 @@ DRAIN_TAINTS = (
     "cloud.google.com/impending-node-termination",
     "remediator.kubernetes.azure.com/unschedulable",
 )
+
+
+CONTROLLER = "elasticjob.io/elasticjob-controller"
+MANAGER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$"  # a domain and a path
 
 
 class DrainSpec(Model):
@@ -91,37 +96,6 @@ class RankOrderSpec(Model):
         "the same value of the next key, down to the node itself. Workers whose nodes lack a label come last.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
-
-
-Size = Annotated[Replicas, Field(description="A number of workers.")]
-
-
-class SizesSpec(Model):
-    """Which sizes a round may have: those that the model can be split over. One of the two is given."""
-
-    model_config = ConfigDict(
-        json_schema_extra=validations(
-            rule("has(self.step) != has(self.allowed)", "give either step or allowed", ".step")
-        )
-    )
-
-    step: Replicas | None = Field(None, description="Rounds have a multiple of so many workers.")
-    allowed: tuple[Size, ...] | None = Field(
-        None,
-        min_length=1,
-        max_length=64,
-        description="Rounds have one of these numbers of workers.",
-        json_schema_extra={"x-kubernetes-list-type": "set"},
-    )
-
-    def up_to(self, replicas: int) -> tuple[int, ...]:
-        """All that are no larger than `replicas`, ascending; where there are none the smallest, as others never do."""
-        sizes = range(self.step, max(replicas, self.step) + 1, self.step) if self.step else sorted(self.allowed or ())
-        return tuple(size for size in sizes if size <= replicas) or tuple(sizes[:1])
-
-
-def _is_a_size(of: str) -> str:
-    return f"has(self.sizes.step) ? {of} % self.sizes.step == 0 : {of} in self.sizes.allowed"
 
 
 _SHARED = (
@@ -201,17 +175,17 @@ class ElasticJobSpec(Model):
                 ".spareReplicas",
             ),
             rule(
-                f"!has(self.sizes) || ({_is_a_size('self.replicas')})",
+                f"!has(self.sizes) || ({is_a_size('self.replicas')})",
                 f"'replicas %d is none of the sizes that spec.sizes allows%s'.format([self.replicas, {_BY_DEFAULT}])",
                 ".replicas",
             ),
             rule(
-                f"!has(self.sizes) || self.minReplicas == 1 || ({_is_a_size('self.minReplicas')})",
+                f"!has(self.sizes) || self.minReplicas == 1 || ({is_a_size('self.minReplicas')})",
                 "'minReplicas %d is none of the sizes that spec.sizes allows'.format([self.minReplicas])",
                 ".minReplicas",
             ),
             rule(
-                f"!has(self.sizes) || !has(self.maxReplicas) || ({_is_a_size('self.maxReplicas')})",
+                f"!has(self.sizes) || !has(self.maxReplicas) || ({is_a_size('self.maxReplicas')})",
                 "'maxReplicas %d is none of the sizes that spec.sizes allows'.format([self.maxReplicas])",
                 ".maxReplicas",
             ),
@@ -220,6 +194,7 @@ class ElasticJobSpec(Model):
                 "hangPolicy Restart needs progressDeadlineSeconds: without it no training is taken to hang",
                 ".hangPolicy",
             ),
+            HAS_TRAINER,
         )
     )
 
@@ -288,6 +263,12 @@ class ElasticJobSpec(Model):
         description="How Kueue admits a job whose label kueue.x-k8s.io/queue-name names a queue. Pods: each pod by "
         "itself, and those that have quota train; Gang: minReplicas or more at once, and before that no pod is made.",
     )
+    managed_by: Annotated[str, Field(min_length=1, max_length=63, pattern=MANAGER)] | None = Field(
+        None,
+        description="Which controller looks after the job. Without it, and with elasticjob.io/elasticjob-controller, "
+        "the operator does; with any other value, such as kueue.x-k8s.io/multikueue, it leaves the job alone: it makes "
+        "no pods, writes no status and no events. It can never be changed.",
+    )
     suspend: bool = Field(False, description="Stops the workers and keeps the state; set it back to false to go on.")
     restarted_at: Time | None = Field(
         None,
@@ -341,7 +322,6 @@ class ElasticJobSpec(Model):
     host_network: HostNetworkSpec | None = None
     template: Annotated[dict[str, Any], BeforeValidator(without_nulls)] = Field(
         description="A worker's pod template, as in a Deployment; its trainer runs plain `torchrun train.py`.",
-        json_schema_extra=POD_TEMPLATE,
     )
 
     @property

@@ -38,6 +38,7 @@ class Challenge(Model):
     number: Count = Field(0, description="Grows by one with each challenge of the job; 0 before the first.")
     members: MembersField = Field(
         default_factory=Members,
+        exclude_if=is_empty,
         description="Who is asked, as index/id: who is doubted, and as controls others that are believed to live.",
     )
 
@@ -63,6 +64,7 @@ class RendezvousStatus(Model):
     )
     participants: MembersField = Field(
         default_factory=Members,
+        exclude_if=is_empty,
         description="The members of the last formed round in rank order, packed as index/id, or first-last/id where "
         "several have one id; more than 32 such words may be packed further. While Forming they are not yet the next "
         "round's. The form is ElasticJob's own and may change: `kubectl elasticjob status` shows the members one by "
@@ -80,10 +82,12 @@ class RendezvousStatus(Model):
     )
     leaving: MembersField = Field(
         default_factory=Members,
+        exclude_if=is_empty,
         description="Workers told to leave: they exit and their pods go. Packed as participants are.",
     )
     finished: MembersField = Field(
         default_factory=Members,
+        exclude_if=is_empty,
         description="Workers whose training and whose container ended in success. Packed as participants are.",
     )
     finishing: MembersField = Field(
@@ -105,6 +109,7 @@ class RendezvousStatus(Model):
     )
     failure: Sentence = Field(
         "",
+        exclude_if=is_empty,
         description="What failed in the last formed round, while it is not known whether it counts against "
         "spec.maxRestarts: that is judged when the group forms again.",
     )
@@ -115,6 +120,7 @@ class RendezvousStatus(Model):
     )
     given_up: MembersField = Field(
         default_factory=Members,
+        exclude_if=is_empty,
         description="Members of the last formed round whose pods were given up meanwhile for a cause that does not "
         "explain the failure. Packed as participants are.",
     )
@@ -138,8 +144,8 @@ class RendezvousStatus(Model):
         description="Address of rank 0's sidecar, behind which the round's TCPStore serves, and after a slash its "
         "certificate's fingerprint: the first 128 bits of the SHA-256, in hex.",
     )
-    reason: Sentence = Field("", description="Why the round was formed, opened or closed.")
-    cause: Word = Field("", description="The same in one word, as metrics count it.")
+    reason: Sentence = Field("", exclude_if=is_empty, description="Why the round was formed, opened or closed.")
+    cause: Word = Field("", exclude_if=is_empty, description="The same in one word, as metrics count it.")
     outcome: Outcome | None = Field(
         None, description="Why the rendezvous is Closed: Complete, Failed, Closed or RendezvousTimeout."
     )
@@ -253,6 +259,7 @@ class ElasticJobStatus(Model):
     )
     reason: Word = Field(
         "",
+        exclude_if=is_empty,
         description="Why the job waits, or has ended, in one word; empty while all wanted workers train, and "
         "spares can come.",
     )
@@ -280,6 +287,12 @@ class ElasticJobStatus(Model):
         description="The processes of the formed round start, and do not train yet, as history[].started says it; for "
         "ten minutes at most, since a script may tell nothing.",
     )
+    start_time: Time | None = Field(
+        None, description="When the job was first active: not suspended, and of a gang with its quota."
+    )
+    completion_time: Time | None = Field(
+        None, description="When the job was Complete, as in a Job; absent before, and if it has failed."
+    )
     active: Active | None = Field(
         None, description="For how long the job has been active, as spec.activeDeadlineSeconds counts."
     )
@@ -296,6 +309,7 @@ class ElasticJobStatus(Model):
     )
     replacements: Replacements = Field(
         default_factory=dict,
+        exclude_if=is_empty,
         description="How often a worker's pod was replaced, packed as index/number or first-last/number; the number is "
         "the last part of the pod's name. The form may change, as that of rendezvous.participants.",
     )
@@ -307,12 +321,14 @@ class ElasticJobStatus(Model):
     )
     node_failures: tuple[NodeFailures, ...] = Field(
         (),
+        exclude_if=is_empty,
         description="With spec.avoidNodes: the nodes on which workers have failed within its forSeconds, the last one "
         "at the end, and until when they are avoided; at most 64.",
         json_schema_extra={"maxItems": MAX_NODE_FAILURES, "x-kubernetes-list-type": "atomic"},
     )
     history: tuple[RoundRecord, ...] = Field(
         (),
+        exclude_if=is_empty,
         description="The last five formed rounds.",
         json_schema_extra={"maxItems": MAX_HISTORY, "x-kubernetes-list-type": "atomic"},
     )

@@ -10,7 +10,8 @@ from support import ControlPlane
 from support.control_plane import Refused
 
 JOBS = "/apis/elasticjob.io/v1alpha1/namespaces/default/elasticjobs"
-POD = {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}], "hostPID": True}
+TRAINER = {"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}
+POD = {"containers": [TRAINER, {"name": "main", "image": "train:1"}], "hostPID": True}
 
 CHANGES = pytest.mark.parametrize(
     ("field", "value"),
@@ -18,11 +19,20 @@ CHANGES = pytest.mark.parametrize(
         ("template", {"metadata": {"labels": {"a": "b"}}}),
         ("template", {"spec": {"hostPID": None, "hostIPC": True}}),
         ("template", {"spec": {"containers": [{"name": "trainer", "image": "train:1", "args": ["torchrun", "a"]}]}}),
+        ("template", {"spec": {"containers": [TRAINER]}}),
         ("nprocPerNode", 2),
         ("trainerContainer", "main"),
         ("quotaAdmission", "Gang"),
     ],
-    ids=["label", "name of a field", "name of a container's field", "nprocPerNode", "trainerContainer", "quota"],
+    ids=[
+        "label",
+        "name of a field",
+        "name of a container's field",
+        "a container",
+        "nprocPerNode",
+        "trainerContainer",
+        "quota",
+    ],
 )
 
 
@@ -157,6 +167,26 @@ def test_it_can_be_changed_while_it_is_invalid(jobs: Jobs, field: str, value: An
     name = jobs.make()
     jobs.tell(name, TemplateValid="False")
     jobs.change(name, **{field: value})
+
+
+MANAGERS = [None, "elasticjob.io/elasticjob-controller", "kueue.x-k8s.io/multikueue"]
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_who_manages_a_job_stays(jobs: Jobs, manager: str | None, suspend: bool) -> None:
+    name = jobs.make(managedBy=manager, suspend=suspend)
+    jobs.change(name, managedBy=manager, suspend=not suspend)
+    for other in MANAGERS:
+        if other != manager:
+            refusal = jobs.refusal(name, managedBy=other)
+            assert refusal.names("spec.managedBy", "managedBy can never be changed: make a new job")
+
+
+def test_a_manager_has_a_domain_and_a_name(jobs: Jobs) -> None:
+    for manager in ("", "me", "me/", "/me", "A/b", "a/" + "b" * 62):
+        with pytest.raises(Refused, check=lambda refused: refused.names("spec.managedBy")):
+            jobs.make(managedBy=manager)
 
 
 def test_warm_restart_is_automatic_and_can_be_changed_at_any_time(jobs: Jobs) -> None:

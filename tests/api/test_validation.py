@@ -3,6 +3,7 @@
 import copy
 import secrets
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ CONDITION = {
 }
 SELECTABLE_FIELDS = 31  # the minor version of Kubernetes from which on the CRDs' selectableFields are taken
 TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "train:1", "command": ["torchrun", "a"]}]}}
+
+TEMPLATE_PATH, DEPTH = ("spec", "template"), 4  # its fields are Kubernetes' own, and to look at each takes minutes
 
 Path_ = tuple[str | int, ...]
 Case = tuple[str, Path_, Any]
@@ -64,6 +67,7 @@ WHOLE: dict[str, dict[str, Any]] = {
 }
 
 
+@cache  # it takes seconds to read
 def schema_of(plural: str) -> dict[str, Any]:
     (version,) = yaml.safe_load((CRDS / f"{plural}.yaml").read_text())["spec"]["versions"]
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
@@ -97,6 +101,8 @@ def beyond(schema: dict[str, Any]) -> Iterator[Any]:
 def cases_of(plural: str) -> Iterator[Case]:
     def walk(schema: dict[str, Any], path: Path_) -> Iterator[Case]:
         yield from ((plural, path, value) for value in beyond(schema))
+        if path[:2] == TEMPLATE_PATH and len(path) > DEPTH:
+            return
         for name, field in schema.get("properties", {}).items():
             yield from walk(field, (*path, name))
         if "items" in schema:
@@ -249,10 +255,48 @@ def test_kubectl_explains_every_field_to_its_leaves(with_crds: ControlPlane, plu
 def objects(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """The root, and every field that has fields."""
     found = schema.get("items", schema)
+    if path[:2] == TEMPLATE_PATH and len(path) > DEPTH:
+        return
     if path != ("metadata",) and "properties" in found:
         yield path, found
         for name, field in found["properties"].items():
             yield from objects(field, (*path, name))
+
+
+def structures() -> Iterator[Path_]:
+    """The path of each field of a job's spec; the template's own are Kubernetes'."""
+
+    def walk(schema: dict[str, Any], path: Path_) -> Iterator[Path_]:
+        for name, field in schema.get("properties", {}).items():
+            yield (*path, name)
+            if (*path, name) != TEMPLATE_PATH:
+                yield from walk(field, (*path, name))
+                yield from walk(field.get("items", {}), (*path, name, 0))
+
+    return walk(schema_of("elasticjobs")["properties"]["spec"], ("spec",))
+
+
+def test_no_rule_reads_what_may_be_missing(with_crds: ControlPlane) -> None:
+    """Each field empty, null and alone: what is refused is refused in words, never in the terms of a rule."""
+    bodies = []
+    for path in structures():
+        for value in ({}, [], None, 0, ""):
+            whole = with_value("elasticjobs", path, value)
+            bodies += [whole, {**whole, "spec": {path[1]: whole["spec"][path[1]]}}]
+    bodies += [with_value("elasticjobs", ("spec", "sizes"), one) for one in ({"step": 1, "allowed": [1]}, {"step": 0})]
+    assert len(bodies) > 400
+    said = [create(with_crds, body) for body in bodies]
+    assert [one for one in said if "evaluating rule" in one or "no such" in one] == []
+    assert any("give either step or allowed" in one for one in said)
+
+
+def create(plane: ControlPlane, body: dict[str, Any]) -> str:
+    """What the API server says to it."""
+    try:
+        plane.request("POST", f"{COLLECTION}/elasticjobs?dryRun=All", {**body, "metadata": {"name": "one"}})
+    except Refused as refused:
+        return str(refused)
+    return ""
 
 
 def kubectl(plane: ControlPlane, *words: str) -> str:

@@ -63,5 +63,6 @@ def report(state: State, before: ElasticJobStatus | None = None, **changes: Any)
         budget=changes.pop("budget", Budget.CLOSED),
         started=changes.pop("started", {}),
         asked=changes.pop("asked", ()),
+        active=changes.pop("active", None),
         budget_problem=changes.pop("budget_problem", None),
     )

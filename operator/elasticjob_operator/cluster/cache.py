@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from elasticjob.api import JOB_LABEL
 from elasticjob.objects import Object
 from elasticjob.reading import Node, Pod, Record
+from elasticjob.spec import CONTROLLER
 from elasticjob_operator.cluster.client import Listing
 from elasticjob_operator.job.view import JobView
 
@@ -66,7 +67,7 @@ class Cache:
         elif uid not in self._gone and is_newer(job, view.job):  # it may still be in an answer that was on its way
             if view.job is None or view.job["metadata"].get("generation") != job["metadata"].get("generation"):
                 _heard(view)
-            view.job = _slim(job)
+            view.job = None if _is_anothers(job) else _slim(job)
         return key
 
     def note_pod(self, body: Object, *, deleted: bool = False) -> tuple[Key, bool]:
@@ -185,6 +186,12 @@ class Cache:
         self._gone[uid] = Gone(version, time.monotonic())
         if len(self._gone) > self._most_gone:
             self.begin_listing()
+
+
+def _is_anothers(job: Object) -> bool:
+    """Whether its user has given it to another controller. For this operator there is no such job."""
+    spec = job.get("spec") or {}
+    return spec.get("managedBy", CONTROLLER) not in (None, CONTROLLER)
 
 
 def _slim(job: Object) -> Object:

@@ -17,7 +17,7 @@ from elasticjob.terms import Outcome, RendezvousPhase
 from elasticjob_operator.job.conditions import Finding, findings_of, reason_of
 from elasticjob_operator.job.finishing import succeeded
 from elasticjob_operator.job.report import Report
-from elasticjob_operator.objects.pods import selector
+from elasticjob_operator.objects.pods import own_selector
 
 HISTORY_LENGTH = 5  # `kubectl describe` takes seven lines for each
 
@@ -38,8 +38,10 @@ def status_of(report: Report) -> ElasticJobStatus:
         replicas=len(placed),
         ready_replicas=len(report.ready.intersection(placed)),
         spares=state.spares,
-        selector=selector(report.job["metadata"]["name"]),
+        selector=own_selector(report.job),
         starting=_starts(report),
+        start_time=report.before.start_time or (report.active and report.active.since),
+        completion_time=report.before.completion_time or (report.now if state.outcome is Outcome.COMPLETE else None),
         active=report.active,
         restarts=state.restarts,
         term=report.term,

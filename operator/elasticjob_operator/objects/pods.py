@@ -9,6 +9,7 @@ from elasticjob.api import (
     HEALTH_PORT,
     INDEX_LABEL,
     JOB_LABEL,
+    JOB_UID_LABEL,
     MAX_REPLICAS,
     TRAINER_API_PORT,
     TUNNEL_PORT,
@@ -29,6 +30,7 @@ from elasticjob.pods import (
 )
 from elasticjob_operator.objects import placement
 
+WORKER = "elasticjob-worker"  # in app.kubernetes.io/name: not that of the operator's own pods
 PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME = "elasticjob-trainer", "elasticjob-state", "elasticjob-token"
 VOLUMES = frozenset({PLUGIN_VOLUME, STATE_VOLUME, TOKEN_VOLUME})
 PLUGIN_PATH = "/elasticjob/trainer"
@@ -92,7 +94,13 @@ class SidecarImage:
 
 
 def selector(job: str) -> str:
+    """Of the pods of all jobs that have had this name: an earlier one may have left some."""
     return f"{JOB_LABEL}={job}"
+
+
+def own_selector(job: Object) -> str:
+    """Of the job's own pods alone; what scales the job must not see others."""
+    return f"{selector(job['metadata']['name'])},{JOB_UID_LABEL}={job['metadata']['uid']}"
 
 
 def owner_reference(job: Object) -> Object:
@@ -142,7 +150,10 @@ def render_pod(
     """
     meta, template = job["metadata"], deepcopy(spec.template)
     given = template.get("metadata") or {}
-    labels = {JOB_LABEL: meta["name"], INDEX_LABEL: str(index), "app.kubernetes.io/managed-by": "elasticjob"}
+    labels = {JOB_LABEL: meta["name"], JOB_UID_LABEL: meta["uid"], INDEX_LABEL: str(index)}
+    labels["app.kubernetes.io/managed-by"] = "elasticjob"
+    usual = {"name": WORKER, "instance": meta["name"], "component": "worker"}
+    usual = {f"app.kubernetes.io/{key}": value for key, value in usual.items()}
     pod = template["spec"]
     trainer = next(one for one in pod["containers"] if one["name"] == spec.trainer_container)
     _prepare_trainer(trainer, meta, spec, imports)
@@ -177,7 +188,7 @@ def render_pod(
         "metadata": {
             "name": pod_name(meta["name"], index, replacement),
             "namespace": meta["namespace"],
-            "labels": {**_queue_labels(meta, spec), **(given.get("labels") or {}), **labels},
+            "labels": {**usual, **_queue_labels(meta, spec), **(given.get("labels") or {}), **labels},
             "annotations": annotations,
             "ownerReferences": [owner_reference(job)],
         },

@@ -133,6 +133,12 @@ async def test_the_status_is_written_before_all_that_follows_from_it() -> None:
     assert recorded.done == ["status", *FOLLOWS]
 
 
+async def test_nothing_is_done_for_a_job_that_another_controller_manages() -> None:
+    recorded = RecordedJob(job(managedBy="kueue.x-k8s.io/multikueue"))
+    assert await reconciler(recorded).reconcile(KEY) is None
+    assert recorded.done == []
+
+
 @pytest.mark.parametrize("taken_over", [False, True])
 async def test_the_budget_is_made_once_there_are_pods(taken_over: bool) -> None:
     """The cluster tells of a budget that finds none; a pod that is not ready yet may be evicted in any case."""

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
+from elasticjob.spec import CONTROLLER
 from elasticjob_cli.app import cli
 from elasticjob_operator import metrics as operator_metrics
 from elasticjob_sidecar.metrics import Metrics
@@ -55,6 +56,24 @@ def test_fields(page: Path) -> None:
             assert field in fields() | OTHERS, field
 
 
+@cache
+def keys() -> frozenset[str]:
+    """The names of all labels and annotations that parts and chart have, without elasticjob.io/."""
+    folders = ("core", "operator", "sidecar", "trainer", "cli", "charts")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".yaml"}]
+    key = re.compile(
+        r"""(?:elasticjob\.io|\{(?:GROUP|KUEUE)\})/([a-z][a-z-]*[a-z])(?=["'])|elasticjob\.io/([a-z-]+):"""
+    )
+    found = {one[1] or one[2] for path in files for one in key.finditer(path.read_text())}
+    return frozenset(found - {CONTROLLER.rpartition("/")[2]})
+
+
+def test_all_labels_and_annotations_are_on_one_page() -> None:
+    assert {"job", "job-uid", "at-least", "cause", "template-hash", "namespaces", "last-writes"} <= keys()
+    page = (DOCS / "labels.md").read_text()
+    assert [one for one in sorted(keys()) if f".io/{one}`" not in page] == []
+
+
 @each_page
 def test_metrics(page: Path) -> None:
     operator_metrics.JOBS.each = True
@@ -91,12 +110,9 @@ def test_the_tools_commands_and_options(page: Path) -> None:
 
 @each_page
 def test_labels_and_annotations(page: Path) -> None:
-    sources = [file for part in ("core", "operator") for file in (ROOT / part).rglob("*.py")]
-    known = set(re.findall(r'(?:\{GROUP\}|elasticjob\.io)/([a-z-]+)"', "".join(file.read_text() for file in sources)))
-    assert known >= {"job", "index", "template-hash"}
     for word in words(page):
         if (label := re.fullmatch(r"elasticjob\.io/([a-z-]+)", word)) and label[1] != "v1alpha1":
-            assert label[1] in known, word
+            assert label[1] in keys() or word == CONTROLLER, word
 
 
 @each_page

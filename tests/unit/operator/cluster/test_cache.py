@@ -31,6 +31,19 @@ def test_the_end_of_an_earlier_object_of_the_name_does_not_remove_the_new_one() 
     assert cache.view(KEY).job is not None
 
 
+@pytest.mark.parametrize(
+    ("manager", "is_ours"),
+    [(None, True), ("elasticjob.io/elasticjob-controller", True), ("kueue.x-k8s.io/multikueue", False)],
+)
+def test_a_job_that_another_controller_manages_is_not_there(manager: str | None, is_ours: bool) -> None:
+    cache, managed = Cache(), job(managedBy=manager)
+    managed["metadata"] |= {"uid": "another", "resourceVersion": "9"}
+    cache.note_job(job())  # an earlier one of its name
+    cache.replace_jobs(None, Listing([managed], "9"))
+    assert len(list(cache.jobs())) == is_ours
+    assert (cache.view(KEY).job is not None) == is_ours
+
+
 def test_a_deleted_job_does_not_come_back_with_an_answer_that_was_on_its_way() -> None:
     cache, written = Cache(), job()
     cache.note_job(job())

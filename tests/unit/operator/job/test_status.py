@@ -1,18 +1,20 @@
 """The status that people and sidecars read."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from elasticjob.agreed import state_of
-from elasticjob.api import ElasticJobStatus
+from elasticjob.api import Active, ElasticJobStatus
 from elasticjob.reading.waits import Reason, Wait
 from elasticjob.rendezvous import Failures, Matched, Member, PodState, Request, Spec, State, Worker
 from elasticjob.terms import Outcome, PolicyAction, RendezvousPhase, RequestType, RoundCause
 from elasticjob_operator.job.absent import waits_of
 from elasticjob_operator.job.drain import Budget
 from elasticjob_operator.job.quota import Allowance
+from support.operator_objects import JOB_UID
 from support.statuses import CLOCKS, FORMED, NOW, status
 
 
@@ -31,6 +33,42 @@ def test_a_failure_that_waits_survives_it_too() -> None:
     assert state_of(ElasticJobStatus.parse(status(waits).dump()), CLOCKS) == waits
 
 
+LATER = "2026-01-02T05:00:00Z"
+
+
+def test_when_the_job_was_first_active_and_when_it_was_complete() -> None:
+    waits = status(FORMED, active=Active())
+    assert (waits.start_time, waits.completion_time) == (None, None)
+    runs = status(FORMED, waits, active=Active(since=NOW))
+    again = status(FORMED, runs, active=Active(seconds=60, since=LATER), now=LATER)
+    assert (again.start_time, again.completion_time) == (NOW, None)
+    complete = status(ended(Outcome.COMPLETE), again, active=Active(seconds=60), now=LATER)
+    assert (complete.start_time, complete.completion_time) == (NOW, LATER)
+    assert status(ended(Outcome.COMPLETE), complete, now=NOW).completion_time == LATER
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.TIMEOUT, Outcome.CLOSED])
+def test_a_job_that_is_not_complete_has_no_time_of_it(outcome: Outcome) -> None:
+    assert status(ended(outcome)).completion_time is None
+
+
+def ended(outcome: Outcome) -> State:
+    return replace(FORMED, phase=RendezvousPhase.CLOSED, outcome=outcome)
+
+
+@pytest.mark.parametrize("state", [State(clocks=CLOCKS), FORMED], ids=["new", "formed"])
+def test_the_status_holds_nothing_that_is_empty(state: State) -> None:
+    """People read `kubectl describe`: a line without a value says nothing."""
+    assert list(empty(status(state).dump())) == []
+
+
+def empty(value: Any, path: str = "status") -> Iterator[str]:
+    if value in ("", {}, []) and not path.endswith(".message"):  # which each condition has to have
+        yield path
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from empty(one, f"{path}.{key}")
+
+
 def test_an_empty_status_is_the_first_round_forming() -> None:
     assert state_of(ElasticJobStatus(), CLOCKS) == State(clocks=CLOCKS)
 
@@ -39,7 +77,7 @@ def test_a_formed_round_is_running_and_rendezvoused() -> None:
     found = status(FORMED)
     assert (found.phase, found.rendezvous.world_size, found.term) == ("Running", 2, 5)
     assert condition(found, "Rendezvoused").status == "True"
-    assert found.selector == "elasticjob.io/job=digits"
+    assert found.selector == f"elasticjob.io/job=digits,elasticjob.io/job-uid={JOB_UID}"
 
 
 @pytest.mark.parametrize(

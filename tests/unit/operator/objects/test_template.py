@@ -164,6 +164,21 @@ def render(wanted: ElasticJobSpec, index: int = 2, number: int = 1) -> dict[str,
     return render_pod(job(), wanted, index, number, IMAGE, batch="9f3c01d2")
 
 
+def test_a_pod_says_of_which_job_it_is_and_has_the_usual_labels() -> None:
+    wanted = spec()
+    labels = render_pod(job(), wanted, 0, 0, IMAGE, batch="9f3c01d2")["metadata"]["labels"]
+    usual = {"name": "elasticjob-worker", "instance": "digits", "component": "worker", "managed-by": "elasticjob"}
+    own = {"job": "digits", "job-uid": JOB_UID, "index": "0"}
+    assert labels == {
+        **{f"app.kubernetes.io/{key}": value for key, value in usual.items()},
+        **{f"elasticjob.io/{key}": value for key, value in own.items()},
+    }
+    given = {"app.kubernetes.io/name": "digits", "elasticjob.io/job-uid": "another", "team": "ml"}
+    wanted.template["metadata"] = {"labels": given}
+    found = render_pod(job(), wanted, 0, 0, IMAGE, batch="9f3c01d2")["metadata"]["labels"]
+    assert found == {**labels, "app.kubernetes.io/name": "digits", "team": "ml"}
+
+
 def test_the_jobs_queue_is_its_pods_unless_the_template_names_another() -> None:
     queue, priority = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
     body = job()
