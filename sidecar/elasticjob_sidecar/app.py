@@ -16,12 +16,12 @@ from elasticjob_sidecar.kubernetes.identity import Identity
 from elasticjob_sidecar.kubernetes.in_cluster import InCluster
 from elasticjob_sidecar.kubernetes.job_watch import JobWatch
 from elasticjob_sidecar.kubernetes.worker_record import WorkerRecord
+from elasticjob_sidecar.links.lines import Lines
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
-from elasticjob_sidecar.store.lines import Lines
 from elasticjob_sidecar.store.transport import Transport
 from elasticjob_sidecar.store.trust import RoundTrust
 from elasticjob_sidecar.store.tunnel import Tunnel
