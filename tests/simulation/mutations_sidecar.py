@@ -100,7 +100,7 @@ MUTATIONS = mutations(
                 "return 1e9",
             ),
         ),
-        "elasticjob_torch.sidecar.events:View.ends_round": (
+        "elasticjob_torch.wire.answers:View.ends_round": (
             omit("an agent takes news of an earlier round for those of its own", "self.handed == number"),
         ),
         "elasticjob_sidecar.driver:Driver._settled": (

@@ -49,7 +49,6 @@ from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_how_children_end, hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
-from elasticjob_torch.sidecar.client import Round
 from elasticjob_torch.sidecar.errors import (
     Closed,
     Leaving,
@@ -273,7 +272,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         view = self._membership.view
         return view is not None and view.phase == wire.Phase.FORMED
 
-    def _join(self) -> Round:
+    def _join(self) -> wire.Round:
         failure = self.failures.take()
         if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
             self._membership.excuse()
@@ -300,7 +299,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         except SidecarError as error:
             raise RendezvousError(str(error)) from None
 
-    def _enter(self, handed: Round) -> RendezvousInfo:
+    def _enter(self, handed: wire.Round) -> RendezvousInfo:
         """Bring the round's store up and take the round into use."""
         membership, number, address = self._membership, handed.number, handed.store
         store = self._store = AgentStore(
