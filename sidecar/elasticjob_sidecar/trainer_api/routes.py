@@ -123,7 +123,7 @@ class TrainerApi:
         asked = await _body(wire.Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
-        detail = plain(asked.detail, wire.DETAIL_LENGTH)
+        detail = plain(asked.detail or "", wire.DETAIL_LENGTH)
         failure = (detail, asked.exit_code)
         handed = await self._driver.join(asked.trainer, asked.after, Cause(asked.cause), timeout, limits, *failure)
         answer = wire.Round(

@@ -3,7 +3,7 @@
 import json
 import threading
 from typing import Any, cast, get_args, get_type_hints
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from pydantic import TypeAdapter
@@ -267,7 +267,7 @@ def test_what_one_side_writes_the_other_reads(message: wire.Message) -> None:
     kind = type(message)
     assert kind.from_json(json.loads(json.dumps(message.to_json()))) == message
     if kind in [call.sends for call in wire.CALLS if call.method == "GET"]:
-        assert kind.from_query(dict(parse_qsl(message.to_query(), keep_blank_values=True))) == message
+        assert kind.from_query(dict(parse_qsl(urlencode(message.to_query()), keep_blank_values=True))) == message
 
 
 def test_numbers_that_are_not_finite_are_left_out() -> None:

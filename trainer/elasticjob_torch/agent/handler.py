@@ -46,7 +46,7 @@ from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
 from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
-from elasticjob_torch.agent.stopping import hear_how_children_end, hear_signals
+from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
 from elasticjob_torch.sidecar.errors import (
@@ -86,7 +86,6 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     """
     _show_log()
     hear_signals(_signal_error)
-    hear_how_children_end()
     if above := agent_above(os.environ):
         raise SystemExit(
             f"{BACKEND}: the torchrun above this one (process {above}) takes part in the job, and a pod has one that "

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
 
 from elasticjob_torch import wire
 from elasticjob_torch.sidecar.client import SidecarClient
@@ -52,7 +53,8 @@ class ScriptStream(Stream):
         self._name = name
 
     def target(self) -> str:
-        return f"{wire.WATCH.path}?{wire.Watch(script=self._name, saves=self.saves).to_query()}"
+        asked = wire.Watch(script=self._name, saves=self.saves)
+        return f"{wire.WATCH.path}?{urlencode(asked.to_query())}"
 
     def take(self, data: Any) -> None:
         before, view = self.view, wire.ScriptView.from_json(data)

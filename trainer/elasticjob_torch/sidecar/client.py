@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urlencode
 
 from elasticjob_torch import wire
 from elasticjob_torch.sidecar.errors import REFUSALS, SidecarRefusal, SidecarUnavailable
@@ -120,7 +121,7 @@ class Calls(ABC):
                 after=after,
                 cause=cause,
                 timeout=timeout,
-                detail=detail,
+                detail=detail or None,
                 exit_code=exit_code,
                 last_call=limits.get("last_call"),
                 worker_lost=limits.get("worker_lost"),
@@ -138,7 +139,7 @@ class Calls(ABC):
     def await_store(self, round_number: int, timeout: float) -> wire.StoreAddress:
         """Wait, at most ``timeout`` seconds, until the round's store answers; return where."""
         with _as_refused():
-            query = wire.AskedStore(round=round_number, timeout=timeout).to_query()
+            query = urlencode(wire.AskedStore(round=round_number, timeout=timeout).to_query())
         within = timeout + wire.MARGIN_SECONDS
         target = f"{wire.ASK_STORE.path}?{query}"
         return self._make(Call("GET", target, None, _reading(wire.StoreAddress), within, self.patience))

@@ -22,6 +22,7 @@ import weakref
 from abc import ABC, abstractmethod
 from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from elasticjob_torch import wire
 
@@ -214,7 +215,7 @@ class EventStream(Stream):
 
     def target(self) -> str:
         asked = wire.Events(pid=self._pid, round=self.handed, stage=self.stage, **self._me)
-        return f"{wire.EVENTS.path}?{asked.to_query()}"
+        return f"{wire.EVENTS.path}?{urlencode(asked.to_query())}"
 
     def take(self, data: Any) -> None:
         self.view = wire.View.from_json(data)

@@ -14,7 +14,6 @@ import typing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlencode
 
 from elasticjob_torch.wire.limits import MAX_JSON_INTEGER
 
@@ -306,10 +305,10 @@ class Message:
             if not (value is None and default is None)
         }
 
-    def to_query(self) -> str:
-        """Return the query that `from_query` reads, encoded."""
+    def to_query(self) -> dict[str, str]:
+        """Return the parameters that `from_query` reads, not encoded."""
         said = self.to_json()
-        return urlencode({key: str(value).lower() if isinstance(value, bool) else value for key, value in said.items()})
+        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in said.items()}
 
 
 def _given(message: type[Message], data: Mapping[str, Any]) -> list[Field]:

@@ -75,7 +75,7 @@ class Join(_OfATrainer):
         OneOf(JoinCause),
         "Why: the first join of a process, its training has failed, or `changed` was told.",
     ] = JoinCause.STARTED
-    detail: Annotated[str, Text(), f"What failed, for people; {DETAIL_LENGTH} characters of it are kept."] = ""
+    detail: Annotated[str | None, Text(), f"What failed, for people; {DETAIL_LENGTH} characters of it are kept."] = None
     exit_code: _ExitCode = None
     timeout: Annotated[float | None, _WAIT, "Seconds to wait; by default the job's `joinTimeoutSeconds`."] = None
     last_call: Annotated[
