@@ -43,6 +43,7 @@ from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
+from elasticjob_torch.agent.parking import never_parks
 from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
@@ -59,13 +60,12 @@ from elasticjob_torch.sidecar.errors import (
     StageFinished,
     Superseded,
 )
-from elasticjob_torch.warm.launch import switch_on
 
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator, Mapping, Sequence
 
-    from elasticjob_torch.warm.pool import Pool
+    from elasticjob_torch.agent.parking import Parking, SwitchOn
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +77,8 @@ _RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 _PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
-def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process; called by torch.
+def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_parks) -> ElasticJobRendezvousHandler:
+    """Make the handler of this process; ``switch_on`` begins to park processes, where the job wants that.
 
     Raises:
         SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
@@ -121,7 +121,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self,
         settings: Settings,
         membership: Membership,
-        warm: Pool | None = None,
+        warm: Parking | None = None,
         inherited: HandedOn | None = None,
     ) -> None:
         self._settings = settings
