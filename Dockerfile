@@ -41,8 +41,8 @@ FROM python AS sidecar-sources
 COPY core/elasticjob /opt/venv/lib/python3.13/site-packages/elasticjob
 COPY sidecar/elasticjob_sidecar /opt/venv/lib/python3.13/site-packages/elasticjob_sidecar
 # what it shares with the plug-in, and no more of that
-COPY trainer/elasticjob_torch/__init__.py trainer/elasticjob_torch/wire.py \
-    /opt/venv/lib/python3.13/site-packages/elasticjob_torch/
+COPY trainer/elasticjob_torch/__init__.py /opt/venv/lib/python3.13/site-packages/elasticjob_torch/
+COPY trainer/elasticjob_torch/wire /opt/venv/lib/python3.13/site-packages/elasticjob_torch/wire
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/venv
 # the torchrun plug-in, as the files that are copied into each trainer; never compiled: the trainer's Python is another
 COPY pyproject.toml hack/images/plugin_metadata.py /tmp/

@@ -21,13 +21,13 @@ from pathlib import Path
 from elasticjob.api import Member, Members, RendezvousStatus
 from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.links.line import Line
+from elasticjob_sidecar.links.lines import Lines
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
 from elasticjob_sidecar.membership.silences import Times, times_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.credentials import Credentials
-from elasticjob_sidecar.store.line import Line
-from elasticjob_sidecar.store.lines import Lines
 from elasticjob_sidecar.store.transport import Transport
 from support.pod_life import new_credentials
 from support.ports import free_port

@@ -1,21 +1,17 @@
 """The tables of `docs/trainer-api.md`: each call with its fields, the refusals, the limits.
 
-What a field is for is written in `elasticjob_torch.wire`; what it may be is read from the sidecar's models.
+What a field is for and what it may be is written in `elasticjob_torch.wire`.
 """
 
-import types
-import typing
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elasticjob_sidecar.trainer_api import bodies
 from elasticjob_torch import wire
-
-SCHEMA = dict[str, Any]
+from elasticjob_torch.wire.fields import Inner, OneOf, Rule, Text, Truth, Whole, fields_of
 
 SCRIPTS = (wire.WATCH, wire.SAVED, wire.PROGRESS)
 
-ANSWERS = {int: "whole number", str: "text", bool: "true or false", float: "number"}
+ANSWERS: dict[type, str] = {Whole: "whole number", Text: "text", Truth: "true or false"}
 
 
 def tables() -> dict[str, str]:
@@ -81,74 +77,33 @@ def anchor(call: wire.Call) -> str:
     return f"{call.method}-{call.path}".lower().replace("/", "")
 
 
-def taken(fields: type) -> Iterable[Sequence[str]]:
+def taken(message: type[wire.Message]) -> Iterable[Sequence[str]]:
     """Rows of what a call takes."""
-    schema: SCHEMA = getattr(bodies, fields.__name__).model_json_schema()
-    required = schema.get("required", [])
-    for name, meaning in meanings(fields).items():
-        one = schema["properties"][name]
-        default = "needed" if name in required else default_of(one)
-        yield f"`{name}`", kind(one, schema.get("$defs", {})), default, meaning
+    for field in fields_of(message):
+        default = "needed" if field.needed else default_of(field.default)
+        yield f"`{field.key}`", kind(field.rule) + ", or null" * field.nullable, default, field.meaning
 
 
-def told(fields: type) -> Iterable[Sequence[str]]:
+def told(message: type[wire.Message]) -> Iterable[Sequence[str]]:
     """Rows of what is answered."""
-    hints = typing.get_type_hints(fields)
-    for name, meaning in meanings(fields).items():
-        if typing.is_typeddict(hints[name]):
-            for inner, (_, of_what, means) in zip(hints[name].__annotations__, told(hints[name]), strict=True):
-                yield f"`{name}.{inner}`", of_what, means
+    for field in fields_of(message):
+        if isinstance(field.rule, Inner):
+            for key, of_what, means in told(field.rule.message):
+                yield f"`{field.key}.{key[1:]}", of_what, means
         else:
-            yield f"`{name}`", answered(name, hints[name]), meaning
+            yield f"`{field.key}`", answered(field.rule) + " or null" * field.nullable, field.meaning
 
 
-def meanings(fields: type) -> dict[str, str]:
-    hints = typing.get_type_hints(fields, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+def answered(rule: Rule) -> str:
+    return kind(rule) if isinstance(rule, OneOf) else ANSWERS[type(rule)]
 
 
-def answered(name: str, hint: Any) -> str:
-    words = {"phase": wire.Phase, "outcome": wire.Outcome}
-    if name in words:
-        return one_of(list(words[name]))
-    if isinstance(hint, types.UnionType):
-        return " or ".join("null" if one is type(None) else ANSWERS[one] for one in typing.get_args(hint))
-    return ANSWERS[hint]
-
-
-def kind(schema: SCHEMA, definitions: SCHEMA) -> str:
+def kind(rule: Rule) -> str:
     """What a field may be, in words."""
-    if "$ref" in schema:
-        return kind(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    if "anyOf" in schema:
-        return ", or ".join(kind(one, definitions) for one in schema["anyOf"])
-    if "enum" in schema:
-        return one_of(schema["enum"])
-    if schema["type"] == "integer":
-        return "whole number" + bounds(schema)
-    if schema["type"] == "number":
-        return "number" + bounds(schema)
-    if schema["type"] == "string":
-        return f"text of 1 to {schema['maxLength']} characters" if "maxLength" in schema else "text"
-    if schema["type"] == "array":
-        return f"list of at most {schema['maxItems']}: {kind(schema['items'], definitions)}"
-    if schema["type"] == "object":
-        names = kind({"type": "string"} | schema["propertyNames"], definitions)
-        return f"object: {names} to {kind(schema['additionalProperties'], definitions)}"
-    return {"boolean": "true or false", "null": "null"}[schema["type"]]
+    return one_of(str(word) for word in rule.words) if isinstance(rule, OneOf) else str(rule)
 
 
-def bounds(schema: SCHEMA) -> str:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if "exclusiveMinimum" in schema:
-        return f" above {schema['exclusiveMinimum']:g}, at most {most:g}"
-    if most == wire.MAX_JSON_INTEGER:
-        return f" from {least}"
-    return "" if least is None else f" from {least} to {most}"
-
-
-def default_of(schema: SCHEMA) -> str:
-    value = schema["default"]
+def default_of(value: Any) -> str:
     if value is None or value == {} or value == "":
         return "none"
     if isinstance(value, str):

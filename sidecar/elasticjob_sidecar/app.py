@@ -16,12 +16,12 @@ from elasticjob_sidecar.config import Config, ConfigError
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.health import health_server
 from elasticjob_sidecar.incarnation import new_incarnation
+from elasticjob_sidecar.links.lines import Lines
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.credentials import Credentials
-from elasticjob_sidecar.store.lines import Lines
 from elasticjob_sidecar.store.transport import Transport
 from elasticjob_sidecar.store.trust import RoundTrust
 from elasticjob_sidecar.store.tunnel import Tunnel

@@ -17,11 +17,12 @@ from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Handed, Limits, Torchrun
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused, superseded
+from elasticjob_sidecar.membership.refusal import Refused, superseded
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_torch import wire
+from elasticjob_torch.wire import Code
 
 log = logging.getLogger(__name__)
 

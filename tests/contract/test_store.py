@@ -23,7 +23,7 @@ from contract.sidecar_pair import SidecarPair
 from contract.store_checks import CHECKS, DEADLINE, SOON, arrived, in_background
 from elasticjob_torch.agent.store import AgentStore, StoreBroken
 from elasticjob_torch.agent.tcp_store import connect_store, serve_store
-from elasticjob_torch.sidecar.client import StoreAddress
+from elasticjob_torch.wire import StoreAddress
 from support.waiting import result_of, run, wait_until
 
 MIB = 1 << 20

@@ -28,9 +28,8 @@ from elasticjob_torch.agent.orphans import leave_mark
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.agent.stalls import Stalls
 from elasticjob_torch.agent.stopping import hear_signals
-from elasticjob_torch.sidecar.client import Round
 from elasticjob_torch.sidecar.errors import Closed, Leaving, NoTrainer, RoundBroken, SidecarError, StageFinished
-from elasticjob_torch.wire import LEFT_EXIT_CODE
+from elasticjob_torch.wire import LEFT_EXIT_CODE, Round
 
 LOOK_SECONDS = 0.1  # as torchrun's --monitor-interval
 STORE_SECONDS = 300.0

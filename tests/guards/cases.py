@@ -96,7 +96,7 @@ TYPED = (
 SLOW = (
     case("lint-types", "a function is not typed", TYPED, "", UNTYPED,
          *(f"{file}:" for file in TYPED), "missing a type annotation"),
-    case("lint-types-trainer", "a name that Python 3.10 lacks", "trainer/elasticjob_torch/wire.py", "",
+    case("lint-types-trainer", "a name that Python 3.10 lacks", "trainer/elasticjob_torch/wire/words.py", "",
          "\nfrom typing import Self\n" + UNTYPED,
          'Module "typing" has no attribute "Self"', "missing a type annotation"),
     case("lint-workflows", "a step is misspelt", WORKFLOW, "", f"{JOB}      - runs: make lint\n",

@@ -10,7 +10,8 @@ from elasticjob.api import Cause, Member, RendezvousStatus
 from elasticjob.rendezvous import PodState
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.model import Answer, Handed, Torchrun
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import Refused
+from elasticjob_torch.wire import Code
 from model.composed_pod_checks import check_given, check_place, check_success, check_telling
 from model.composed_pods import DEAD, ENTERING, FAILED, FINISHED, JOINING, TRAINING, Pod, Trainer, copied
 from model.search import Finding

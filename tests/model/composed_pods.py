@@ -101,8 +101,7 @@ def perceives_change(pod: Pod) -> bool:
     view = view_of(output.standing)
     if view is None:
         return False
-    of_this_round = view["changed"] and view["handed"] == trainer.used
-    return bool(view["leaving"] or view["round"] > trainer.used or of_this_round)
+    return view.ends_round(trainer.used)
 
 
 def address_of(id: str) -> str:

@@ -42,7 +42,7 @@ FILES = {
     "sidecar driver": "sidecar/test_driver.py",
     "sidecar doubts over the wire": "sidecar/test_doubts_over_the_wire.py",
     "sidecar job watch": "sidecar/api_server/test_job_watch.py",
-    "sidecar lines": "sidecar/store/test_lines.py",
+    "sidecar lines": "sidecar/links/test_lines.py",
     "sidecar membership": "sidecar/membership/test_membership.py",
     "sidecar over the wire": "sidecar/test_over_the_wire.py",
     "sidecar silences": "sidecar/membership/test_silences.py",

@@ -100,7 +100,7 @@ MUTATIONS = mutations(
                 "return 1e9",
             ),
         ),
-        "elasticjob_torch.sidecar.events:View.ends_round": (
+        "elasticjob_torch.wire.answers:View.ends_round": (
             omit("an agent takes news of an earlier round for those of its own", "self.handed == number"),
         ),
         "elasticjob_sidecar.driver:Driver._settled": (
@@ -166,10 +166,10 @@ MUTATIONS = mutations(
             ),
             omit("nobody is let in whose certificate was not there at first", "continue"),
         ),
-        "elasticjob_sidecar.store.lines:Lines.run": (
+        "elasticjob_sidecar.links.lines:Lines.run": (
             omit("a spare goes on doubting", "self._doubt(Members())", by="sidecar doubts over the wire"),
         ),
-        "elasticjob_sidecar.store.lines:Lines._look": (
+        "elasticjob_sidecar.links.lines:Lines._look": (
             omit("who loses line and watch at once hears of no challenge", "self._watch.again()"),
             replace(
                 "a watch is long though nobody is heard",
@@ -184,14 +184,14 @@ MUTATIONS = mutations(
                 "doubted != (round.said or Members())",
             ),
         ),
-        "elasticjob_sidecar.store.lines:Lines._close": (
+        "elasticjob_sidecar.links.lines:Lines._close": (
             omit(
                 "the lines of a round stay for ever",
                 "asyncio.get_running_loop().call_later(round.closing_seconds(), self._end, round)",
                 by="sidecar lines",
             ),
         ),
-        "elasticjob_sidecar.store.lines:Lines._call": (
+        "elasticjob_sidecar.links.lines:Lines._call": (
             replace(
                 "a line of a round that is over is made anew",
                 "while not round.silences.over: ...",
@@ -200,7 +200,7 @@ MUTATIONS = mutations(
             ),
             replace("a line that broke is not made anew", "await asyncio.sleep(pauses.next())", "return"),
         ),
-        "elasticjob_sidecar.store.lines:Lines._accepted": (
+        "elasticjob_sidecar.links.lines:Lines._accepted": (
             replace("rank 0 answers no sign", "Line.give_sign", "lambda _: None"),
         ),
         "elasticjob_sidecar.membership.silences:Silences._time": (

@@ -12,7 +12,6 @@ from elasticjob.api import STORE_PORT, Member
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar.address import Address
-from elasticjob_torch.sidecar.client import Round
 from elasticjob_torch.sidecar.errors import (
     Closed,
     Leaving,
@@ -24,7 +23,7 @@ from elasticjob_torch.sidecar.errors import (
     Superseded,
 )
 from elasticjob_torch.sidecar.events import EventStream
-from elasticjob_torch.wire import LEFT_EXIT_CODE
+from elasticjob_torch.wire import LEFT_EXIT_CODE, Round
 from simulation.containers import KILLED, Sandbox
 from simulation.loop import PROCESS
 from simulation.pipes import LOOPBACK, Internet

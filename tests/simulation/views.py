@@ -6,7 +6,8 @@ from math import inf
 from typing import Any
 
 from elasticjob.api import Cause, Member, Members
-from elasticjob_torch.sidecar.client import Call, Round
+from elasticjob_torch.sidecar.client import Call
+from elasticjob_torch.wire import Round
 from simulation.containers import Sandbox
 from simulation.loop import Process
 from simulation.store import Change, Object

@@ -8,8 +8,8 @@ from elasticjob.api import STORE_PORT
 from elasticjob_torch import wire
 from elasticjob_torch.agent.course import CannotRunHere
 from elasticjob_torch.script.client import HEARD_SECONDS, ScriptStream
-from elasticjob_torch.sidecar.client import Round
 from elasticjob_torch.sidecar.errors import SidecarError
+from elasticjob_torch.wire import Round
 from simulation.pipes import LOOPBACK
 from simulation.plugin import Reader, VirtualCalls, VirtualStream, Writer, open_connection
 
@@ -148,9 +148,8 @@ class Workers:
             step += 1
             await asyncio.sleep(min(self._reports or STEP_SECONDS, max(ends - now, 0.01)))
             if self._reports:
-                body = {"local_rank": 0, "step": step, "total": None, "metrics": {}}
                 with suppress(SidecarError):
-                    await calls.post(wire.PROGRESS.path, body, 5.0)
+                    await calls.post(wire.PROGRESS, wire.Report(step=step), 5.0)
             view = self._stream.view if self._stream is not None else None
             if not self._saves or view is None or not view.ending:
                 late = False
@@ -158,8 +157,8 @@ class Workers:
             if late and saved != view.round:
                 saved = view.round
                 with suppress(SidecarError):
-                    await calls.post(wire.SAVED.path, {"script": f"{agent.name}-script", "round": saved}, 5.0)
-            late = agent.loop.time() - view.since >= HEARD_SECONDS
+                    await calls.post(wire.SAVED, wire.Saved(script=f"{agent.name}-script", round=saved), 5.0)
+            late = agent.loop.time() - self._stream.ending_since >= HEARD_SECONDS
 
     def _open_stream(self) -> None:
         agent = self.agent

@@ -81,7 +81,7 @@ class Sidecar:
             if waiting:
                 return waiting.pop(0)
             if path == "GET /v1/rendezvous":
-                return 200, {**self.view, "job": "digits", "runId": RUN_ID}
+                return 200, {**self.view, "rank": None, "job": "digits", "runId": RUN_ID}
             return self.default(path)
 
     def _events(self) -> Iterator[dict[str, Any]]:

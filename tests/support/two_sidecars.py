@@ -14,6 +14,7 @@ from elasticjob.members import Members
 from elasticjob_sidecar.app import Ports, Sidecar
 from elasticjob_sidecar.config import Config
 from elasticjob_torch import wire
+from elasticjob_torch.wire.fields import fields_of
 from support.faulty_kube import JOB_UID, FaultyKube, Json
 from support.pod_life import new_credentials
 from support.ports import free_ports
@@ -124,11 +125,12 @@ def must_be_on_the_wire(method: str, target: str, status: int, answer: Any) -> N
     if status >= 400:
         error = answer["error"]
         code = wire.Code(error["code"])
-        assert wire.Error.__required_keys__ <= error.keys() <= set(wire.Error.__annotations__)
+        wire.Error.from_json(error)
+        assert error.keys() <= {field.key for field in fields_of(wire.Error)}
         assert code is wire.Code.BAD_REQUEST or (call is not None and code in call.refusals), (method, target, error)
         assert status == wire.REFUSALS[code].status or status in (404, 405), (method, target, status, error)
     elif call is not None and call.answers is not None:
-        seen = set(call.answers.__annotations__)
+        seen = {field.key for field in fields_of(call.answers)}
         assert set(answer) == seen or (call is wire.VIEW and set(answer) == {"rank", "job", "runId"}), (target, answer)
     else:
         assert (status, answer) == (204, None), (method, target, status, answer)

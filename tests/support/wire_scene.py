@@ -11,7 +11,7 @@ from elasticjob.certificates import der_of, fingerprint_of
 from elasticjob.pods import SIDECAR
 from elasticjob_torch.agent.course import Steps
 from elasticjob_torch.agent.settings import parse_settings
-from elasticjob_torch.sidecar.client import Round
+from elasticjob_torch.wire import Round
 from simulation.api_server import ApiServer
 from simulation.clocks import Clock
 from simulation.containers import Plan, Sandbox

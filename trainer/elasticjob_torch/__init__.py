@@ -22,8 +22,9 @@ __all__ = ["creator", "Current", "current", "report", "wants_restart"]
 
 def _create(params: RendezvousParameters) -> RendezvousHandler:
     from elasticjob_torch.agent.handler import create_handler
+    from elasticjob_torch.warm.launch import switch_on
 
-    return create_handler(params)
+    return create_handler(params, switch_on)
 
 
 def creator() -> Callable[[RendezvousParameters], RendezvousHandler]:

@@ -18,8 +18,9 @@ from elasticjob.api import Cause, Member, Outcome, RendezvousPhase, RendezvousSt
 from elasticjob_sidecar.membership.model import NO_LIMITS, UNKNOWN_TORCHRUN, Answer, Handed, Limits, Torchrun, Waiter
 from elasticjob_sidecar.membership.modes import HANDED_OUT, HAS_FINISHED, JOINED, Mode, move_out_of
 from elasticjob_sidecar.membership.output import Output, Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused, other_script, superseded, trainer_lives
+from elasticjob_sidecar.membership.refusal import Refused, other_script, superseded, trainer_lives
 from elasticjob_sidecar.membership.torchruns import NO_TORCHRUN, Torchruns
+from elasticjob_torch.wire import Code
 
 SUCCESSOR_SECONDS = 5.0
 

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from elasticjob.api import Member, RendezvousPhase, RendezvousStatus, WorkerRequest
 from elasticjob_sidecar.membership.model import Answer, Handed
 from elasticjob_sidecar.membership.modes import Mode
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import PeerCode, Refused
+from elasticjob_torch.wire import Code
 
 
 class Standing(NamedTuple):
@@ -85,7 +86,7 @@ class Standing(NamedTuple):
             return None  # the caller has seen the new round first
         self.check_round(round)
         if peer not in self.handed.members:
-            raise Refused(Code.NOT_A_MEMBER, f"worker {peer.index} with this id has no part in round {round}")
+            raise Refused(PeerCode.NOT_A_MEMBER, f"worker {peer.index} with this id has no part in round {round}")
         if self.handed.rank != 0:
             raise Refused(Code.BAD_REQUEST, f"worker {self.me.index} is not rank 0 of round {round}")
         return self.store_port

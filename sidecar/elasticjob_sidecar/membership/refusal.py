@@ -1,27 +1,14 @@
-"""What the sidecar refuses: a word of `Code` for the plug-in to go by, and a sentence for people."""
+"""What the sidecar refuses: a word for the plug-in to go by, and a sentence for people."""
 
 from enum import StrEnum
 
 from elasticjob.api import RendezvousStatus
-from elasticjob_torch import wire
+from elasticjob_torch.wire import Code
 
 
-class Code(StrEnum):
-    """Those that a trainer may be told are the wire's words; with the last two sidecars refuse one another."""
+class PeerCode(StrEnum):
+    """With these sidecars refuse one another, besides the wire's; no trainer is told them."""
 
-    BAD_REQUEST = wire.Code.BAD_REQUEST.value
-    NO_TRAINER = wire.Code.NO_TRAINER.value
-    SUPERSEDED = wire.Code.SUPERSEDED.value
-    TRAINER_LIVES = wire.Code.TRAINER_LIVES.value
-    CLOSED = wire.Code.CLOSED.value
-    LEAVING = wire.Code.LEAVING.value
-    STAGE_FINISHED = wire.Code.STAGE_FINISHED.value
-    OTHER_SCRIPT = wire.Code.OTHER_SCRIPT.value
-    JOIN_TIMEOUT = wire.Code.JOIN_TIMEOUT.value
-    ROUND_BROKEN = wire.Code.ROUND_BROKEN.value
-    STORE_TIMEOUT = wire.Code.STORE_TIMEOUT.value
-    TOO_MANY = wire.Code.TOO_MANY.value
-    API_AWAY = wire.Code.API_AWAY.value
     NOT_A_MEMBER = "NotAMember"
     NOT_YET = "NotYet"  # the store is not served yet
 
@@ -29,7 +16,7 @@ class Code(StrEnum):
 class Refused(Exception):
     """A request of the trainer, or of another sidecar, that cannot be granted. `outcome` goes with Closed."""
 
-    def __init__(self, code: Code, message: str, outcome: str | None = None) -> None:
+    def __init__(self, code: Code | PeerCode, message: str, outcome: str | None = None) -> None:
         super().__init__(message)
         self.code, self.message, self.outcome = code, message, outcome
 

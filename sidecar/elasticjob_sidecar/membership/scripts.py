@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from elasticjob.api import RendezvousPhase
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.output import Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_torch import wire
+from elasticjob_torch.wire import Code
 
 
 @dataclass(slots=True)
@@ -98,9 +99,9 @@ def script_view_of(worker: Standing) -> wire.ScriptView | None:
     job, handed = worker.job, worker.handed
     if job is None:
         return None
-    return {
-        "round": worker.held,
-        "waiting": job.waiting,
-        "reason": handed.reason if handed is not None and handed.round == worker.held else "",
-        "ending": bool(planned_end(worker)),
-    }
+    return wire.ScriptView(
+        round=worker.held,
+        waiting=job.waiting,
+        reason=handed.reason if handed is not None and handed.round == worker.held else "",
+        ending=bool(planned_end(worker)),
+    )

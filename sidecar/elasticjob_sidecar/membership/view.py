@@ -22,17 +22,17 @@ def view_of(worker: Standing) -> wire.View | None:
     job = worker.job
     if job is None:
         return None
-    return {
-        "round": job.round,
-        "phase": job.phase.value,
-        "waiting": job.waiting,
-        "worldSize": job.world_size,
-        "handed": worker.held,
-        "changed": has_changed(worker),
-        "stalled": stalled_by(worker),
-        "succeeded": worker.succeeded,
-        "leaving": worker.leaving,
-        "closed": job.phase is RendezvousPhase.CLOSED,
-        "outcome": job.outcome.value if job.outcome else "",
-        "reason": job.reason,
-    }
+    return wire.View(
+        round=job.round,
+        phase=wire.Phase(job.phase),
+        waiting=job.waiting,
+        world_size=job.world_size,
+        handed=worker.held,
+        changed=has_changed(worker),
+        stalled=stalled_by(worker),
+        succeeded=worker.succeeded,
+        leaving=worker.leaving,
+        closed=job.phase is RendezvousPhase.CLOSED,
+        outcome=job.outcome.value if job.outcome else "",
+        reason=job.reason,
+    )

@@ -22,10 +22,11 @@ from typing import Any
 from elasticjob.api import FORWARDED_PORTS, Member
 from elasticjob.certificates import fingerprint_of
 from elasticjob_sidecar.log_limits import LimitedLog
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import PeerCode, Refused
 from elasticjob_sidecar.store.connection import Connection, dial
 from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
 from elasticjob_sidecar.store.listener import Caller, TunnelListener
+from elasticjob_torch.wire import Code
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Transport:
         self,
         credentials: Credentials,
         job_uid: str,
-        refused: Callable[[Code], None] = lambda _: None,
+        refused: Callable[[Code | PeerCode], None] = lambda _: None,
         forwarded: int = FORWARDED_PORTS,
     ) -> None:
         """`forwarded`: how many ports after the store's may be asked for."""
@@ -163,7 +164,7 @@ class Transport:
             async with asyncio.timeout(None) as limit:
                 connection, claim, is_line = await self._identify(listener, caller, limit)
         except (OSError, TimeoutError, Refused) as error:  # it has shown nothing that would earn it a word
-            code = error.code if isinstance(error, Refused) else Code.NOT_A_MEMBER
+            code = error.code if isinstance(error, Refused) else PeerCode.NOT_A_MEMBER
             self._turn_away(caller.address, code, str(error) or "it did not show in time who it is")
             return
         caller.slot.release()
@@ -173,7 +174,7 @@ class Transport:
         else:
             await self._answer(connection, claim, admit, admitted)
 
-    def _turn_away(self, address: str, code: Code, why: str) -> None:
+    def _turn_away(self, address: str, code: Code | PeerCode, why: str) -> None:
         self._turned_away.info("a caller from %s was not let in: %s", address, why)
         self._refused(code)
 
@@ -192,12 +193,12 @@ class Transport:
         is_line = trust.line_name.encode() in hello
         offset = next((offset for name, offset in trust.offsets.items() if name in hello), None)
         if not is_line and offset is None:
-            raise Refused(Code.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
+            raise Refused(PeerCode.NOT_A_MEMBER, f"it does not ask for round {trust.round} of this job")
         connection = await listener.secure(caller, trust.context)
         member = trust.members.get(fingerprint_of(connection.peer_certificate()))
         if member is None:  # a certificate that a member has signed is not a member's
             connection.abort()
-            raise Refused(Code.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
+            raise Refused(PeerCode.NOT_A_MEMBER, f"the caller's certificate is not one of round {trust.round}")
         return connection, Claim(trust.round, member, offset or 0), is_line
 
     async def _answer(self, connection: Connection, claim: Claim, admit: Admit, admitted: Admitted) -> None:
@@ -209,9 +210,9 @@ class Transport:
             connection.write(_encode({"error": refused.message, "code": refused.code.value}))
             connection.close()
         except (OSError, TimeoutError) as error:
-            self._refused(Code.NOT_YET)
+            self._refused(PeerCode.NOT_YET)
             why = f"the store does not answer: {str(error) or f'not within {ADMISSION_SECONDS:g} s'}"
-            connection.write(_encode({"error": why, "code": Code.NOT_YET.value}))
+            connection.write(_encode({"error": why, "code": PeerCode.NOT_YET.value}))
             connection.close()
         except BaseException:
             connection.abort()
@@ -227,7 +228,7 @@ def _encode(message: dict[str, Any]) -> bytes:
 
 def _check_is(fingerprint: str, certificate: bytes, address: str) -> None:
     if fingerprint_of(certificate) != fingerprint:
-        raise Refused(Code.NOT_A_MEMBER, f"{address} is not the sidecar of the round's rank 0")
+        raise Refused(PeerCode.NOT_A_MEMBER, f"{address} is not the sidecar of the round's rank 0")
 
 
 def _check_answer(line: bytes) -> None:
@@ -235,6 +236,11 @@ def _check_answer(line: bytes) -> None:
         answer = json.loads(line)
         if answer.get("ok") is True:
             return
-        raise Refused(Code(answer.get("code", Code.NOT_YET)), str(answer["error"]))
+        raise Refused(_code_of(answer.get("code", PeerCode.NOT_YET)), str(answer["error"]))
     except (ValueError, KeyError, AttributeError) as error:
         raise ConnectionError(f"rank 0's sidecar answered with something else than an admission: {error}") from None
+
+
+def _code_of(word: str) -> Code | PeerCode:
+    """Raises ValueError."""
+    return PeerCode(word) if word in set(PeerCode) else Code(word)

@@ -15,12 +15,13 @@ from elasticjob.api import Member
 from elasticjob.kube.retry import Backoff, RetryPolicy
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.log_limits import LimitedLog
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import PeerCode, Refused
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.callers import Callers
 from elasticjob_sidecar.store.connection import Connection, dial, listen
 from elasticjob_sidecar.store.forwards import Forwards
 from elasticjob_sidecar.store.transport import Claim, Transport, admission_seconds
+from elasticjob_torch.wire import Code
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +141,7 @@ class Tunnel:
                 spare = None if offset else self._take_spare(round)
                 store = spare or await self._connect(round, offset)
         except (Refused, OSError, TimeoutError) as error:
-            code = error.code if isinstance(error, Refused) else Code.NOT_YET
+            code = error.code if isinstance(error, Refused) else PeerCode.NOT_YET
             self._refuse(connection, code, f"round {round}: {str(error) or f'no answer within {open_seconds:g} s'}")
         except BaseException:
             connection.abort()
@@ -149,7 +150,7 @@ class Tunnel:
             self._splice("trainer", round, connection, store)
             self._count(round, self._driver.standing.me)
 
-    def _refuse(self, connection: Connection, code: Code, why: str) -> None:
+    def _refuse(self, connection: Connection, code: Code | PeerCode, why: str) -> None:
         self._metrics.tunnels_refused.labels("trainer", code.value).inc()
         self._refusals.info("a connection to the store is closed: %s", why)
         connection.abort()
@@ -193,7 +194,7 @@ class Tunnel:
                     await next_change.wait()
         except TimeoutError:
             message = f"the store of round {claim.round} is not served yet, after {HOLD_SECONDS:g} s"
-            raise Refused(Code.NOT_YET, message) from None
+            raise Refused(PeerCode.NOT_YET, message) from None
         try:
             async with asyncio.timeout(DIAL_SECONDS):
                 return await dial("127.0.0.1", self._port + claim.offset if claim.offset else port)

@@ -8,28 +8,26 @@ Answers are JSON; an error is `{"error": {"code", "message"}}`. Nothing is decid
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
 
 from elasticjob.api import Cause, ProcessState
 from elasticjob.text import plain
 from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.membership.model import Limits, Torchrun
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import PeerCode, Refused
 from elasticjob_sidecar.membership.scripts import script_view_of
 from elasticjob_sidecar.membership.view import view_of
 from elasticjob_sidecar.store.tunnel import Tunnel
-from elasticjob_sidecar.trainer_api import bodies
 from elasticjob_torch import wire
+from elasticjob_torch.wire import Code
 
 STATUS: dict[str, int] = {code: refusal.status for code, refusal in wire.REFUSALS.items()}
 
-Model = TypeVar("Model", bound=BaseModel)
-View = Mapping[str, object]
+M = TypeVar("M", bound=wire.Message)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -65,7 +63,7 @@ class TrainerApi:
         }
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        asked, driver = _query(bodies.Events, request), self._driver
+        asked, driver = _query(wire.Events, request), self._driver
         await driver.vacated(asked.trainer)
         torchrun = Torchrun(asked.pid, asked.container, plain(asked.script, wire.SCRIPT_LENGTH), asked.stage)
         stream = driver.attach(asked.trainer, asked.round, torchrun)
@@ -79,7 +77,7 @@ class TrainerApi:
             driver.detach(asked.trainer, stream)
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
-        asked, driver = _query(bodies.Watch, request), self._driver
+        asked, driver = _query(wire.Watch, request), self._driver
         stream = driver.watch(asked.script, asked.saves)
         try:
             return await self._tell(request, lambda: script_view_of(driver.standing), lambda: True)
@@ -87,12 +85,12 @@ class TrainerApi:
             driver.unwatch(stream)
 
     async def saved(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Saved, request)
+        asked = await _body(wire.Saved, request)
         self._driver.saved(asked.script, asked.round)
         return web.Response(status=204)
 
     async def _tell(
-        self, request: web.Request, view_now: Callable[[], View | None], goes_on: Callable[[], bool]
+        self, request: web.Request, view_now: Callable[[], wire.Message | None], goes_on: Callable[[], bool]
     ) -> web.StreamResponse:
         """Send the view now, at each change, and a comment now and then."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
@@ -102,7 +100,7 @@ class TrainerApi:
         return response
 
     async def _follow(
-        self, response: web.StreamResponse, view_now: Callable[[], View | None], goes_on: Callable[[], bool]
+        self, response: web.StreamResponse, view_now: Callable[[], wire.Message | None], goes_on: Callable[[], bool]
     ) -> None:
         """The comment's time counts from the last write: many changes change nothing here."""
         loop, last = asyncio.get_running_loop(), None
@@ -111,7 +109,7 @@ class TrainerApi:
             next_change, view = self._driver.next_change, view_now()
             said = b""
             if view is not None and view != last:
-                said, last = f"data: {json.dumps(view)}\n\n".encode(), view
+                said, last = f"data: {json.dumps(view.to_json())}\n\n".encode(), view
             elif loop.time() >= wrote + wire.COMMENT_SECONDS:
                 said = b": still here\n\n"
             if said:
@@ -122,71 +120,72 @@ class TrainerApi:
                     await next_change.wait()
 
     async def join(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Join, request)
+        asked = await _body(wire.Join, request)
         timeout = self._join_timeout if asked.timeout is None else asked.timeout
         limits = Limits(asked.last_call, asked.worker_lost)
-        detail = plain(asked.detail, wire.DETAIL_LENGTH)
+        detail = plain(asked.detail or "", wire.DETAIL_LENGTH)
         failure = (detail, asked.exit_code)
         handed = await self._driver.join(asked.trainer, asked.after, Cause(asked.cause), timeout, limits, *failure)
-        answer: wire.Handed = {
-            "round": handed.round,
-            "rank": handed.rank,
-            "worldSize": handed.world_size,
-            "stage": handed.stage,
-            "runId": self._run_id,
-            "store": self._store,
-            "masterAddress": handed.master_address,
-        }
-        return web.json_response(answer)
+        answer = wire.Round(
+            number=handed.round,
+            rank=handed.rank,
+            world_size=handed.world_size,
+            stage=handed.stage,
+            run_id=self._run_id,
+            store=self._store,
+            master_address=handed.master_address,
+        )
+        return web.json_response(answer.to_json())
 
     async def view(self, request: web.Request) -> web.Response:
         now = self._driver.standing
         handed = now.handed
         rank = handed.rank if handed is not None and now.in_round(handed.round) else None
-        return web.json_response((view_of(now) or {}) | {"rank": rank, "job": self._job, "runId": self._run_id})
+        view, ours = view_of(now), wire.Ours(rank=rank, job=self._job, run_id=self._run_id)
+        return web.json_response((view.to_json() if view is not None else {}) | ours.to_json())
 
     async def post_store(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.PostedStore, request)
+        asked = await _body(wire.PostedStore, request)
         self._driver.store_posted(asked.trainer, asked.round, asked.port)
         return web.Response(status=204)
 
     async def ask_store(self, request: web.Request) -> web.Response:
-        asked = _query(bodies.AskedStore, request)
+        asked = _query(wire.AskedStore, request)
         await self._tunnel.wait_for_store(asked.round, asked.timeout)
-        return web.json_response(self._store)
+        return web.json_response(self._store.to_json())
 
     async def leave(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Leave, request)
+        asked = await _body(wire.Leave, request)
         await self._driver.leave(asked.trainer, Cause(asked.cause), asked.timeout, asked.exit_code)
         return web.Response(status=204)
 
     async def finish(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Finish, request)
+        asked = await _body(wire.Finish, request)
         await self._driver.finish(asked.trainer, asked.round, asked.timeout)
         return web.Response(status=204)
 
     async def close(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Close, request)
+        asked = await _body(wire.Close, request)
         await self._driver.close(asked.trainer, asked.timeout)
         return web.Response(status=204)
 
     async def imports(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Imports, request)
+        asked = await _body(wire.Imports, request)
         self._driver.learned(asked.imports)
         return web.Response(status=204)
 
     async def processes(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Processes, request)
+        asked = await _body(wire.Processes, request)
         self._driver.looked(asked.trainer, asked.round, ProcessState(asked.state), asked.local_rank)
         return web.Response(status=204)
 
     async def progress(self, request: web.Request) -> web.Response:
-        asked = await _body(bodies.Report, request)
+        asked = await _body(wire.Report, request)
         self._driver.report(Progress(asked.step, asked.total, asked.metrics, asked.waits), asked.local_rank)
         return web.Response(status=204)
 
 
-async def _body(model: type[Model], request: web.Request) -> Model:
+async def _body(message: type[M], request: web.Request) -> M:
     try:
         async with asyncio.timeout(wire.BODY_SECONDS):
             body = await request.read()
@@ -195,22 +194,18 @@ async def _body(model: type[Model], request: web.Request) -> Model:
     except web.RequestPayloadError as error:
         raise Refused(Code.BAD_REQUEST, f"the request's body cannot be read: {error}") from None
     try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise _bad(error) from None
+        return message.from_json(json.loads(body.decode()))
+    except wire.Invalid as error:
+        raise Refused(Code.BAD_REQUEST, str(error)) from None
+    except (ValueError, RecursionError):
+        raise Refused(Code.BAD_REQUEST, "the request's body must be JSON, in UTF-8") from None
 
 
-def _query(model: type[Model], request: web.Request) -> Model:
+def _query(message: type[M], request: web.Request) -> M:
     try:
-        return model.model_validate(dict(request.query))
-    except ValidationError as error:
-        raise _bad(error) from None
-
-
-def _bad(error: ValidationError) -> Refused:
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
-    return Refused(Code.BAD_REQUEST, f"{field}: {first['msg']}" if field else first["msg"])
+        return message.from_query(request.query)
+    except wire.Invalid as error:
+        raise Refused(Code.BAD_REQUEST, str(error)) from None
 
 
 @web.middleware
@@ -224,8 +219,6 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _error(error.status, Code.BAD_REQUEST, f"{request.method} {request.path}: {error.reason}")
 
 
-def _error(status: int, code: Code, message: str, outcome: str | None = None) -> web.Response:
-    error: wire.Error = {"code": code.value, "message": message}
-    if outcome is not None:
-        error["outcome"] = outcome
-    return web.json_response({"error": error}, status=status)
+def _error(status: int, code: Code | PeerCode, message: str, outcome: str | None = None) -> web.Response:
+    error = wire.Error(code=code.value, message=message, outcome=outcome)
+    return web.json_response({"error": error.to_json()}, status=status)

@@ -14,9 +14,10 @@ from elasticjob_sidecar.api_server.worker_record import WorkerRecord
 from elasticjob_sidecar.api_server.worker_status import Progress
 from elasticjob_sidecar.driver import Driver
 from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.scripts import Scripts
 from elasticjob_sidecar.metrics import Metrics
+from elasticjob_torch.wire import Code
 from support.faulty_kube import FaultyKube
 
 pytestmark = pytest.mark.looptime

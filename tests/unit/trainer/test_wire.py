@@ -1,44 +1,36 @@
 """The wire says what both sides do: neither gains or loses a call, a field, a word or a limit alone."""
 
-import dataclasses
-import inspect
+import json
 import threading
-from typing import Any, cast
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, cast, get_args, get_type_hints
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from elasticjob import api, terms
-from elasticjob.api import Member, RendezvousStatus
 from elasticjob_sidecar.membership import refusal
-from elasticjob_sidecar.membership.machine import Membership
-from elasticjob_sidecar.membership.scripts import script_view_of
-from elasticjob_sidecar.membership.view import view_of
-from elasticjob_sidecar.trainer_api import bodies
 from elasticjob_sidecar.trainer_api.routes import TrainerApi
 from elasticjob_torch import wire
 from elasticjob_torch.agent import stalls
 from elasticjob_torch.script import api as script
-from elasticjob_torch.script.client import Progress, ScriptStream, ScriptView, Sender
+from elasticjob_torch.script.client import Progress, ScriptStream, Sender
 from elasticjob_torch.sidecar.address import Address
 from elasticjob_torch.sidecar.client import SidecarClient
-from elasticjob_torch.sidecar.errors import REFUSALS
-from elasticjob_torch.sidecar.events import EventStream, View
+from elasticjob_torch.sidecar.errors import REFUSALS, SidecarRefusal
+from elasticjob_torch.sidecar.events import EventStream
+from elasticjob_torch.wire.fields import fields_of
 from support.trainer_sidecar import Sidecar, handed
 
 NAME = "t" * 32
 
 
-def model_of(call: wire.Call) -> type[BaseModel]:
-    """The sidecar's model of what the call sends; it has the name of the wire's."""
-    assert call.sends is not None
-    model: type[BaseModel] = getattr(bodies, call.sends.__name__)
-    return model
+def keys(message: type[wire.Message]) -> set[str]:
+    return {field.key for field in fields_of(message)}
 
 
-def with_fields() -> list[wire.Call]:
-    return [call for call in wire.CALLS if call.sends is not None]
+def needed(message: type[wire.Message]) -> set[str]:
+    return {field.key for field in fields_of(message) if field.needed}
 
 
 # --- calls and fields
@@ -55,46 +47,18 @@ def test_the_sidecar_serves_these_calls_and_no_others() -> None:
     assert served == {(call.method, call.path) for call in wire.CALLS}
 
 
-@pytest.mark.parametrize("call", with_fields(), ids=lambda call: f"{call.method} {call.path}")
-def test_a_body_has_the_fields_of_the_wire(call: wire.Call) -> None:
-    fields = {field.alias or name: field for name, field in model_of(call).model_fields.items()}
-    assert call.sends is not None
-    assert set(fields) == set(call.sends.__annotations__)
-    assert {name for name, field in fields.items() if field.is_required()} == call.sends.__required_keys__
-
-
-def test_every_body_belongs_to_a_call() -> None:
-    models = {one for one in vars(bodies).values() if inspect.isclass(one) and issubclass(one, BaseModel)}
-    bases = {base for model in models for base in model.__mro__[1:]}
-    assert models - bases == {model_of(call) for call in with_fields()} | {BaseModel} - bases
-
-
-def test_what_trainers_and_scripts_are_told_has_the_fields_of_the_wire() -> None:
-    membership = Membership(Member(0, "0"))
-    membership.job_seen(RendezvousStatus(), 0.0)
-    standing = membership.take().standing
-    view, script_view = view_of(standing), script_view_of(standing)
-    assert view is not None
-    assert script_view is not None
-    assert set(view) == set(wire.View.__annotations__)
-    assert set(script_view) == set(wire.ScriptView.__annotations__)
-
-
-def test_the_plug_in_reads_every_field_of_a_view() -> None:
-    told: dict[str, Any] = dict.fromkeys(wire.View.__annotations__, 7)
-    read = View.from_json(told)
-    assert {field.name for field in dataclasses.fields(View)} == {_snake(name) for name in told}
-    unread = [field.name for field in dataclasses.fields(View) if getattr(read, field.name) == field.default]
-    assert not unread
-
-
-def test_a_script_reads_every_field_of_its_view() -> None:
-    fields = {field.name for field in dataclasses.fields(ScriptView)} - {"since"}  # that one is its own
-    assert fields == set(wire.ScriptView.__annotations__)
-    stream = ScriptStream(Address("127.0.0.1", 1), NAME)
-    for name in fields:
-        with pytest.raises(ValueError, match=name):
-            stream.take(dict.fromkeys(fields - {name}, 1))
+@pytest.mark.parametrize(
+    "message",
+    sorted({one for call in wire.CALLS for one in (call.sends, call.answers) if one is not None}, key=repr),
+)
+def test_each_message_of_the_calls_says_what_its_fields_mean(message: type[wire.Message]) -> None:
+    assert keys(message)
+    assert all(field.meaning.endswith((".", "`")) for field in fields_of(message)), message
+    hints = get_type_hints(message)
+    for field in fields_of(message):
+        if not field.needed:
+            field.check(field.default)
+        assert field.nullable is (type(None) in get_args(hints[field.name]))
 
 
 def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
@@ -103,7 +67,8 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     sidecar.answers["GET /v1/store"] = [(200, {"host": "127.0.0.1", "port": 27400})]
     client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     client.view()
-    client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits={"lastCall": 5, "workerLost": 20}, detail="a", exit_code=1)
+    limits = {"last_call": 5, "worker_lost": 20}
+    client.join(2, wire.JoinCause.WORKER_FAILED, 60, limits=limits, detail="a", exit_code=1)
     client.post_store(3, 40001)
     client.await_store(3, 20)
     client.leave(wire.LeaveCause.TRAINER_LEFT, 5, exit_code=42)
@@ -119,23 +84,23 @@ def test_the_plug_in_sends_what_the_wire_says(sidecar: Sidecar) -> None:
     sender.report(Progress(7, 9, {"loss": 0.5}, 0.25))
     sender.close(5)
     targets = [urlsplit(stream.target()) for stream in _streams()]
-    sent = [*sidecar.requests, *((f"GET {url.path}", dict(parse_qsl(url.query))) for url in targets)]
+    sent = [
+        *sidecar.requests,
+        *((f"GET {url.path}", dict(parse_qsl(url.query, keep_blank_values=True))) for url in targets),
+    ]
     assert {name for name, _ in sent} == {f"{call.method} {call.path}" for call in wire.CALLS}
     for name, body in sent:
         call = next(call for call in wire.CALLS if name == f"{call.method} {call.path}")
         if call.sends is None:
             assert not body
         else:
-            assert call.sends.__required_keys__ <= body.keys() <= set(call.sends.__annotations__), name
-            model_of(call).model_validate(body)
+            assert needed(call.sends) <= body.keys() <= keys(call.sends), name
+            is_query = call.method == "GET"
+            (call.sends.from_query if is_query else call.sends.from_json)(body)
 
 
 def _streams() -> tuple[EventStream, ScriptStream]:
     return EventStream(Address("127.0.0.1", 1), NAME), ScriptStream(Address("127.0.0.1", 1), NAME)
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 # --- words
@@ -152,7 +117,7 @@ def test_what_processes_do_has_the_words_of_the_record() -> None:
 
 @pytest.mark.parametrize(
     ("model", "fields", "causes"),
-    [(bodies.Join, {}, wire.JoinCause), (bodies.Leave, {}, wire.LeaveCause)],
+    [(wire.Join, {}, wire.JoinCause), (wire.Leave, {}, wire.LeaveCause)],
     ids=["join", "leave"],
 )
 def test_a_trainer_may_name_these_causes_and_no_others(model: Any, fields: dict[str, Any], causes: Any) -> None:
@@ -160,17 +125,15 @@ def test_a_trainer_may_name_these_causes_and_no_others(model: Any, fields: dict[
     assert set(causes) <= set(terms.Cause)
     for cause in terms.Cause:
         try:
-            model.model_validate({"trainer": NAME, "cause": cause.value, **fields})
-        except ValidationError:
+            model.from_json({"trainer": NAME, "cause": cause.value, **fields})
+        except wire.Invalid:
             assert cause not in set(causes)
         else:
             assert cause in set(causes)
 
 
-def test_the_sidecar_refuses_with_the_words_of_the_wire() -> None:
-    """What it has besides is said between sidecars only."""
-    assert set(refusal.Code) - set(wire.Code) == {refusal.Code.NOT_A_MEMBER, refusal.Code.NOT_YET}
-    assert set(wire.Code) <= set(refusal.Code)
+def test_sidecars_refuse_one_another_with_words_that_no_trainer_is_told() -> None:
+    assert not {str(code) for code in refusal.PeerCode} & {str(code) for code in wire.Code}
     assert set(wire.REFUSALS) == set(wire.Code)
 
 
@@ -203,7 +166,7 @@ def test_imports_that_the_plug_in_tells_are_taken_and_fit_a_record(sidecar: Side
     client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
     client.tell_imports(names)
     ((_, body),) = sidecar.requests
-    taken = bodies.Imports.model_validate(body).imports
+    taken = wire.Imports.from_json(body).imports
     api.ElasticWorkerStatus(imports=",".join(taken))
     assert taken == names[: len(taken)]
     assert len(taken) in (min(len(names), wire.MAX_IMPORTS), (wire.IMPORTS_LENGTH + 1) // 101)
@@ -222,8 +185,95 @@ def test_a_metric_that_a_script_may_report_is_one_that_the_sidecar_takes(monkeyp
         monkeypatch.setattr(script, name, value)
     longest = "m" * wire.METRIC_NAME_LENGTH
     script.report(**{longest: 1.0})
-    bodies.Report.model_validate({"metrics": {longest: 1.0}})
+    wire.Report.from_json({"metrics": {longest: 1.0}})
     with pytest.raises(ValueError, match="must be a letter"):
         script.report(**{longest + "m": 1.0})
-    with pytest.raises(ValidationError):
-        bodies.Report.model_validate({"metrics": {longest + "m": 1.0}})
+    with pytest.raises(wire.Invalid):
+        wire.Report.from_json({"metrics": {longest + "m": 1.0}})
+
+
+# --- what must not be sent is not made, and not read
+
+
+WRONG = {
+    "a field is missing": (wire.Finish, {"trainer": NAME}, "round: is missing; it must be whole number from 1"),
+    "truth for a number": (
+        wire.Finish,
+        {"trainer": NAME, "round": True},
+        "round: must be whole number from 1",
+    ),
+    "text for a number": (wire.Finish, {"trainer": NAME, "round": "1"}, "round: must be whole number"),
+    "a number below its least": (wire.Finish, {"trainer": NAME, "round": 0}, "round: must be whole number from 1"),
+    "a number that not all read": (wire.Watch, {"script": NAME, "saves": 1}, "saves: must be true or false"),
+    "half a character": (wire.Join, {"trainer": "\ud800"}, "trainer: must be text of 1 to 64 characters"),
+    "no name": (wire.Join, {"trainer": ""}, "trainer: must be text of 1 to 64 characters"),
+    "a long name": (wire.Join, {"trainer": "t" * 65}, "trainer: must be text of 1 to 64 characters"),
+    "no time": (wire.Close, {"trainer": NAME, "timeout": 0}, "timeout: must be number above 0, at most 86400"),
+    "endless time": (wire.Close, {"trainer": NAME, "timeout": float("inf")}, "timeout: must be number above 0"),
+    "no number": (wire.Close, {"trainer": NAME, "timeout": float("nan")}, "timeout: must be number above 0"),
+    "no start": (wire.Events, {"trainer": NAME, "container": "a"}, "container: must be text of 0 to 20 characters"),
+    "an unknown word": (wire.Leave, {"trainer": NAME, "cause": "AgentLost"}, "cause: must be one of TrainerLeft, "),
+    "a list of numbers": (wire.Imports, {"imports": [7]}, "imports.0: must be text of 1 to 128 characters, not 7"),
+    "a long list": (wire.Imports, {"imports": ["a"] * 257}, "imports: must be list of at most 256"),
+    "too many characters": (wire.Imports, {"imports": ["a" * 128] * 64}, "imports: must be at most 8192 characters"),
+    "too many metrics": (wire.Report, {"metrics": {str(n): 1 for n in range(17)}}, "metrics: must be object"),
+    "a metric of text": (wire.Report, {"metrics": {"loss": "1"}}, "metrics.loss: must be number, not '1'"),
+    "a metric without a name": (wire.Report, {"metrics": {"": 1}}, "metrics.'': must be text of 1 to 64 characters"),
+    "a share above 1": (wire.Report, {"waits": 1.5}, "waits: must be number from 0 to 1"),
+    "no object": (wire.Report, [], "must be a JSON object, not []"),
+    "no port": (wire.StoreAddress, {"host": "127.0.0.1", "port": 0}, "port: must be whole number from 1 to 65535"),
+    "no object inside": (
+        wire.Round,
+        {"round": 1, "rank": 0, "worldSize": 1, "runId": "", "store": 7},
+        "must be a JSON object, not 7",
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "body", "sentence"), WRONG.values(), ids=list(WRONG))
+def test_a_wrong_message_is_refused_by_a_sentence_that_names_the_field(message: Any, body: Any, sentence: str) -> None:
+    with pytest.raises(wire.Invalid) as refused:
+        message.from_json(body)
+    assert str(refused.value).startswith(sentence)
+
+
+def test_a_wrong_message_is_not_made() -> None:
+    with pytest.raises(wire.Invalid, match="timeout: must be number above 0, at most 86400, not 0"):
+        wire.Close(trainer=NAME, timeout=0)
+
+
+def test_a_call_that_must_not_be_made_is_refused_as_the_sidecar_would(sidecar: Sidecar) -> None:
+    client = SidecarClient(Address("127.0.0.1", sidecar.port), NAME, patience=5)
+    with pytest.raises(SidecarRefusal, match="exitCode: must be whole number from 1 to 255, not 0") as refused:
+        client.leave(wire.LeaveCause.TRAINER_LEFT, 5, exit_code=0)
+    assert refused.value.code == wire.Code.BAD_REQUEST
+    assert not sidecar.requests
+
+
+MESSAGES = (
+    wire.Events(trainer=NAME, pid=7, container="12", script="train.py"),
+    wire.Join(trainer=NAME, after=2, cause=wire.JoinCause.WORKER_FAILED, exit_code=1, last_call=5, detail="a"),
+    wire.AskedStore(round=3, timeout=2.5),
+    wire.Watch(script=NAME, saves=True),
+    wire.Report(step=7, total=None, metrics={"loss": 0.5}, waits=0.25),
+    wire.View(round=2, phase=wire.Phase.FORMED, world_size=4, changed=True, outcome="Failed"),
+    wire.Ours(rank=None, job="digits", run_id="uid"),
+    wire.Round(number=1, rank=0, world_size=2, run_id="uid", store=wire.StoreAddress("127.0.0.1", 7)),
+)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_what_one_side_writes_the_other_reads(message: wire.Message) -> None:
+    kind = type(message)
+    assert kind.from_json(json.loads(json.dumps(message.to_json()))) == message
+    if kind in [call.sends for call in wire.CALLS if call.method == "GET"]:
+        assert kind.from_query(dict(parse_qsl(urlencode(message.to_query()), keep_blank_values=True))) == message
+
+
+def test_numbers_that_are_not_finite_are_left_out() -> None:
+    said = {"loss": float("nan"), "lr": float("inf"), "steps": 10**400, "accuracy": 0.5}
+    assert wire.Report.from_json({"metrics": said}).metrics == {"accuracy": 0.5}
+
+
+def test_fields_that_a_message_does_not_have_are_passed_over() -> None:
+    assert wire.Close.from_json({"trainer": NAME, "later": 7}) == wire.Close(trainer=NAME)

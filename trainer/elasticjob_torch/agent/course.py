@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from elasticjob_torch import wire
-from elasticjob_torch.sidecar.client import Calls, Round, StoreAddress
+from elasticjob_torch.sidecar.client import Calls
 from elasticjob_torch.sidecar.errors import (
     Closed,
     JoinTimeout,
@@ -33,7 +33,7 @@ from elasticjob_torch.sidecar.errors import (
 
 if TYPE_CHECKING:
     from elasticjob_torch.agent.settings import Settings
-    from elasticjob_torch.sidecar.events import EventStream, View
+    from elasticjob_torch.sidecar.events import EventStream
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +81,13 @@ class Course(ABC):
     def opening(self) -> Steps[None]:
         settings = self._settings
         try:
-            view = yield self._client.view
+            ours: wire.Ours = yield self._client.view
         except SidecarError as error:
             raise CannotRunHere(
                 f"no ElasticJob sidecar at {settings.address} ({error}); this backend works only "
                 "in a worker pod of an ElasticJob, elsewhere use another --rdzv-backend"
             ) from error
-        self._check_run_id(str(view.get("runId") or settings.run_id))
+        self._check_run_id(ours.run_id)
         self._events.start()
         try:
             yield from self._stream_opens()  # it does not where another torchrun of this pod lives
@@ -95,7 +95,7 @@ class Course(ABC):
             raise CannotRunHere(f"the sidecar at {settings.address} does not serve: {error}") from error
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> wire.View | None:
         """The newest view of the rendezvous, None before the first."""
         return self._events.view
 
@@ -127,7 +127,7 @@ class Course(ABC):
             return False
         return view.succeeded or (view.closed and view.outcome in (wire.Outcome.COMPLETE, wire.Outcome.FAILED))
 
-    def joining(self, failure: str = "", exit_code: int | None = None) -> Steps[Round]:
+    def joining(self, failure: str = "", exit_code: int | None = None) -> Steps[wire.Round]:
         yield from self._stream_opens()  # first, as it may bring the news that decides the cause
         cause = self._cause()
         refused_until = 0.0
@@ -136,7 +136,7 @@ class Course(ABC):
             waiting, limits, longest = self._still_waiting, self._settings.limits, wire.LONGEST_SECONDS
             ask = partial(self._client.join, self._used, cause, longest, waiting, limits, failure, exit_code)
             try:
-                handed: Round = yield ask
+                handed: wire.Round = yield ask
             except NoTrainer as error:  # the stream is opening again, or the pod is stopping
                 now = self._clock()
                 refused_until = refused_until or now + self._settings.sidecar_timeout
@@ -160,7 +160,7 @@ class Course(ABC):
             self._events.handed, self._events.stage = handed.number, handed.stage
             return handed
 
-    def use(self, handed: Round) -> None:
+    def use(self, handed: wire.Round) -> None:
         """Take the round into use; from now on its end is reported by `notice_change`."""
         self._told = False
         self._used = handed.number
@@ -169,15 +169,15 @@ class Course(ABC):
         """Ask for the next round as if told to, though processes have failed: this agent itself has ended them."""
         self._told = True
 
-    def give_up(self, handed: Round) -> None:
+    def give_up(self, handed: wire.Round) -> None:
         """Ask for a later round next time: this one's store did not come or broke."""
         self._told = self.has_ended(handed.number)
         self._used = handed.number
 
-    def posting_store(self, handed: Round, port: int) -> Steps[None]:
+    def posting_store(self, handed: wire.Round, port: int) -> Steps[None]:
         yield partial(self._client.post_store, handed.number, port)
 
-    def awaiting_store(self, handed: Round, deadline: float) -> Steps[StoreAddress]:
+    def awaiting_store(self, handed: wire.Round, deadline: float) -> Steps[wire.StoreAddress]:
         why = "no time is left"
         while True:
             if self.has_ended(handed.number):
@@ -186,7 +186,7 @@ class Course(ABC):
             if left <= 0:
                 raise RoundBroken(wire.Code.ROUND_BROKEN, f"the store of round {handed.number} did not come: {why}")
             try:
-                address: StoreAddress = yield partial(
+                address: wire.StoreAddress = yield partial(
                     self._client.await_store, handed.number, min(left, _STORE_SLICE_SECONDS)
                 )
             except StoreTimeout as error:

@@ -43,13 +43,13 @@ from elasticjob_torch.agent.last_line import end_with_a_sentence
 from elasticjob_torch.agent.leftovers import Leftovers
 from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.orphans import agent_above, end_orphans, leave_mark
+from elasticjob_torch.agent.parking import never_parks
 from elasticjob_torch.agent.reaping import Reaper
 from elasticjob_torch.agent.settings import Settings, SettingsError, parse_settings
 from elasticjob_torch.agent.stalls import Stalls
-from elasticjob_torch.agent.stopping import hear_how_children_end, hear_signals
+from elasticjob_torch.agent.stopping import hear_signals
 from elasticjob_torch.agent.store import AgentStore
 from elasticjob_torch.environment import MASTER_ADDRESS, START, HandedOn
-from elasticjob_torch.sidecar.client import Round
 from elasticjob_torch.sidecar.errors import (
     Closed,
     Leaving,
@@ -60,13 +60,12 @@ from elasticjob_torch.sidecar.errors import (
     StageFinished,
     Superseded,
 )
-from elasticjob_torch.warm.launch import switch_on
 
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator, Mapping, Sequence
 
-    from elasticjob_torch.warm.pool import Pool
+    from elasticjob_torch.agent.parking import Parking, SwitchOn
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +77,8 @@ _RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 _PARKED_SECONDS = 30.0  # as long as the last call for workers on their way
 
 
-def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
-    """Make the handler of this process; called by torch.
+def create_handler(params: RendezvousParameters, switch_on: SwitchOn = never_parks) -> ElasticJobRendezvousHandler:
+    """Make the handler of this process; ``switch_on`` begins to park processes, where the job wants that.
 
     Raises:
         SystemExit: with one sentence, when an option is wrong, another torchrun of this pod takes part in the job, or
@@ -87,7 +86,6 @@ def create_handler(params: RendezvousParameters) -> ElasticJobRendezvousHandler:
     """
     _show_log()
     hear_signals(_signal_error)
-    hear_how_children_end()
     if above := agent_above(os.environ):
         raise SystemExit(
             f"{BACKEND}: the torchrun above this one (process {above}) takes part in the job, and a pod has one that "
@@ -123,7 +121,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         self,
         settings: Settings,
         membership: Membership,
-        warm: Pool | None = None,
+        warm: Parking | None = None,
         inherited: HandedOn | None = None,
     ) -> None:
         self._settings = settings
@@ -273,7 +271,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         view = self._membership.view
         return view is not None and view.phase == wire.Phase.FORMED
 
-    def _join(self) -> Round:
+    def _join(self) -> wire.Round:
         failure = self.failures.take()
         if self._warm is not None and self._warm.has_killed() and failure.exit_code in (None, _KILLED):
             self._membership.excuse()
@@ -300,7 +298,7 @@ class ElasticJobRendezvousHandler(RendezvousHandler):  # type: ignore[misc]
         except SidecarError as error:
             raise RendezvousError(str(error)) from None
 
-    def _enter(self, handed: Round) -> RendezvousInfo:
+    def _enter(self, handed: wire.Round) -> RendezvousInfo:
         """Bring the round's store up and take the round into use."""
         membership, number, address = self._membership, handed.number, handed.store
         store = self._store = AgentStore(

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, TypeVar
 from elasticjob_torch.agent.alarm import Alarm
 from elasticjob_torch.agent.command_line import script_of, start_of_container
 from elasticjob_torch.agent.course import Course
-from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
+from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import SidecarError, SidecarUnavailable
 from elasticjob_torch.sidecar.events import EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from elasticjob_torch import wire
     from elasticjob_torch.agent.course import Steps
     from elasticjob_torch.agent.settings import Settings
 
@@ -55,7 +56,7 @@ class Membership(Course):
         """
         self._go(self.opening())
 
-    def join(self, failure: str = "", exit_code: int | None = None) -> Round:
+    def join(self, failure: str = "", exit_code: int | None = None) -> wire.Round:
         """Wait for the next round.
 
         ``failure`` says what failed in this worker's processes, and ``exit_code`` is of the one that failed first, also
@@ -73,11 +74,11 @@ class Membership(Course):
         """
         return self._go(self.joining(failure, exit_code))
 
-    def post_store(self, handed: Round, port: int) -> None:
+    def post_store(self, handed: wire.Round, port: int) -> None:
         """Tell that this agent serves the round's store; raises `RoundBroken` when it came too late."""
         self._go(self.posting_store(handed, port))
 
-    def await_store(self, handed: Round, deadline: float) -> StoreAddress:
+    def await_store(self, handed: wire.Round, deadline: float) -> wire.StoreAddress:
         """Wait until the round's store answers.
 
         Raises:
@@ -120,7 +121,7 @@ class Membership(Course):
             return not isinstance(error, SidecarUnavailable)
         return True
 
-    def tell_processes(self, round_number: int, state: str, local_rank: int) -> None:
+    def tell_processes(self, round_number: int, state: wire.ProcessState, local_rank: int) -> None:
         """Tell what the training processes of the round do. Never raises; any thread may call it."""
         try:
             self._client.tell_processes(round_number, state, local_rank)

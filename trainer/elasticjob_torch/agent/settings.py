@@ -83,7 +83,7 @@ class Settings:
     @property
     def limits(self) -> dict[str, int]:
         """What a join says to the sidecar of limits in place of the job's."""
-        named = {"lastCall": self.last_call_timeout, "workerLost": self.worker_lost}
+        named = {"last_call": self.last_call_timeout, "worker_lost": self.worker_lost}
         return {name: seconds for name, seconds in named.items() if seconds is not None}
 
     @property

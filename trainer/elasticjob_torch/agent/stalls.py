@@ -22,7 +22,6 @@ from elasticjob_torch.agent.stacks import ask_for_stacks, hears, is_asked
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from elasticjob_torch.sidecar.events import View
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +50,11 @@ class Stalls:
         tell: is told the round, the state of the process that is most at fault, and its local rank.
     """
 
-    def __init__(self, tell: Callable[[int, str, int], object]) -> None:
+    def __init__(self, tell: Callable[[int, wire.ProcessState, int], object]) -> None:
         self._tell = tell
         self._looked = 0  # the round that was looked at since the sidecar says so
 
-    def look(self, view: View | None, processes: Sequence[int]) -> None:
+    def look(self, view: wire.View | None, processes: Sequence[int]) -> None:
         """Take note of what the sidecar says; returns at once. ``processes`` are pids, in the order of local ranks."""
         round_number = view.handed if view is not None and view.stalled else 0
         if round_number and round_number != self._looked and processes:
@@ -77,7 +76,7 @@ class Stalls:
                     log.warning("local rank %d (pid %d) does not write its stacks", local_rank, process)
         if states:
             worst = min(states, key=lambda process: (_SEVERITY.index(states[process]), processes.index(process)))
-            self._tell(round_number, states[worst].value, processes.index(worst))
+            self._tell(round_number, states[worst], processes.index(worst))
 
 
 def training_process(started: int) -> int:

@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def hear_how_children_end() -> None:
-    """Take back that SIGCHLD is ignored, as a shell's ``trap '' CHLD`` has it be: the kernel would tell nobody how a
-    child has ended, and each failure would pass for a success. So it is for the training processes' own children."""
-    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
-    if ignored and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-
-
 def hear_signals(make_error: Callable[[signal.Signals], Exception]) -> None:
-    """From now on, raise ``make_error(signal)`` in the main thread at a stop signal that nobody handles."""
+    """From now on, raise ``make_error(signal)`` in the main thread at a stop signal that nobody handles.
+
+    That SIGCHLD is ignored, as a shell's ``trap '' CHLD`` has it be, is taken back: the kernel would tell nobody how a
+    child has ended, and each failure would pass for a success. So it is for the training processes' own children.
+    """
     if threading.current_thread() is not threading.main_thread():
         return  # only there can handlers be set
 
@@ -38,3 +34,5 @@ def hear_signals(make_error: Callable[[signal.Signals], Exception]) -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, stop)
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)

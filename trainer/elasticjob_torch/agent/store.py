@@ -26,7 +26,8 @@ from elasticjob_torch.sidecar.errors import SidecarError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from elasticjob_torch.sidecar.client import StoreAddress
+    from elasticjob_torch import wire
+
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class AgentStore(Store):  # type: ignore[misc]
 
     def __init__(
         self,
-        find: Callable[[float], StoreAddress],
+        find: Callable[[float], wire.StoreAddress],
         world_size: int,
         has_ended: Callable[[], bool],
         is_over: Callable[[], bool],

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 from elasticjob_torch import wire
 from elasticjob_torch.agent.settings import SettingsError, parse_settings
 from elasticjob_torch.environment import endpoint_of, master_address_of
-from elasticjob_torch.script.client import Progress, ScriptClient, ScriptView
+from elasticjob_torch.script.client import Progress, ScriptClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,7 +155,7 @@ def _count(name: str, value: SupportsIndex) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"report(): {name} must be a whole number, not {type(value).__name__}") from None
-    return min(max(number, 0), wire.MAX_JSON_INTEGER)
+    return min(max(int(number), 0), wire.MAX_JSON_INTEGER)  # True is a number too
 
 
 def _waits(waited: SupportsFloat) -> float | None:
@@ -183,7 +183,7 @@ def _metric(name: str, value: SupportsFloat) -> float:
         return math.inf
 
 
-def _seen(view: ScriptView | None) -> Current:
+def _seen(view: wire.ScriptView | None) -> Current:
     return Current(
         round=view.round if view else 0,
         rank=_number("RANK"),
@@ -238,7 +238,7 @@ def _at_exit() -> None:
 
 _client: ScriptClient | None
 _decided: bool
-_known: tuple[ScriptView | None, Current] | None
+_known: tuple[wire.ScriptView | None, Current] | None
 _progress: Progress
 _waited: float  # seconds, since:
 _waiting_since: float | None

@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -42,39 +41,26 @@ class Progress(NamedTuple):
     waits: float | None = None
 
 
-@dataclass(frozen=True)
-class ScriptView:
-    """The rendezvous as the sidecar tells it to scripts; `ending`: this round is going to be replaced, by plan."""
-
-    round: int
-    waiting: int
-    reason: str
-    ending: bool
-    since: float  # of the monotonic clock: since when `ending` is known
-
-
 class ScriptStream(Stream):
     """Looks on without being an agent. `saves` says that this process wants to save before a planned end."""
 
     def __init__(self, address: Address, name: str) -> None:
         super().__init__(address)
-        self.view: ScriptView | None = None
+        self.view: wire.ScriptView | None = None
+        self.ending_since = 0.0  # of the monotonic clock: since when `view.ending` is known
         self.saves = False
         self.has_view = threading.Event()
         self._name = name
 
     def target(self) -> str:
-        query = urlencode({"script": self._name, "saves": str(self.saves).lower()})
-        return f"{wire.WATCH.path}?{query}"
+        asked = wire.Watch(script=self._name, saves=self.saves)
+        return f"{wire.WATCH.path}?{urlencode(asked.to_query())}"
 
     def take(self, data: Any) -> None:
-        before, now = self.view, time.monotonic()
-        try:
-            ending = bool(data["ending"])
-            since = before.since if before is not None and before.ending and ending else now
-            self.view = ScriptView(int(data["round"]), int(data["waiting"]), str(data["reason"]), ending, since)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"event without {error}") from error
+        before, view = self.view, wire.ScriptView.from_json(data)
+        if before is None or not before.ending:
+            self.ending_since = time.monotonic()  # before the view, which another thread reads
+        self.view = view
         self.has_view.set()
 
 
@@ -89,7 +75,7 @@ class ScriptClient:
         self._watching = False
         self._late = False  # the last True was returned when all ranks had heard of the end
 
-    def first_view(self) -> ScriptView | None:
+    def first_view(self) -> wire.ScriptView | None:
         """The newest view; the first call waits for one, but no other does."""
         if not self._watching and self._watch(saves=False):
             self._stream.has_view.wait(FIRST_SECONDS)
@@ -106,7 +92,7 @@ class ScriptClient:
         if self._late:
             self._sender.saved(view.round)
         # A rank that heard of it earlier may be a step ahead of rank 0, whose save must not be cut short.
-        self._late = time.monotonic() - view.since >= HEARD_SECONDS
+        self._late = time.monotonic() - self._stream.ending_since >= HEARD_SECONDS
         return True
 
     def report(self, progress: Progress) -> None:
@@ -178,7 +164,7 @@ class Sender:
             saved, progress, closing = self._next()
             # the end of this process says as much
             if saved is not None and not closing and self._connected.wait(_PATIENCE_SECONDS):
-                self._post(wire.SAVED, {"script": self._name, "round": saved}, _PATIENCE_SECONDS)
+                self._post(wire.SAVED, wire.Saved(script=self._name, round=saved), _PATIENCE_SECONDS)
             if progress is not None and not self._send(progress):
                 with self._condition:
                     self._progress = self._progress or progress
@@ -199,14 +185,19 @@ class Sender:
         return None if self._progress is None else max(0.0, self._due - time.monotonic())
 
     def _send(self, progress: Progress) -> bool:
-        given: dict[str, Any] = {"step": progress.step, "total": progress.total, "metrics": dict(progress.metrics)}
-        given |= {} if progress.waits is None else {"waits": progress.waits}
-        return self._post(wire.PROGRESS, {"local_rank": self._local_rank, **given}, 0)
+        report = wire.Report(
+            local_rank=self._local_rank,
+            step=progress.step,
+            total=progress.total,
+            waits=progress.waits,
+            metrics=dict(progress.metrics),
+        )
+        return self._post(wire.PROGRESS, report, 0)
 
-    def _post(self, call: wire.Call, body: dict[str, Any], patience: float) -> bool:
+    def _post(self, call: wire.Call, said: wire.Message, patience: float) -> bool:
         """Return False when it may be tried again."""
         try:
-            self._client.post(call.path, body, patience)
+            self._client.post(call, said, patience)
         except SidecarUnavailable as error:
             self._complain(call.path, error)
             return False

@@ -8,6 +8,7 @@ a deadline, repetitions included. What is asked, how an answer is read and when 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -24,39 +25,18 @@ from elasticjob_torch.sidecar.errors import REFUSALS, SidecarRefusal, SidecarUna
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from elasticjob_torch.sidecar.address import Address
 
 T = TypeVar("T")
+M = TypeVar("M", bound=wire.Message)
 
 _CONNECT_SECONDS = 5.0
 _SERVED_SECONDS = 1.0  # after a call of this length the sidecar was there
 _LOG_SECONDS = 60.0
 _MAX_ANSWER_BYTES = 1 << 20
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 0.5
-
-
-@dataclass(frozen=True)
-class StoreAddress:
-    """Where the round's store is reached from inside this pod."""
-
-    host: str
-    port: int
-
-
-@dataclass(frozen=True)
-class Round:
-    """A formed round, as handed to this trainer; `store` is where its store will be reached, `master_address` that of
-    rank 0's pod. `stage`: which of the torchruns of its container it is of."""
-
-    number: int
-    rank: int
-    world_size: int
-    run_id: str
-    store: StoreAddress
-    stage: int = 0
-    master_address: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,73 +95,102 @@ class Calls(ABC):
     def _make(self, call: Call[T], still_waiting: Callable[[float], None] | None = None) -> T:
         """Make the call; while the sidecar restarts, make it again."""
 
-    def view(self) -> dict[str, Any]:
-        """Return the current view of the rendezvous."""
-        return self._make(Call("GET", wire.VIEW.path, None, _anything, wire.ANSWER_SECONDS, self.patience))
+    def view(self) -> wire.Ours:
+        """Return whose sidecar it is."""
+        return self._make(Call("GET", wire.VIEW.path, None, _reading(wire.Ours), wire.ANSWER_SECONDS, self.patience))
 
     def join(
         self,
         after: int,
-        cause: str,
+        cause: wire.JoinCause,
         timeout: float,
         still_waiting: Callable[[float], None] = lambda _: None,
         limits: Mapping[str, int] = MappingProxyType({}),
         detail: str = "",
         exit_code: int | None = None,
-    ) -> Round:
+    ) -> wire.Round:
         """Ask for the next round and wait for it, at most ``timeout`` seconds.
 
         ``after`` is the last round that this trainer has used (0: none). ``still_waiting`` is told once a minute
-        for how long the answer has been awaited, and may raise to give up. ``limits`` (``lastCall``, ``workerLost``)
+        for how long the answer has been awaited, and may raise to give up. ``limits`` (``last_call``, ``worker_lost``)
         are seconds in place of the job's. ``detail`` says what failed, for people, and ``exit_code`` how it ended.
         """
-        body = {"trainer": self.trainer, "after": after, "cause": cause, "timeout": timeout, **limits}
-        body |= ({"detail": detail} if detail else {}) | _told(exit_code)
+        with _as_refused():
+            join = wire.Join(
+                trainer=self.trainer,
+                after=after,
+                cause=cause,
+                timeout=timeout,
+                detail=detail or None,
+                exit_code=exit_code,
+                last_call=limits.get("last_call"),
+                worker_lost=limits.get("worker_lost"),
+            )
         within = timeout + wire.MARGIN_SECONDS
-        return self._make(Call("POST", wire.JOIN.path, body, _round, within, self.patience), still_waiting)
+        call = Call("POST", wire.JOIN.path, join.to_json(), _reading(wire.Round), within, self.patience)
+        return self._make(call, still_waiting)
 
     def post_store(self, round_number: int, port: int) -> None:
         """Tell that this agent, rank 0 of the round, serves the round's store at a loopback port."""
-        return self.post(
-            wire.POST_STORE.path, {"trainer": self.trainer, "round": round_number, "port": port}, self.patience
-        )
+        with _as_refused():
+            posted = wire.PostedStore(trainer=self.trainer, round=round_number, port=port)
+        return self.post(wire.POST_STORE, posted, self.patience)
 
-    def await_store(self, round_number: int, timeout: float) -> StoreAddress:
+    def await_store(self, round_number: int, timeout: float) -> wire.StoreAddress:
         """Wait, at most ``timeout`` seconds, until the round's store answers; return where."""
-        query = urlencode({"round": round_number, "timeout": timeout})
+        with _as_refused():
+            query = urlencode(wire.AskedStore(round=round_number, timeout=timeout).to_query())
         within = timeout + wire.MARGIN_SECONDS
-        return self._make(Call("GET", f"{wire.ASK_STORE.path}?{query}", None, _store, within, self.patience))
+        target = f"{wire.ASK_STORE.path}?{query}"
+        return self._make(Call("GET", target, None, _reading(wire.StoreAddress), within, self.patience))
 
-    def leave(self, cause: str, timeout: float, exit_code: int | None = None) -> None:
+    def leave(self, cause: wire.LeaveCause, timeout: float, exit_code: int | None = None) -> None:
         """Leave the rendezvous; return when it is recorded, within ``timeout`` seconds."""
-        return self._record(wire.LEAVE.path, {"cause": cause, **_told(exit_code)}, timeout)
+        timeout = min(timeout, wire.LONGEST_SECONDS)
+        with _as_refused():
+            leave = wire.Leave(trainer=self.trainer, cause=cause, exit_code=exit_code, timeout=timeout)
+        return self._record(wire.LEAVE, leave, timeout)
 
     def finish(self, round_number: int, timeout: float) -> None:
         """Tell that this agent's work of the round is done; return when it is recorded."""
-        return self._record(wire.FINISH.path, {"round": round_number}, timeout)
+        timeout = min(timeout, wire.LONGEST_SECONDS)
+        with _as_refused():
+            finish = wire.Finish(trainer=self.trainer, round=round_number, timeout=timeout)
+        return self._record(wire.FINISH, finish, timeout)
 
     def close(self, timeout: float) -> None:
         """Close the rendezvous for all; return when it is recorded, within ``timeout`` seconds."""
-        return self._record(wire.CLOSE.path, {}, timeout)
+        timeout = min(timeout, wire.LONGEST_SECONDS)
+        with _as_refused():
+            close = wire.Close(trainer=self.trainer, timeout=timeout)
+        return self._record(wire.CLOSE, close, timeout)
 
-    def tell_processes(self, round_number: int, state: str, local_rank: int) -> None:
+    def tell_processes(self, round_number: int, state: wire.ProcessState, local_rank: int) -> None:
         """Tell what the training processes of the round do: the state of the one that is most at fault."""
-        body = {"trainer": self.trainer, "round": round_number, "state": state, "local_rank": local_rank}
-        return self.post(wire.PROCESSES.path, body, self.patience)
+        with _as_refused():
+            said = wire.Processes(trainer=self.trainer, round=round_number, state=state, local_rank=local_rank)
+        return self.post(wire.PROCESSES, said, self.patience)
 
     def tell_imports(self, names: Iterable[str]) -> None:
         """Tell what the script imports, in its order, for the job's next pods; what cannot be told is left out."""
-        return self.post(wire.IMPORTS.path, {"imports": _fitting(names)}, self.patience)
+        return self.post(wire.IMPORTS, wire.Imports(imports=_fitting(names)), self.patience)
 
-    def post(self, path: str, body: dict[str, Any], patience: float) -> None:
+    def post(self, call: wire.Call, said: wire.Message, patience: float) -> None:
         """Send what needs no answer but that it was taken; training scripts, which are no trainers, say all so."""
-        return self._make(Call("POST", path, body, _nothing, wire.ANSWER_SECONDS, patience))
+        return self._make(Call("POST", call.path, said.to_json(), _nothing, wire.ANSWER_SECONDS, patience))
 
-    def _record(self, path: str, body: dict[str, Any], timeout: float) -> None:
-        timeout = min(timeout, wire.LONGEST_SECONDS)
+    def _record(self, call: wire.Call, said: wire.Message, timeout: float) -> None:
         within = timeout + wire.MARGIN_SECONDS  # before that the sidecar says that the API server does not take it
-        body = {"trainer": self.trainer, "timeout": timeout, **body}
-        return self._make(Call("POST", path, body, _nothing, within, min(timeout, self.patience)))
+        return self._make(Call("POST", call.path, said.to_json(), _nothing, within, min(timeout, self.patience)))
+
+
+@contextlib.contextmanager
+def _as_refused() -> Iterator[None]:
+    """What must not be sent is refused here, with the words that the sidecar would have."""
+    try:
+        yield
+    except wire.Invalid as error:
+        raise SidecarRefusal(wire.Code.BAD_REQUEST, str(error), "") from None
 
 
 class SidecarClient(Calls):
@@ -237,42 +246,18 @@ def _fitting(names: Iterable[str]) -> list[str]:
     return found
 
 
-def _told(exit_code: int | None) -> dict[str, Any]:
-    return {} if exit_code is None else {"exitCode": exit_code}
-
-
-def _anything(answer: dict[str, Any]) -> dict[str, Any]:
-    return answer
-
-
 def _nothing(_: dict[str, Any]) -> None:
     return None
 
 
-def _round(answer: dict[str, Any]) -> Round:
-    try:
-        return Round(
-            number=int(answer["round"]),
-            rank=int(answer["rank"]),
-            world_size=int(answer["worldSize"]),
-            run_id=str(answer["runId"]),
-            store=_address(answer["store"]),
-            stage=int(answer.get("stage", 0)),
-            master_address=str(answer.get("masterAddress", "")),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise SidecarUnavailable(f"the sidecar's answer to a join lacks {error}", passing=False) from error
+def _reading(message: type[M]) -> Callable[[dict[str, Any]], M]:
+    def read(answer: dict[str, Any]) -> M:
+        try:
+            return message.from_json(answer)
+        except wire.Invalid as error:
+            raise SidecarUnavailable(f"the sidecar's answer makes no sense: {error}", passing=False) from error
 
-
-def _store(answer: dict[str, Any]) -> StoreAddress:
-    try:
-        return _address(answer)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise SidecarUnavailable(f"the sidecar's answer about the store lacks {error}", passing=False) from error
-
-
-def _address(said: dict[str, Any]) -> StoreAddress:
-    return StoreAddress(str(said["host"]), int(said["port"]))
+    return read
 
 
 def _await_answer(connection: socket.socket, within: float, still_waiting: Callable[[float], None]) -> None:

@@ -20,7 +20,6 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -37,53 +36,6 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
 _LOG_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class View:
-    """The rendezvous as the sidecar last told it."""
-
-    round: int = 0
-    phase: str = ""
-    waiting: int = 0
-    world_size: int = 0
-    handed: int = 0
-    changed: bool = False
-    stalled: bool = False
-    succeeded: bool = False
-    leaving: bool = False
-    closed: bool = False
-    outcome: str = ""
-    reason: str = ""
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> View:
-        """Read an event's data; raises ValueError when it makes no sense."""
-        try:
-            return cls(
-                round=int(data["round"]),
-                phase=str(data["phase"]),
-                waiting=int(data.get("waiting", 0)),
-                world_size=int(data.get("worldSize", 0)),
-                handed=int(data.get("handed", 0)),
-                changed=bool(data.get("changed", False)),
-                stalled=bool(data.get("stalled", False)),
-                succeeded=bool(data.get("succeeded", False)),
-                leaving=bool(data.get("leaving", False)),
-                closed=bool(data.get("closed", False)),
-                outcome=str(data.get("outcome", "")),
-                reason=str(data.get("reason", "")),
-            )
-        except (AttributeError, KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"event without {error}") from error
-
-    def ends_round(self, number: int) -> bool:
-        """Say whether the round ``number``, handed to this trainer, is no longer the formed one.
-
-        An event sent before the hand-over may be read after it, and must not cost the new round a restart. So
-        ``changed`` counts only when it speaks of this round; a later round says it by itself.
-        """
-        return self.leaving or self.round > number or (self.changed and self.handed == number)
 
 
 class Lines:
@@ -256,17 +208,17 @@ class EventStream(Stream):
     ) -> None:
         super().__init__(address)
         self._seen = seen
-        self.view: View | None = None
+        self.view: wire.View | None = None
         self.handed = self.stage = 0
         self._pid = os.getpid()
         self._me = {"trainer": trainer, "container": container, "script": script}
 
     def target(self) -> str:
-        query = urlencode({**self._me, "pid": self._pid, "round": self.handed, "stage": self.stage})
-        return f"{wire.EVENTS.path}?{query}"
+        asked = wire.Events(pid=self._pid, round=self.handed, stage=self.stage, **self._me)
+        return f"{wire.EVENTS.path}?{urlencode(asked.to_query())}"
 
     def take(self, data: Any) -> None:
-        self.view = View.from_json(data)
+        self.view = wire.View.from_json(data)
         self._seen()
 
     def refused(self, status: int, payload: bytes) -> str:

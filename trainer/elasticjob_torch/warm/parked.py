@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from elasticjob_torch.warm.files import file_state, pour, read_text, write_text
 from elasticjob_torch.warm.gentle import Gentle
 from elasticjob_torch.warm.learning import learn, leave_nothing, script_folder
 from elasticjob_torch.warm.lifeline import Lifeline
@@ -104,10 +105,10 @@ class Parked:
             os.close(memory)
             os.dup2(kept, output)
             self._kept.append(kept)
-        self._oom = _read(_OOM).strip()
+        self._oom = read_text(_OOM).strip()
         if self._oom:
             for value in (_OOM_PARKED, self._oom, _OOM_PARKED):
-                if not _write(_OOM, value):
+                if not write_text(_OOM, value):
                     raise _Unfit("", "a process here cannot set its oom_score_adj, or not set it back")
         self._reads.begin()
         self._gentle.begin()
@@ -144,7 +145,7 @@ class Parked:
         self._reads.end()
         self._as_in_script.end()
         if self._oom:
-            _write(_OOM, self._oom)
+            write_text(_OOM, self._oom)
 
     def start(self, record: dict[str, str]) -> None:
         """Carry the orders out; raises `_Unfit` if this process is not as one just started."""
@@ -156,7 +157,7 @@ class Parked:
         self._lifeline.cut()
         self._take_outputs()
         for output, kept in zip(_OUTPUTS, self._kept, strict=True):
-            _pour(kept, output)
+            pour(kept, output)
             os.close(kept)
         self.say({"warm": len(sys.modules), "done": self._done})
         self._link.close()
@@ -222,7 +223,7 @@ class Parked:
             raise _Unfit(name, f"{who} changes the working directory")
         if _thread._count():
             raise _Unfit(name, f"{who} starts a thread")
-        if _read(f"/proc/self/task/{os.getpid()}/children").strip():
+        if read_text(f"/proc/self/task/{os.getpid()}/children").strip():
             raise _Unfit(name, f"{who} starts a process")
         with contextlib.suppress(OSError):
             for number in os.listdir("/proc/self/fd"):
@@ -236,10 +237,10 @@ class Parked:
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
             if isinstance(file, str) and file not in self._files and not file.startswith(fixed):
-                self._files[file] = _state(file)
+                self._files[file] = file_state(file)
 
     def _edited(self) -> list[Read]:
-        changed = [file for file, state in self._files.items() if _state(file) != state]
+        changed = [file for file, state in self._files.items() if file_state(file) != state]
         return [Read("", "", f"{file} has changed") for file in changed[:1]]
 
     def _next(self) -> dict[str, Any]:
@@ -318,37 +319,3 @@ def _leave_nothing() -> None:
     leave_nothing()
     if "socket" not in sys.modules:
         sys.modules.pop("_socket", None)
-
-
-def _state(file: str) -> tuple[int, int]:
-    try:
-        found = os.stat(file)
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _write(path: str, text: str) -> bool:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError:
-        return False
-    return True
-
-
-def _pour(kept: int, output: int) -> None:
-    at = 0
-    with contextlib.suppress(OSError):
-        while data := os.pread(kept, 65536, at):
-            at += len(data)
-            while data:
-                data = data[os.write(output, data) :]

@@ -19,6 +19,7 @@ from elasticjob_sidecar.membership.modes import MOVES, TABLE, IllegalMove, Mode,
 from elasticjob_sidecar.membership.output import Output
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.view import has_changed, view_of
+from elasticjob_torch import wire
 
 
 def member(name: str) -> Member:
@@ -815,20 +816,7 @@ def test_the_view_names_the_round_it_speaks_of() -> None:
     player = Player()
     assert view_of(player.output.standing) is None
     player.play("job Forming 1\nattach A\njoin A 0\njob Formed 1: w1 me\njob Forming 2: w1 me")
-    assert view_of(player.output.standing) == {
-        "round": 2,
-        "phase": "Forming",
-        "waiting": 0,
-        "worldSize": 0,
-        "handed": 1,
-        "changed": True,
-        "stalled": False,
-        "succeeded": False,
-        "leaving": False,
-        "closed": False,
-        "outcome": "",
-        "reason": "",
-    }
+    assert view_of(player.output.standing) == wire.View(round=2, phase=wire.Phase.FORMING, handed=1, changed=True)
 
 
 class RandomWalk:

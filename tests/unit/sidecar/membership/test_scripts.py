@@ -1,6 +1,6 @@
 """Who may save before the trainer is told that its round is over, and for how long it is kept from it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -8,9 +8,10 @@ import pytest
 from elasticjob.api import Cause, Member, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.scripts import Scripts, script_view_of
 from elasticjob_torch import wire
+from elasticjob_torch.wire import Code
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 ME, OTHER = Member(index=0, id="me"), Member(index=1, id="other")
@@ -154,12 +155,12 @@ def test_no_time_to_save_is_none(pod: Pod) -> None:
 
 
 def test_scripts_are_told_of_their_round_and_of_its_planned_end(pod: Pod) -> None:
-    expected = {"round": 3, "waiting": 0, "reason": "scaled from 1 to 2", "ending": False}
+    expected = wire.ScriptView(round=3, waiting=0, reason="scaled from 1 to 2", ending=False)
     assert script_view_of(pod.standing) == expected
     pod.plan(waiting=1, reason="scaled from 2 to 3")
-    assert script_view_of(pod.standing) == expected | {"waiting": 1, "ending": True}
+    assert script_view_of(pod.standing) == replace(expected, waiting=1, ending=True)
     pod.job(FORMING, 4, waiting=1)
-    assert script_view_of(pod.standing) == expected | {"waiting": 1}
+    assert script_view_of(pod.standing) == replace(expected, waiting=1)
 
 
 def test_there_is_a_most_of_scripts(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ import pytest
 from elasticjob.api import Cause, Member, ProcessState, RendezvousPhase, RendezvousStatus, Stall
 from elasticjob_sidecar.membership.machine import Membership
 from elasticjob_sidecar.membership.output import Standing
-from elasticjob_sidecar.membership.refusal import Code, Refused
+from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.stalls import Stalls
 from elasticjob_sidecar.membership.view import view_of
+from elasticjob_torch.wire import Code
 
 FORMING, FORMED, CLOSED = RendezvousPhase
 ME, OTHER = Member(index=0, id="me"), Member(index=1, id="other")
@@ -150,7 +151,7 @@ def test_a_question_of_an_earlier_round_asks_nobody(pod: Pod) -> None:
 def told_to_look(pod: Pod) -> bool:
     view = view_of(pod.standing)
     assert view is not None
-    return view["stalled"]
+    return view.stalled
 
 
 def test_the_trainer_is_told_to_look_and_what_it_finds_is_said(pod: Pod) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 
 from elasticjob.members import Member, Members
 from elasticjob_torch import wire
+from elasticjob_torch.wire.fields import fields_of
 from support.two_sidecars import TwoSidecars, next_event, until
 
 PAGE = Path(__file__).parents[4] / "docs" / "trainer-api.md"
@@ -68,7 +69,7 @@ class Play:
 
     async def hear(self, event: dict[str, Any]) -> None:
         """Read the stream that tells such events until it has told this one."""
-        path = wire.EVENTS.path if set(event) == set(wire.View.__annotations__) else wire.WATCH.path
+        path = wire.EVENTS.path if set(event) == {field.key for field in fields_of(wire.View)} else wire.WATCH.path
         if event.get("ending"):
             self.status("Forming", 2, waiting=1, planned=True)
         await until(lambda: self._heard(path, event), f"{event} on {path}")

@@ -50,8 +50,9 @@ async def test_the_agents_stream_outlives_a_flood(pair: TwoSidecars, monkeypatch
 
 async def test_a_trainer_of_any_user_reaches_it_at_a_socket_which_the_next_sidecar_takes_over(tmp_path: Path) -> None:
     async def view(_: web.Request) -> web.Response:
-        return web.json_response({"round": 7})
+        return web.json_response(ours.to_json())
 
+    ours = wire.Ours(rank=0, job="digits", run_id="uid")
     socket = tmp_path / ".sidecar"
     client = SidecarClient(Address(path=str(socket)), "t", 5)
     for _ in range(2):
@@ -60,7 +61,7 @@ async def test_a_trainer_of_any_user_reaches_it_at_a_socket_which_the_next_sidec
         server = TrainerServer(app)
         await server.listen_at(socket)
         assert socket.stat().st_mode & 0o666 == 0o666
-        assert await asyncio.to_thread(client.view) == {"round": 7}
+        assert await asyncio.to_thread(client.view) == ours
         await server.close()
         assert socket.exists(), "as one that was killed leaves it"
 

@@ -25,7 +25,7 @@ from elasticjob_torch import wire
 from elasticjob_torch.agent import orphans, processes
 from elasticjob_torch.environment import endpoint_of
 from elasticjob_torch.sidecar.errors import RoundBroken
-from elasticjob_torch.sidecar.events import View
+from elasticjob_torch.wire import Phase, View
 from support.trainer_sidecar import RUN_ID, handed, refusal
 from support.waiting import happened, in_time, joined, run, wait_until
 
@@ -1083,8 +1083,8 @@ def test_when_nobody_takes_steps_the_agent_looks_at_its_processes(sidecar, handl
     handler.next_rendezvous()
     handler.await_news(0.01, [child.pid])
     assert not sidecar.said("POST /v1/processes")
-    view = handler._membership.view
-    handler._membership._events.view = replace(view or View(), round=1, handed=1, stalled=True)
+    view = handler._membership.view or View(round=1, phase=Phase.FORMED)
+    handler._membership._events.view = replace(view, round=1, handed=1, stalled=True)
     handler.await_news(0.01, [child.pid])
     sidecar.await_(lambda: sidecar.said("POST /v1/processes"), "what it does")
     (said,) = sidecar.said("POST /v1/processes")

@@ -12,6 +12,7 @@ from elasticjob_torch.agent.membership import Membership
 from elasticjob_torch.agent.settings import parse_settings
 from elasticjob_torch.sidecar import client
 from elasticjob_torch.sidecar.errors import Closed, Leaving, RoundBroken, SidecarUnavailable
+from elasticjob_torch.wire import ProcessState
 from support.trainer_sidecar import DEADLINE, RUN_ID, handed, refusal
 from support.waiting import wait_until
 
@@ -370,9 +371,9 @@ def test_a_sidecar_that_does_not_take_it_is_no_harm(sidecar, member, caplog):
 
 def test_what_the_processes_do_is_told_and_a_sidecar_that_does_not_take_it_is_no_harm(sidecar, member, caplog):
     caplog.set_level("INFO", "elasticjob_torch")
-    member.tell_processes(3, "Stopped", 1)
+    member.tell_processes(3, ProcessState.STOPPED, 1)
     (said,) = sidecar.said("POST /v1/processes")
-    assert (said["round"], said["state"], said["local_rank"]) == (3, "Stopped", 1)
+    assert (said["round"], said["state"], said["local_rank"]) == (3, ProcessState.STOPPED, 1)
     sidecar.default = lambda path: refusal(409, "RoundBroken", "round 3 is over")
-    member.tell_processes(3, "Stopped", 1)
+    member.tell_processes(3, ProcessState.STOPPED, 1)
     assert caplog.messages[-1] == "the sidecar is not told what the training processes do: round 3 is over"

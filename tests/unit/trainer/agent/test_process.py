@@ -156,9 +156,9 @@ def test_outside_the_main_thread_signals_are_left_alone():
 
 IGNORED_CHILDREN = """
 import signal, subprocess, sys
-from elasticjob_torch.agent.stopping import hear_how_children_end
+from elasticjob_torch.agent.stopping import hear_signals
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-hear_how_children_end()
+hear_signals(lambda number: RuntimeError(number.name))
 child = subprocess.Popen([sys.executable, "-c", "import sys; sys.exit(3)"])
 sys.exit(child.wait())
 """

@@ -37,9 +37,9 @@ def test_a_time_may_be_as_long_as_any(key):
     assert getattr(parse_settings("", "uid", {key: "86400"}), key) == 86400
 
 
-@pytest.mark.parametrize(("key", "limit"), [("last_call_timeout", "lastCall"), ("keep_alive_interval", "workerLost")])
+@pytest.mark.parametrize(("key", "limit"), [("last_call_timeout", "last_call"), ("keep_alive_interval", "worker_lost")])
 def test_a_limit_in_place_of_the_jobs_may_be_as_long(key, limit):
-    attempts = {"keep_alive_max_attempt": "1"} if limit == "workerLost" else {}
+    attempts = {"keep_alive_max_attempt": "1"} if limit == "worker_lost" else {}
     assert parse_settings("", "uid", {key: "86400", **attempts}).limits == {limit: 86400}
 
 
@@ -98,11 +98,11 @@ def test_unknown_key_is_named():
 @pytest.mark.parametrize(
     ("config", "limits"),
     [
-        ({"last_call_timeout": "5"}, {"lastCall": 5}),
-        ({"last_call_timeout": 60}, {"lastCall": 60}),
-        ({"keep_alive_interval": "4"}, {"workerLost": 12}),
-        ({"keep_alive_max_attempt": "6"}, {"workerLost": 30}),
-        ({"keep_alive_interval": "5", "keep_alive_max_attempt": "2"}, {"workerLost": 10}),
+        ({"last_call_timeout": "5"}, {"last_call": 5}),
+        ({"last_call_timeout": 60}, {"last_call": 60}),
+        ({"keep_alive_interval": "4"}, {"worker_lost": 12}),
+        ({"keep_alive_max_attempt": "6"}, {"worker_lost": 30}),
+        ({"keep_alive_interval": "5", "keep_alive_max_attempt": "2"}, {"worker_lost": 10}),
     ],
 )
 def test_limits_in_place_of_the_jobs(config, limits):

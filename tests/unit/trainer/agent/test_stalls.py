@@ -10,8 +10,7 @@ import pytest
 from elasticjob_torch.agent import stalls
 from elasticjob_torch.agent.stacks import NUMBER, ask_for_stacks
 from elasticjob_torch.agent.stalls import Stalls, states_of, training_process, write_stacks
-from elasticjob_torch.sidecar.events import View
-from elasticjob_torch.wire import ProcessState
+from elasticjob_torch.wire import Phase, ProcessState, View
 from support.waiting import joined, wait_until
 
 TRAINER = Path(__file__).parents[4] / "trainer"
@@ -95,7 +94,7 @@ class Looked:
         self.stalls = Stalls(lambda *said: self.told.append(said))
 
     def look(self, *processes, stalled=True, handed=3):
-        self.stalls.look(View(round=3, phase="Formed", handed=handed, stalled=stalled), processes)
+        self.stalls.look(View(round=3, phase=Phase.FORMED, handed=handed, stalled=stalled), processes)
 
     def finish(self):
         for thread in threading.enumerate():

@@ -12,7 +12,7 @@ import pytest
 
 import elasticjob_torch
 from elasticjob.api import MAX_JSON_INTEGER
-from elasticjob_sidecar.trainer_api.bodies import Report
+from elasticjob_torch import wire
 from elasticjob_torch.script import api as script
 from elasticjob_torch.script import client
 from elasticjob_torch.script.api import Current
@@ -206,7 +206,7 @@ class TestReport:
         assert (first["step"], first["total"], first["metrics"]) == (MAX_JSON_INTEGER, MAX_JSON_INTEGER, {"speed": 1.5})
         assert (last["step"], last["total"]) == (0, MAX_JSON_INTEGER)
         for said in (first, last):
-            Report.model_validate(said)
+            wire.Report.from_json(said)
 
     def test_the_share_of_the_time_that_it_waits(self, clean):
         class Clock:

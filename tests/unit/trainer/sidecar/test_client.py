@@ -11,8 +11,9 @@ from elasticjob_torch import wire
 from elasticjob_torch.sidecar import client as api
 from elasticjob_torch.sidecar import errors
 from elasticjob_torch.sidecar.address import Address
-from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
+from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import SidecarRefusal, SidecarUnavailable
+from elasticjob_torch.wire import JoinCause, LeaveCause, Round, StoreAddress
 from support.trainer_sidecar import handed, refusal
 from support.waiting import in_time
 
@@ -25,7 +26,7 @@ def client(sidecar):
 def test_join(sidecar, client):
     sidecar.answers["POST /v1/rendezvous"] = [handed(3, rank=1, world_size=4, run_id="uid")]
     where = {"store": StoreAddress("127.0.0.1", 27400), "master_address": "10.0.0.3"}
-    assert client.join(2, "Started", 60) == Round(number=3, rank=1, world_size=4, run_id="uid", **where)
+    assert client.join(2, JoinCause.STARTED, 60) == Round(number=3, rank=1, world_size=4, run_id="uid", **where)
     assert sidecar.requests == [
         ("POST /v1/rendezvous", {"trainer": "t" * 32, "after": 2, "cause": "Started", "timeout": 60}),
     ]
@@ -40,7 +41,7 @@ def test_store(sidecar, client):
 
 
 def test_ends(sidecar, client):
-    client.leave("TrainerLeft", 5)
+    client.leave(LeaveCause.TRAINER_LEFT, 5)
     client.finish(3, 5)
     client.close(5)
     assert [(path, {k: v for k, v in body.items() if k != "trainer"}) for path, body in sidecar.requests] == [
@@ -70,7 +71,7 @@ def test_ends(sidecar, client):
 def test_refusals_have_their_class(sidecar, client, status, code, kind):
     sidecar.answers["POST /v1/rendezvous"] = [refusal(status, code, "a sentence", outcome="Failed")]
     with pytest.raises(kind, match="a sentence") as caught:
-        client.join(0, "Started", 1)
+        client.join(0, JoinCause.STARTED, 1)
     assert type(caught.value) is kind
     assert (caught.value.code, caught.value.outcome) == (code, "Failed")
 
@@ -79,13 +80,13 @@ def test_a_restart_of_the_sidecar_is_bridged(sidecar, client):
     sidecar.stop()
     again = threading.Timer(0.3, sidecar.start)
     again.start()
-    assert client.view()["job"] == "digits"
+    assert client.view().job == "digits"
     again.join()
 
 
 def test_a_failing_sidecar_is_asked_again(sidecar, client):
     sidecar.answers["GET /v1/rendezvous"] = [(500, {}), refusal(503, "Starting")]
-    assert client.view()["job"] == "digits"
+    assert client.view().job == "digits"
 
 
 def test_no_sidecar():
@@ -105,7 +106,7 @@ def test_a_stranger_on_the_port_is_not_asked_twice(sidecar, client):
 def test_an_answer_that_lacks_something(sidecar, client):
     sidecar.answers["POST /v1/rendezvous"] = [(200, {"round": 1})]
     with pytest.raises(SidecarUnavailable, match="rank"):
-        client.join(0, "Started", 1)
+        client.join(0, JoinCause.STARTED, 1)
 
 
 @pytest.fixture
@@ -119,9 +120,9 @@ def test_silence_has_a_deadline(silent, monkeypatch):
     monkeypatch.setattr(wire, "MARGIN_SECONDS", 0.05)
     client = SidecarClient(Address("127.0.0.1", silent.getsockname()[1]), "t", patience=5)
     with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/leave within 0\.15 s"):
-        client.leave("TrainerLeft", 0.1)
+        client.leave(LeaveCause.TRAINER_LEFT, 0.1)
     with pytest.raises(SidecarUnavailable, match=r"did not answer POST /v1/rendezvous within 0\.15 s"):
-        client.join(0, "Started", 0.1)
+        client.join(0, JoinCause.STARTED, 0.1)
 
 
 def test_a_long_wait_is_told_and_can_be_given_up(silent, monkeypatch):
@@ -135,7 +136,7 @@ def test_a_long_wait_is_told_and_can_be_given_up(silent, monkeypatch):
             raise SidecarUnavailable("it is silent", passing=False)
 
     with pytest.raises(SidecarUnavailable, match="it is silent"):
-        client.join(0, "Started", 3600, still_waiting)
+        client.join(0, JoinCause.STARTED, 3600, still_waiting)
     assert all(at >= least for at, least in zip(told, [0.02, 0.04, 0.06], strict=True)), told
 
 

@@ -13,7 +13,8 @@ import pytest
 import elasticjob_torch
 from elasticjob_torch.sidecar import events as module
 from elasticjob_torch.sidecar.address import Address
-from elasticjob_torch.sidecar.events import EventStream, Lines, View
+from elasticjob_torch.sidecar.events import EventStream, Lines
+from elasticjob_torch.wire import Phase, View
 from support.trainer_sidecar import refusal
 from support.waiting import wait_until
 
@@ -27,15 +28,16 @@ def stream(sidecar):
 
 
 def test_newest_view_is_in_memory(sidecar, stream):
-    sidecar.tell(round=1, phase="Formed", worldSize=2)
-    wait_until("the first view", lambda: stream.view == View(round=1, phase="Formed", world_size=2))
-    sidecar.tell(round=2, phase="Forming", waiting=1, changed=True, handed=1, reason="scaled from 2 to 3")
-    expected = View(2, "Forming", 1, 2, handed=1, changed=True, reason="scaled from 2 to 3")
+    sidecar.tell(round=1, phase=Phase.FORMED, worldSize=2)
+    wait_until("the first view", lambda: stream.view == View(round=1, phase=Phase.FORMED, world_size=2))
+    sidecar.tell(round=2, phase=Phase.FORMING, waiting=1, changed=True, handed=1, reason="scaled from 2 to 3")
+    now = {"waiting": 1, "handed": 1, "changed": True, "reason": "scaled from 2 to 3"}
+    expected = View(round=2, phase=Phase.FORMING, world_size=2, **now)
     wait_until("the second view", lambda: stream.view == expected)
 
 
 def test_the_last_view_stands_while_the_sidecar_restarts(sidecar, stream):
-    sidecar.tell(round=1, phase="Formed")
+    sidecar.tell(round=1, phase=Phase.FORMED)
     wait_until("the view", lambda: stream.view is not None and stream.view.round == 1)
     stream.handed = 1
     sidecar.stop()
@@ -108,10 +110,11 @@ def test_lines():
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ("[]", "event without"),
-        ("{}", "event without 'round'"),
-        ('{"round": null, "phase": "Formed"}', "event without"),
-        ('{"round": "x", "phase": ""}', "invalid literal"),
+        ("[]", "must be a JSON object"),
+        ("{}", "round: is missing"),
+        ('{"round": null, "phase": "Formed"}', "round: must be whole number from 0, not None"),
+        ('{"round": "x", "phase": ""}', "round: must be whole number from 0, not 'x'"),
+        ('{"round": 1, "phase": ""}', "phase: must be one of Forming, Formed, Closed, not ''"),
     ],
 )
 def test_an_event_without_sense_is_a_value_error(data, said):
@@ -122,16 +125,16 @@ def test_an_event_without_sense_is_a_value_error(data, said):
 @pytest.mark.parametrize(
     ("view", "ended"),
     [
-        (View(round=3, phase="Formed", handed=3), False),
-        (View(round=3, phase="Closed", handed=3, closed=True), False),
-        (View(round=4, phase="Forming", handed=3, changed=True), True),
-        (View(round=4, phase="Forming"), True),
-        (View(round=3, phase="Formed", leaving=True), True),
+        (View(round=3, phase=Phase.FORMED, handed=3), False),
+        (View(round=3, phase=Phase.CLOSED, handed=3, closed=True), False),
+        (View(round=4, phase=Phase.FORMING, handed=3, changed=True), True),
+        (View(round=4, phase=Phase.FORMING), True),
+        (View(round=3, phase=Phase.FORMED, leaving=True), True),
         # the sidecar restarted and no longer takes part in the round
-        (View(round=3, phase="Formed", handed=3, changed=True), True),
+        (View(round=3, phase=Phase.FORMED, handed=3, changed=True), True),
         # sent before round 3 was handed over, read after it
-        (View(round=3, phase="Forming", handed=2, changed=True), False),
-        (View(round=2, phase="Formed", handed=2), False),
+        (View(round=3, phase=Phase.FORMING, handed=2, changed=True), False),
+        (View(round=2, phase=Phase.FORMED, handed=2), False),
     ],
 )
 def test_which_view_ends_round_3(view, ended):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from elasticjob_torch.sidecar import events
 from elasticjob_torch.sidecar.address import Address
-from elasticjob_torch.sidecar.client import Round, SidecarClient, StoreAddress
+from elasticjob_torch.sidecar.client import SidecarClient
 from elasticjob_torch.sidecar.errors import SidecarError
+from elasticjob_torch.wire import JoinCause, LeaveCause, Ours, Round, StoreAddress
 from support.fuzzing import encoded, numbers, spoiled, texts, tried, values
 from support.waiting import in_time
 
@@ -99,15 +100,15 @@ def test_an_answer_is_read_or_refused(stranger: Stranger, says: bytes) -> None:
     stranger.says = says
     client = SidecarClient(Address("127.0.0.1", stranger.port), "t", patience=0.01)
     view = outcome(client.view)
-    assert isinstance(view, dict | SidecarError)
-    joined = outcome(lambda: client.join(0, "Started", 1))
+    assert isinstance(view, Ours | SidecarError)
+    joined = outcome(lambda: client.join(0, JoinCause.STARTED, 1))
     if isinstance(joined, Round):
         assert all(isinstance(number, int) for number in (joined.number, joined.rank, joined.world_size))
         assert isinstance(joined.run_id, str)
     else:
         assert isinstance(joined, SidecarError)
     assert isinstance(outcome(lambda: client.await_store(1, 1)), StoreAddress | SidecarError)
-    outcome(lambda: client.leave("TrainerLeft", 1))
+    outcome(lambda: client.leave(LeaveCause.TRAINER_LEFT, 1))
 
 
 LINES = st.one_of(

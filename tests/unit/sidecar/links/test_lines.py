@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from elasticjob_sidecar.links import lines
 from elasticjob_sidecar.membership.silences import Times
-from elasticjob_sidecar.store import lines
 from elasticjob_sidecar.store.credentials import Credentials, line_name, server_name
 from support.faulty_kube import JOB_UID
 from support.pod_life import new_credentials

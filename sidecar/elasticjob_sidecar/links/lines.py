@@ -17,13 +17,13 @@ from typing import Protocol
 from elasticjob.api import Member, Members, RendezvousPhase, RendezvousStatus
 from elasticjob_sidecar.api_server.retry import backoff
 from elasticjob_sidecar.driver import Driver
+from elasticjob_sidecar.links.line import Line
 from elasticjob_sidecar.log_limits import LimitedLog, TroubleLog
 from elasticjob_sidecar.membership.modes import Mode
 from elasticjob_sidecar.membership.refusal import Refused
 from elasticjob_sidecar.membership.silences import Group, Silences, Times, group_of, times_of
 from elasticjob_sidecar.metrics import Metrics
 from elasticjob_sidecar.store.connection import Connection
-from elasticjob_sidecar.store.line import Line
 from elasticjob_sidecar.store.transport import Claim, Transport
 
 log = logging.getLogger(__name__)
