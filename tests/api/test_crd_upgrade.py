@@ -100,6 +100,10 @@ def without_bounds(schema: dict[str, Any]) -> dict[str, Any]:
         kept["items"]["required"] = ["type"] if "type" in kept["items"].get("properties", {}) else []
     if "metadata" in kept["properties"]:
         kept["x-kubernetes-validations"] = []
+    if "template" in kept["properties"]:
+        kept["properties"]["template"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        rules = kept["x-kubernetes-validations"]
+        kept["x-kubernetes-validations"] = [one for one in rules if "self.template" not in one["rule"]]
     return {key: value for key, value in kept.items() if value != {}}
 
 

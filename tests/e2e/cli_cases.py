@@ -169,7 +169,9 @@ CASES = {
         "in a row: its node rejected the pod (SysctlForbidden",
         both(pod(securityContext=FORBIDDEN), of_job(maxRestarts=100)),
     ),
-    "template-invalid": Case(Cause.TEMPLATE_INVALID, "no container named 'trainer'", trainer(name="main")),
+    "template-invalid": Case(
+        Cause.TEMPLATE_INVALID, "spec.template.spec.nodeName must be left out", pod(nodeName="node-a")
+    ),
     "suspended": Case(Cause.SUSPENDED, "spec.suspend is true", of_job(suspend=True)),
     "failed": Case(Cause.FAILED, "its command must be torchrun", trainer(command=["true"])),
     "storeless": Case(

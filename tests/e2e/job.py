@@ -245,7 +245,7 @@ class Job:
         for sighting in self.jobs.of(self.name):
             agreed = status_of(sighting).get("rendezvous", {})
             if agreed.get("phase") == "Formed" and agreed["round"] not in formed:
-                members = tuple(member.index for member in Members.read(agreed["participants"]))
+                members = tuple(member.index for member in Members.read(agreed.get("participants", "")))
                 formed[agreed["round"]] = Round(agreed["round"], members, agreed["reason"], sighting.at)
         return list(formed.values())
 

@@ -47,7 +47,11 @@ def test_a_job_that_takes_longer_than_it_may_has_failed(job: Job) -> None:
     job.patch('{"spec": {"activeDeadlineSeconds": 1}}')
     failed = job.wait_for_condition("Failed")
     assert failed["reason"] == "DeadlineExceeded"
-    assert (job.status["phase"], job.status["reason"], job.status["restarts"]) == ("Failed", "DeadlineExceeded", 0)
+    assert (job.status["phase"], job.status.get("reason", ""), job.status["restarts"]) == (
+        "Failed",
+        "DeadlineExceeded",
+        0,
+    )
     wait_until("the pods to end", lambda: all(pod["status"]["phase"] == "Failed" for pod in job.pods().values()), 60)
 
 

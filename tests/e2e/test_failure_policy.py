@@ -24,7 +24,7 @@ def test_a_script_ends_the_job_by_its_exit_code(job: Job) -> None:
     assert failed["reason"] == "PodFailurePolicy"
     assert failed["message"].startswith("worker 1's training process failed with exit code 42: on ")
     assert failed["message"].endswith(": spec.podFailurePolicy.rules[0] says FailJob")
-    assert (job.status["reason"], job.status["restarts"]) == ("PodFailurePolicy", 0)
+    assert (job.status.get("reason", ""), job.status["restarts"]) == ("PodFailurePolicy", 0)
     assert len(job.rounds()) == 1, "there was another try"
     job.wait_for_event("Failed", "exit code 42")
 

@@ -25,6 +25,8 @@ def test_workers_in_their_nodes_networks_train_and_none_shares_its_node(job: Job
     job.wait_for_round(1, after=first)
 
     def told() -> bool:
-        return job.status["reason"] == "Unschedulable" and "free ports" in job.condition("Rendezvoused")["message"]
+        return (
+            job.status.get("reason", "") == "Unschedulable" and "free ports" in job.condition("Rendezvoused")["message"]
+        )
 
     wait_until("the one without a node to be told of its ports", told, 60, job.summary)

@@ -31,7 +31,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         apply_gang(job, "gangs", replicas=4, minReplicas=2)
         told = wait_until("Kueue's word", lambda: said(job, "insufficient unused quota"), TOLD_SECONDS, job.summary)
         assert told.startswith("4 workers wait for quota (at least 2 must have it): in the queue gangs: ")
-        assert (job.status["reason"], job.status["phase"]) == ("QuotaPending", "Pending")
+        assert (job.status.get("reason", ""), job.status["phase"]) == ("QuotaPending", "Pending")
         assert job.wait_for_event("QuotaPending")["type"] == "Normal"
         assert job.pods() == {}, "one would fit, and two are needed"
 
@@ -47,7 +47,7 @@ def test_a_job_starts_when_its_minimum_has_quota_and_grows_when_another_ends(
         other.wait_for_condition("Complete")
         job.wait_for_round(4, after=part)
         job.wait_for_training(4, other_than=before)
-        wait_until("nothing to wait for", lambda: job.status["reason"] == "", TOLD_SECONDS, job.summary)
+        wait_until("nothing to wait for", lambda: job.status.get("reason", "") == "", TOLD_SECONDS, job.summary)
         assert (job.status["restarts"], job.status["replicas"]) == (0, 4)
         wait_until("the ended job's quota to go back", lambda: not workloads(other), TOLD_SECONDS)
 
@@ -110,7 +110,7 @@ def test_where_kueue_gates_a_gangs_pods_too_it_is_told(queues: None, job: Job) -
         apply_gang(job, "default", replicas=2, minReplicas=2)
         told = wait_until("the condition", lambda: said(job, "Kueue wants quota"), TOLD_SECONDS, job.summary)
         assert "(in the queue default): name the LocalQueue otherwise" in told
-        assert job.status["reason"] == "SchedulingGated"
+        assert job.status.get("reason", "") == "SchedulingGated"
         job.namespace.kubectl("delete", "elasticjob", job.name)
         job.wait_for_no_pods()  # Kueue has to let them go before it is gone
 

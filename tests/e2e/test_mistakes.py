@@ -207,14 +207,11 @@ MISTAKES = {
         "remove --rdzv-backend from the trainer's command",
         "TemplateInvalid",
     ),
-    "no trainer container": Mistake(
-        trainer(name="main"), "TemplateInvalid", "TemplateValid", "no container named 'trainer'", "TemplateInvalid"
-    ),
-    "a word in place of the template": Mistake(
-        lambda spec: spec["template"].update(spec={"containers": "trainer"}),
+    "a node by its name": Mistake(
+        lambda spec: spec["template"]["spec"].update(nodeName="node-a"),
         "TemplateInvalid",
         "TemplateValid",
-        "containers",
+        "spec.template.spec.nodeName must be left out",
         "TemplateInvalid",
     ),
     "a job that was left suspended": Mistake(

@@ -45,7 +45,7 @@ def test_a_spare_whose_trainer_runs_and_does_not_join_is_named(job: Job) -> None
     told = "spare 1: its trainer runs, and no torchrun has spoken to its sidecar"
 
     def named() -> bool:
-        return job.status["reason"] == "NotJoined" and told in job.condition("Rendezvoused")["message"]
+        return job.status.get("reason", "") == "NotJoined" and told in job.condition("Rendezvoused")["message"]
 
     wait_until("the spare to be named", named, STARTED_SECONDS, job.summary)
     answer = why(job.scene())
