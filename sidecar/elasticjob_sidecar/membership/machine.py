@@ -1,8 +1,7 @@
 """One worker's side of the rendezvous: what its trainer is told, and what its record asks of the operator.
 
 Pure: it knows no socket, task or clock. Inputs are methods, `now` is an argument (seconds, only compared
-with itself). After each input `take` gives all that follows from it, as one value. From mode to mode it moves by the
-table in `modes`.
+with itself). After each input `take` gives all that follows from it, as one value. The table in `modes` has its moves.
 
 Invariants: nobody takes the place of a trainer that lives; a round is handed to one trainer process only, by one
 incarnation of the sidecar only, and only while it is Formed; after a Leave no round is handed that was formed before
