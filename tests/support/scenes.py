@@ -7,8 +7,10 @@ from typing import Any
 
 from elasticjob.pods import BATCH
 from elasticjob_cli.reading.scene import Scene
+from support.pod_life import new_credentials
 
 FOLDER = Path(__file__).parents[1] / "unit" / "cli" / "scenes"
+CERTIFICATE = new_credentials().certificate  # in the place of any that was recorded
 RECORD = "RECORD_SCENES"  # set it to write the files anew
 
 OF_EVENT_METADATA = ("name", "annotations")
@@ -20,7 +22,10 @@ OF_FIELDS = ("time", "subresource", "operation")
 
 
 def load(name: str) -> Scene:
-    return Scene.from_json(json.loads((FOLDER / f"{name}.json").read_text()))
+    body = json.loads((FOLDER / f"{name}.json").read_text())
+    for one in body["records"]:
+        one["spec"]["certificate"] = CERTIFICATE
+    return Scene.from_json(body)
 
 
 def record(name: str, scene: Scene) -> None:
@@ -41,7 +46,7 @@ def record(name: str, scene: Scene) -> None:
 
 
 def _trimmed(body: dict[str, Any]) -> dict[str, Any]:
-    """Without what says nothing to `why`: certificates, addresses, most of a pod's spec."""
+    """Without what says nothing to `why`: certificates, most of a pod's spec."""
     meta, spec = body["metadata"], body["spec"]
     kept = _of(meta, *OF_METADATA)
     kept["managedFields"] = [_of(one, *OF_FIELDS) for one in meta.get("managedFields", ())]
@@ -52,7 +57,7 @@ def _trimmed(body: dict[str, Any]) -> dict[str, Any]:
         inits = [_of(one, "name") | {"env": _batch(one)} for one in spec.get("initContainers", ())]
         spec = _of(spec, *OF_POD) | {"initContainers": inits}
     if "certificate" in spec:
-        spec = spec | {"certificate": "PEM", "address": "10.0.0.1:27601"}
+        spec = spec | {"certificate": ""}
     status = dict(body.get("status", {}))
     for kind in ("initContainerStatuses", "containerStatuses"):
         if kind in status:

@@ -112,6 +112,23 @@ CASES: dict[str, tuple[Object, list[Object], tuple[int, ...], tuple[str, ...], N
 }
 
 
+def test_a_record_that_the_operator_does_not_believe_counts_for_nobody_however_many_there_are() -> None:
+    spec, pods = {"replicas": 5, "minReplicas": 5}, [runs(index) for index in range(5)]
+    records = [record(index, request={"type": "Join", "after": 0, "cause": "Started"}) for index in range(5)]
+    for body in records:
+        body["spec"]["address"] = "10.255.255.1:27601"
+    for one in pods:
+        one["status"]["podIP"] = "10.244.0.7"
+    found = report(State(clocks=CLOCKS), spec=spec)
+    view = view_of(job(**spec), *({one["metadata"]["name"]: one for one in there} for there in (pods, records)))
+    workers, _ = Observer("trainer", template_hash(found.spec)).observe(view)
+    assert all(one.invalid for one in workers)
+    body: Any = {**view.job, "status": status_of(found._replace(workers=workers)).dump()}
+    seen = look(Scene(job=body, pods=tuple(pods), records=tuple(records), leader=LEADER, now=NOW))
+    assert not seen.joined
+    assert [one.invalid for one in seen.missing] == [one.invalid for one in workers]
+
+
 @pytest.mark.parametrize(("spec", "others", "joined", "drains", "absent"), CASES.values(), ids=CASES)
 def test_the_tool_names_whom_the_operator_names(
     spec: Object, others: list[Object], joined: tuple[int, ...], drains: tuple[str, ...], absent: Named
