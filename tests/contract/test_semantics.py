@@ -96,7 +96,7 @@ def test_a_spare_that_is_not_needed_any_more_ends_by_itself(new_job: Callable[..
     spare = start(job.pods(2)[1])
     job.wait(lambda view: spare.pod["name"] in view["workers"], "the spare's record")
     job.scale(1)
-    job.wait(lambda view: rendezvous(view)["leaving"], "the spare to be told")
+    job.wait(lambda view: rendezvous(view).get("leaving"), "the spare to be told")
     with pytest.raises(SystemExit) as ended:
         result_of(spare.join(), SECONDS)
     assert ended.value.code == LEFT_EXIT_CODE

@@ -71,4 +71,4 @@ def test_a_sidecar_that_stands_still_for_a_moment_is_asked_and_costs_nobody_a_pl
 
 
 def challenge(job: Job) -> int:
-    return int(job.rendezvous["challenge"].get("number", 0))
+    return int(job.rendezvous.get("challenge", {}).get("number", 0))
