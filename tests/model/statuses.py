@@ -10,7 +10,7 @@ from elasticjob_operator.job.report import Report
 from elasticjob_operator.job.status import status_of
 from model.search import Finding
 
-_JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "generation": 1}}
+_JOB: dict[str, Any] = {"metadata": {"name": "job", "namespace": "default", "uid": "0", "generation": 1}}
 _SPEC = ElasticJobSpec(replicas=1, template={})
 
 
