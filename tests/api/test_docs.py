@@ -72,7 +72,8 @@ class Shell:
 def given(page: str, shell: Shell) -> None:
     """What the reader of a page has done before."""
     if page in ("moving.md", "operations.md"):
-        shell.run("kubectl create -f crds && kubectl wait --for=condition=Established --timeout=60s -f crds")
+        # kubectl fails on a CRD that the API server has given no conditions yet
+        shell.run("kubectl create -f crds; until kubectl wait --for=condition=Established -f crds; do sleep 0.2; done")
     if page == "operations.md":
         shell.run("kubectl apply -k examples/first")
 

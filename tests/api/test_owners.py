@@ -1,16 +1,16 @@
 """Who the API server says has written an object: metadata.managedFields, as audit logs and `kubectl` show it."""
 
 from pathlib import Path
-from typing import Any
 
 from click.testing import CliRunner
 
 from api import chart
 from api.operators import GROUP, JOBS, Operators, new_job
 from api.pods import CORE, pod_client
-from elasticjob.api import API_VERSION
 from elasticjob_cli.app import cli
+from elasticjob_sidecar.api_server.identity import Identity
 from support import ControlPlane
+from support.pod_life import new_credentials
 
 
 def owners(plane: ControlPlane, path: str) -> set[tuple[str, str]]:
@@ -38,10 +38,17 @@ async def test_what_a_sidecar_writes_is_its_own(operators: Operators, plane: Con
         await leader.look(name)
     pod = plane.request("GET", f"{CORE}/pods/{name}-0-0")
     kube = pod_client(plane, name, pod, tmp_path)
-    spec = {"job": name, "index": 0, "id": "1.0", "certificate": "", "address": "10.0.0.1:27601", "node": ""}
-    body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "ElasticWorker", "metadata": {"name": f"{name}-0-0"}}
+    me = Identity(
+        pod_name=f"{name}-0-0",
+        pod_uid=pod["metadata"]["uid"],
+        job=name,
+        index=0,
+        id="1.0",
+        certificate=new_credentials().certificate,
+        address="10.0.0.1:27601",
+    )
     try:
-        await kube.create_worker(body | {"spec": spec})
+        await kube.create_worker(me.created(None))
         await kube.patch_worker_status(f"{name}-0-0", {"status": {"heartbeat": 1}})
     finally:
         await kube.close()
