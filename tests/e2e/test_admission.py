@@ -72,9 +72,9 @@ def test_a_name_that_leaves_no_room_for_the_pods_is_refused(module_namespace: Na
 
 @pytest.fixture(scope="module")
 def idle(module_namespace: Namespace) -> Namespace:
-    """A namespace with the job `idle`, 2 of 2 to 4 workers and no pod by its template."""
-    template = {"spec": {"containers": [{"name": "not-the-trainer", "image": "none"}]}}
-    module_namespace.apply(manifest("idle", minReplicas=2, maxReplicas=4, template=template))
+    """A namespace with the job `idle`, 2 of 2 to 4 workers and no pod, as it is suspended."""
+    template = {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}
+    module_namespace.apply(manifest("idle", minReplicas=2, maxReplicas=4, suspend=True, template=template))
     return module_namespace
 
 
