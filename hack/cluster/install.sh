@@ -7,9 +7,10 @@ namespace=elasticjob-system release=elasticjob seconds=120
 
 # helm installs CRDs but never upgrades them
 quietly kubectl apply --server-side --force-conflicts --filename "$root/crds"
+deadline=$((SECONDS + 30))
 established() { kubectl wait --for condition=Established --timeout 30s --filename "$root/crds"; }
-# kubectl fails on a CRD that the API server has given no conditions yet
-for _ in {1..60}; do established >/dev/null 2>&1 && break; sleep 0.5; done
+# kubectl fails at once on a CRD that the API server has given no conditions yet
+until established >/dev/null 2>&1 || ((SECONDS >= deadline)); do sleep 0.5; done
 quietly established
 
 # a helm that was killed leaves its release half-way, and every later one refuses

@@ -24,7 +24,7 @@ from elasticjob_cli.cluster.connection import Cluster, Place
 from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Answer, why
-from elasticjob_cli.why.table import Cause
+from elasticjob_cli.why.causes import Cause
 from support import ControlPlane
 from support.control_plane import Refused
 from support.credentials import kubeconfig

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from e2e.disruption import CONTROL_PLANE
 from e2e.job import AGENT, IMAGE
 from e2e.kube import Namespace, Object
-from elasticjob_cli.why.table import Cause
+from elasticjob_cli.why.causes import Cause
 
 NOWHERE = "localhost:1/nowhere:1"
 SIZE = {"storage": "1Mi"}

@@ -23,7 +23,7 @@ from elasticjob_cli.cluster.gather import gather
 from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.why.answer import Answer as Reply
 from elasticjob_cli.why.answer import why
-from elasticjob_cli.why.table import Cause
+from elasticjob_cli.why.causes import Cause
 from support.scenes import record
 
 ROOT = Path(__file__).parents[2]

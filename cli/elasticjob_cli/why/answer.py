@@ -11,8 +11,8 @@ from elasticjob_cli.reading.scene import Scene
 from elasticjob_cli.reading.times import length, seconds_between
 from elasticjob_cli.reading.words import listed, names, plural
 from elasticjob_cli.reading.worker import WorkerView
+from elasticjob_cli.why.causes import Cause
 from elasticjob_cli.why.findings import Finding, absent_spares, findings_of
-from elasticjob_cli.why.table import Cause
 
 ENDS = frozenset({Cause.DELETED, Cause.COMPLETE, Cause.FAILED})
 

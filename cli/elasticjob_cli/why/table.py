@@ -6,64 +6,13 @@ like are for one worker or several.
 """
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import NamedTuple
 
 from elasticjob_cli.reading.look import Look
 from elasticjob_cli.reading.worker import WorkerView
 from elasticjob_cli.why import job_causes as job
 from elasticjob_cli.why import pod_causes as pod
-
-
-class Cause(StrEnum):
-    """The word for a cause, in `-o json`."""
-
-    DELETED = "BeingDeleted"
-    COMPLETE = "Complete"
-    POLICY = "PodFailurePolicy"
-    FAILED = "Failed"
-    TWO_INSTALLATIONS = "TwoInstallations"
-    NO_OPERATOR = "NoOperator"
-    NO_RIGHTS = "OperatorWithoutRights"
-    CLOSED = "Closed"
-    TEMPLATE_INVALID = "TemplateInvalid"
-    SUSPENDED = "Suspended"
-    ACCESS_REFUSED = "AccessRefused"
-    NAME_TAKEN = "NameTaken"
-    QUOTA = "Quota"
-    ADMISSION = "AdmissionRefused"
-    STORELESS = "StorelessRank0"
-    CONTAINER_FAILED = "ContainerFailed"
-    FINISHING = "Finishing"
-    NETWORK = "NetworkFault"
-    NO_STEPS = "NoSteps"
-    NODE_DRAINING = "NodeDraining"
-    INVALID_RECORD = "InvalidRecord"
-    BACK_OFF = "PodBackOff"
-    NO_POD = "NoPod"
-    QUEUED = "QuotaPending"
-    GANG_REFUSED = "GangRefused"
-    GANG = "GangPending"
-    QUEUED_TWICE = "QueuedTwice"
-    GATED = "SchedulingGated"
-    CLAIM = "ClaimNotReady"
-    UNSCHEDULABLE = "Unschedulable"
-    PULL_SECRET = "PullSecret"
-    IMAGE = "ImagePull"
-    CONFIG = "ConfigMissing"
-    CONTAINER_ERROR = "ContainerError"
-    INIT_CRASHES = "InitContainerCrashes"
-    SIDECAR_CRASHES = "SidecarCrashes"
-    SIDECAR_NOT_READY = "SidecarNotReady"
-    CRASH_LOOP = "CrashLoop"
-    VOLUME = "VolumeNotMounted"
-    SANDBOX = "NoSandbox"
-    NO_SCHEDULER = "NoScheduler"
-    STARTING = "PodStarting"
-    SILENT = "Silent"
-    STOPPING = "Stopping"
-    NO_TORCHRUN = "NoTorchrun"
-    SLOW_JOINER = "SlowJoiner"
+from elasticjob_cli.why.causes import Cause
 
 
 class JobRow(NamedTuple):

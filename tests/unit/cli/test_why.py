@@ -13,7 +13,7 @@ from elasticjob_cli.reading.look import Look, look
 from elasticjob_cli.reading.members import members_of
 from elasticjob_cli.reading.scene import Leader
 from elasticjob_cli.why.answer import answer
-from elasticjob_cli.why.table import Cause
+from elasticjob_cli.why.causes import Cause
 from elasticjob_operator.actions.gang import NO_KUEUE, NO_RIGHT
 from elasticjob_operator.actions.gang import REFUSED as KUEUE_REFUSED
 from support.cli_jobs import NOW, ago, condition, formed, forming, joins, pod, record, scene

@@ -4,7 +4,8 @@ situation and kept it (`RECORD_SCENES=1`)."""
 import pytest
 
 from elasticjob_cli.why.answer import why
-from elasticjob_cli.why.table import OF_JOB, OF_WORKER, Cause
+from elasticjob_cli.why.causes import Cause
+from elasticjob_cli.why.table import OF_JOB, OF_WORKER
 from support.scenes import FOLDER, load
 
 # by scene: its cause, and what the paragraph says of it
