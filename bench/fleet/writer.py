@@ -14,7 +14,7 @@ from typing import Any
 from rounds.child import serve
 
 from elasticjob.signs import backstop_seconds, heartbeat_seconds
-from elasticjob_sidecar.api_server.worker_record import SHORTEST_SHARE, UNREAD_SECONDS
+from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, UNREAD_SECONDS
 from elasticjob_sidecar.api_server.worker_status import WorkerStatus
 from fleet import objects
 from fleet.objects import Object, Place

@@ -251,7 +251,7 @@ def _views(scene: Scene, spec: ElasticJobSpec, status: ElasticJobStatus) -> Iter
     readings = _readings(scene, status, pods)
     for pod, key in pods.items():
         body, reading, (rank, member) = bodies.get(pod.name), readings[pod.name], members.get(key[0], (None, None))
-        record = parsed(body, pod)
+        record = reading.said or parsed(body, pod)
         rank = rank if member and is_of(member, pod, record) else None
         worker = read_worker(key, pod, reading, spec.trainer_container, made_from)
         worker = replace(worker, draining=status.draining.get(key[0]) == key[1])

@@ -24,9 +24,9 @@ from elasticjob.api import Members, Stall, WorkerRequest
 from elasticjob.kube.errors import ApiError, Conflict, Denied, NotFound, Unavailable
 from elasticjob.kube.retry import RetryPolicy
 from elasticjob.objects import Object
-from elasticjob.signs import backstop_seconds, heartbeat_seconds
 from elasticjob_sidecar.api_server.client import REFUSALS, KubeApi
 from elasticjob_sidecar.api_server.identity import Identity, asking
+from elasticjob_sidecar.api_server.pace import SHORTEST_SHARE, Pace
 from elasticjob_sidecar.api_server.remedies import explained
 from elasticjob_sidecar.api_server.requests import in_words
 from elasticjob_sidecar.api_server.retry import Tries
@@ -36,8 +36,6 @@ from elasticjob_sidecar.log_limits import TroubleLog
 log = logging.getLogger(__name__)
 
 CLOCK_TICK = 0.001  # a shorter wait may end before the clock has moved
-SHORTEST_SHARE = 0.75
-UNREAD_SECONDS = 60.0  # between two reports of which the job's status does not show the first
 # seconds that a word may take; then it is tried anew: a connection that was idle for minutes may be dead
 WORD = RetryPolicy(1.0, 8.0)
 FAILURES_NOT_LOGGED = 2  # a record that is missing or newer is no trouble so often in a row: the next try cures it
@@ -55,13 +53,9 @@ class WorkerRecord:
         self._stored: Object = {}  # as it was last seen
         self._version = ""  # its resourceVersion, as far as we know
         self._heartbeat = 0
-        self._job_size = 1
-        self._job_worker_lost: int | None = None
-        self._job_progress: Object = {}  # as the job's status shows it
+        self._beats = Pace()
         self._status = WorkerStatus()
         self._written_status = WorkerStatus()  # what the object holds
-        self._share = 1.0  # of the time between two heartbeats: those of a thousand workers drift apart
-        self._quiet = self._challenges = False
         self._last_sign = self._last_beat = 0.0
         self._ending = False
         self._shown: set[str] = set()  # names of the metrics that the object holds
@@ -87,40 +81,31 @@ class WorkerRecord:
 
     def job_sized(self, replicas: int, worker_lost: int | None) -> None:
         """What the job says of its size, and of the silence after which a worker is lost: the heartbeat's pace."""
-        self._job_size, self._job_worker_lost = replicas, worker_lost
+        self._beats.job_size, self._beats.job_worker_lost = replicas, worker_lost
         self._wish.set()
 
     def progress_shown(self, progress: Object) -> None:
         """The progress in the job's status."""
-        self._job_progress = progress
+        self._beats.job_progress = progress
         self._wish.set()
 
     def rest(self, quiet: bool, *, challenges: bool) -> None:
         """Whether a round stands, under an operator that challenges: then heartbeats are minutes apart. Else they find
         out soon if somebody has changed or deleted the record that asks for a round; and an operator that writes no
         challenges goes by them."""
-        if self._quiet and not quiet:
+        if self._beats.quiet and not quiet:
             self._last_sign = self._last_beat = _now()  # not now: all ask for a round
-        self._quiet, self._challenges = quiet, challenges
+        self._beats.quiet, self._beats.challenges = quiet, challenges
 
     def named_worker_lost(self) -> float | None:
         """The silence after which this worker is lost, where its trainer or the job has named one."""
         named = self._request.worker_lost_seconds if self._request is not None else None
-        return named or self._job_worker_lost
+        return named or self._beats.job_worker_lost
 
     @property
     def _pace(self) -> float:
         """Seconds between two writes of the status."""
-        if self._quiet and not self._status.has_news(self._written_status):
-            return backstop_seconds(self._job_size) * self._share
-        pace = heartbeat_seconds(self._job_size, None if self._challenges else self.named_worker_lost())
-        return max(pace, UNREAD_SECONDS) if self._quiet and self._is_unread else pace
-
-    @property
-    def _is_unread(self) -> bool:
-        """Whether there is only another report than the last, which the operator has not taken up yet."""
-        written = self._written_status
-        return self._status.only_reports(written) and not written.progress.is_in(self._job_progress)
+        return self._beats.seconds(self._status, self._written_status, self.named_worker_lost())
 
     def report(self, progress: Progress) -> None:
         """What the script reports: rank 0's is the job's, and written within seconds."""
@@ -174,7 +159,7 @@ class WorkerRecord:
     def _say(self, **fields: Any) -> None:
         """What is no word; when the next write is due may have changed."""
         self._status = replace(self._status, **fields)
-        if self._owes_report or (self._quiet and self._status.has_news(self._written_status)):
+        if self._owes_report or (self._beats.quiet and self._status.has_news(self._written_status)):
             self._wish.set()
 
     def _hurry(self) -> None:
@@ -324,7 +309,7 @@ class WorkerRecord:
         await self._guarded(self._kube.patch_worker_status, body)
         self._heartbeat += 1
         self._wrote(status)
-        self._share = random.uniform(SHORTEST_SHARE, 1)
+        self._beats.share = random.uniform(SHORTEST_SHARE, 1)
         self._last_sign = self._last_beat = _now()
 
     def _wrote(self, status: WorkerStatus) -> None:
