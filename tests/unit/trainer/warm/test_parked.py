@@ -327,7 +327,8 @@ def test_one_that_trains_outlives_its_agents_end_of_the_lifeline(agent):
 
 def test_many_at_once(agent):
     agent.library("")
-    agent.script.write_text("print('trained')")
+    # one write: with -u print makes two, between which those of the others may come
+    agent.script.write_text("import os; os.write(1, b'trained\\n')")
     start = agent.start()
     for rank in range(4):
         agent.pool.start(rank, start)
